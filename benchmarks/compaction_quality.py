@@ -1,0 +1,251 @@
+"""How much of what is needed later the extractive compactor keeps, measured without a model.
+
+`locomo()`: questions with gold answers and gold turns over long conversations of
+two people (share of answerable questions whose answer words survive in lines
+that cite a gold turn, at 5, 10 and 20 % of the tokens).
+
+`tau_bench()`: an agent and its tools. Each conversation is cut before several of
+its user turns; what lies before the cut (without the system prompt) is compacted
+to 20 % of its tokens, headings included; then every identifier, date and amount
+that a tool call after the cut uses and that stands before the cut must stand,
+verbatim, in the rendered summary.
+
+Both read recordings beside the repository (../shared), which are not part of it.
+"""
+
+import argparse
+import importlib.util
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from attrs import frozen
+
+from memory_engine.compactors.extractive import HEADING_TOKENS, Entry, extract, render
+
+ROOT = Path(__file__).resolve().parent.parent
+SHARED = ROOT.parent / "shared"
+QUALITY = SHARED / "quality"
+TAU_BENCH = SHARED / "data" / "tau_bench" / "airline_gpt4o.json"
+LOCOMO_SHARES = (0.05, 0.10, 0.20)
+CUT_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
+BUDGET_SHARE = 0.20
+VALUE = re.compile(r"[^\W_](?:[\w@.:+#/-]*[^\W_])?")
+Message = dict[str, object]
+Figures = dict[str, float | int | str]
+
+
+class SharedDataMissing(Exception):
+    """The recordings are not beside the repository."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"skipped: {path} is absent; put the shared data beside the repository to measure this"
+        )
+
+
+@frozen
+class Cut:
+    """One conversation cut in two: what is compacted, and the values that later calls take from it."""
+
+    entries: tuple[Entry, ...]
+    tokens: float
+    needed: tuple[str, ...]
+
+
+# The two-person conversations.
+
+
+def locomo(shares: Sequence[float] = LOCOMO_SHARES, *, retrieval: bool = False) -> dict[str, Figures]:
+    """Figures per share of tokens; `retrieval` adds ctx10, which needs embeddings and takes a minute."""
+    harness = _quality_module("eval_compaction")
+    data = harness.prepare(harness.load())
+    harness.set_chance(data)
+    found: dict[str, Figures] = {}
+    for share in shares:
+        figures = harness.measure(data, compact_units, share, retrieval)
+        names = ("used%", "cov", "strict", "loose", "chance", "sec") + (("ctx10",) if retrieval else ())
+        found[f"{share:.0%}"] = {name: round(figures[name], 2) for name in names}
+    return found
+
+
+def compact_units(units: Sequence[dict[str, str]], budget_tokens: float) -> list[dict[str, object]]:
+    """The adapter of the harness: turns in, lines with sources out."""
+    entries = [
+        Entry(
+            id=unit["id"],
+            kind="user",
+            speaker=unit["speaker"],
+            text=unit["text"] + (f" [image: {unit['caption']}]" if unit["caption"] else ""),
+        )
+        for unit in units
+    ]
+    return [{"text": line.text, "sources": list(line.sources)} for line in extract(entries, budget_tokens)]
+
+
+def _quality_module(name: str) -> ModuleType:
+    path = QUALITY / f"{name}.py"
+    if not path.exists():
+        raise SharedDataMissing(path)
+    if str(QUALITY) not in sys.path:
+        sys.path.insert(0, str(QUALITY))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise SharedDataMissing(path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+# The agent and its tools.
+
+
+def tau_bench(budget_share: float = BUDGET_SHARE) -> Figures:
+    """Share of needed values kept: over all values, as a mean over cuts, and by the last words alone."""
+    if not TAU_BENCH.exists():
+        raise SharedDataMissing(TAU_BENCH)
+    kept = needed = whole = used = tail_kept = 0
+    shares: list[float] = []
+    spent = 0.0
+    start = time.perf_counter()
+    for cut in tau_cuts():
+        budget = budget_share * cut.tokens
+        summary = render(extract(cut.entries, budget - HEADING_TOKENS))
+        if len(summary) > budget * 4:
+            raise AssertionError(f"summary of {len(summary)} characters for a budget of {budget} tokens")
+        missing = missing_values(summary, cut.needed)
+        tail = "\n".join(_shown(entry) for entry in cut.entries)[-int(budget * 4) :]
+        tail_kept += len(cut.needed) - len(missing_values(tail, cut.needed))
+        kept += len(cut.needed) - len(missing)
+        needed += len(cut.needed)
+        whole += not missing
+        used += 1
+        spent += len(summary) / 4 / cut.tokens
+        shares.append(1 - len(missing) / len(cut.needed))
+    return {
+        "cuts": used,
+        "values": needed,
+        "kept%": round(100 * kept / needed, 2),
+        "kept% (mean over cuts)": round(100 * sum(shares) / used, 2),
+        "cuts with every value%": round(100 * whole / used, 2),
+        "truncation kept%": round(100 * tail_kept / needed, 2),
+        "used%": round(100 * spent / used, 2),
+        "sec": round(time.perf_counter() - start, 2),
+    }
+
+
+def tau_cuts() -> Iterator[Cut]:
+    """The cuts of every conversation at which a later call uses at least one value from before."""
+    for conversation in json.loads(TAU_BENCH.read_text()):
+        messages = [message for message in conversation["traj"] if message["role"] != "system"]
+        for place in _cut_places(messages):
+            entries = tuple(
+                entry for i, message in enumerate(messages[:place]) for entry in as_entries(i, message)
+            )
+            before = "\n".join(_shown(entry) for entry in entries)
+            needed = tuple(value for value in later_values(messages[place:]) if _stands_in(value, before))
+            if needed:
+                yield Cut(entries, len(before) / 4, needed)
+
+
+def _cut_places(messages: Sequence[Message]) -> list[int]:
+    """For each share the first user message at or after it, each place once."""
+    users = [i for i, message in enumerate(messages) if message["role"] == "user" and i > 1]
+    places = (next((i for i in users if i >= share * len(messages)), 0) for share in CUT_SHARES)
+    return [place for place in dict.fromkeys(places) if place]
+
+
+def as_entries(index: int, message: Message) -> Iterator[Entry]:
+    """A chat-completions message as entries: its text, and one entry for each call."""
+    text = str(message.get("content") or "")
+    if message["role"] == "tool":
+        call_id = str(message.get("tool_call_id", ""))
+        yield Entry(
+            id=f"m{index}", kind="tool_result", text=text, name=str(message.get("name", "")), call_id=call_id
+        )
+        return
+    if text:
+        yield Entry(id=f"m{index}", kind="user" if message["role"] == "user" else "assistant", text=text)
+    for number, call in enumerate(message.get("tool_calls") or ()):  # type: ignore[call-overload]
+        function = call["function"]
+        yield Entry(
+            id=f"m{index}.{number}",
+            kind="tool_call",
+            text="",
+            name=function["name"],
+            call_id=call["id"],
+            arguments=function["arguments"],
+        )
+
+
+def _shown(entry: Entry) -> str:
+    return "\n".join(part for part in (entry.name, entry.arguments, entry.text) if part)
+
+
+def later_values(messages: Sequence[Message]) -> list[str]:
+    """Every identifier, code, date and amount in the arguments of the calls, once each, in order."""
+    found: dict[str, None] = {}
+    for message in messages:
+        for call in message.get("tool_calls") or ():  # type: ignore[attr-defined]
+            for text in _scalars(json.loads(call["function"]["arguments"])):
+                found.update(dict.fromkeys(value for value in VALUE.findall(text) if is_value(value)))
+    return list(found)
+
+
+def _scalars(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        for child in node.values():
+            yield from _scalars(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _scalars(child)
+    elif isinstance(node, str | int | float) and not isinstance(node, bool):
+        yield str(node)
+
+
+def is_value(text: str) -> bool:
+    """Looks like an identifier, a code, a date or an amount: digits (not just one) or capitals only."""
+    if any(character.isdigit() for character in text):
+        return len(text) > 1
+    return len(text) > 2 and text.isupper()
+
+
+def missing_values(summary: str, values: Sequence[str]) -> list[str]:
+    """Those values that do not stand in the summary as they are."""
+    return [value for value in values if not _stands_in(value, summary)]
+
+
+def _stands_in(value: str, text: str) -> bool:
+    """Verbatim, and not as part of a longer word or number."""
+    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,]\d)", text) is not None
+
+
+def main() -> None:
+    """Print the figures; `--json` as one JSON object, `--retrieval` with ctx10."""
+    parser = argparse.ArgumentParser(description="Quality of the extractive compactor.")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--retrieval", action="store_true", help="add ctx10 (needs embeddings)")
+    options = parser.parse_args()
+    report: dict[str, object] = {}
+    try:
+        report["locomo"] = locomo(retrieval=options.retrieval)
+        report["tau_bench"] = tau_bench()
+    except SharedDataMissing as missing:
+        report["skipped"] = str(missing)
+    if options.json:
+        print(json.dumps(report, indent=2))
+        return
+    for name, figures in report.items():
+        print(name)
+        rows = figures.items() if isinstance(figures, dict) else [("", figures)]
+        for label, value in rows:
+            print(f"  {label}: {value}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The compactor that needs no model and no key: the extractive algorithm over chunks."""
+
+from collections.abc import Mapping, Sequence
+
+import anyio.to_thread
+
+from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.compaction.base import CompactionContext, CompactionResult
+from memory_engine.compactors.extractive import Entry, Kind, Line, extract
+from memory_engine.events.base import SummaryLine
+
+_KINDS: Mapping[str, Kind] = {
+    ChunkType.SYSTEM: "system",
+    ChunkType.USER_MESSAGE: "user",
+    ChunkType.PARENT_MESSAGE: "user",
+    ChunkType.AGENT_RESPONSE: "assistant",
+    ChunkType.THINKING: "thinking",
+    ChunkType.AGENT_ACTION: "tool_call",
+    ChunkType.ACTION_RESULT: "tool_result",
+    ChunkType.CLARIFICATION: "question",
+    ChunkType.ERROR: "error",
+    ChunkType.TASK: "task",
+    ChunkType.TODO_ITEM: "todo",
+    ChunkType.COMPACTED: "summary",
+}
+
+
+class EmbeddedCompactor:
+    """Extracts what is rare and specific, in whole lines that cite their chunks. Deterministic.
+
+    The default where no model is configured, and the fallback where one fails.
+    """
+
+    name = "embedded"
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Anything."""
+        return bool(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """The lines that fit `context.budget_tokens`. Runs in a worker thread: the loop goes on."""
+        entries = [entry for chunk in chunks for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))]
+        earlier = [Line(section=line.section, text=line.text, sources=line.sources) for line in context.earlier]  # type: ignore[arg-type]
+        lines = await anyio.to_thread.run_sync(lambda: extract(entries, context.budget_tokens, earlier=earlier))
+        return CompactionResult(
+            lines=tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
+        )
+
+
+def entries_of(chunk: Chunk, at: str) -> list[Entry]:
+    """The chunk as the extractor reads it: a chunk with calls gives its text and one entry for each call."""
+    if not chunk.calls:
+        return [
+            Entry(
+                id=chunk.id,
+                kind=_KINDS.get(chunk.type, "other"),
+                text=chunk.text,
+                speaker=chunk.label if chunk.type == ChunkType.USER_MESSAGE else "",
+                name=chunk.label,
+                call_id=chunk.call_id,
+                failed=chunk.status == "failed",
+                at=at,
+            )
+        ]
+    entries = [Entry(id=chunk.id, kind="assistant", text=chunk.text, at=at)] if chunk.text else []
+    entries += [
+        Entry(id=chunk.id, kind="tool_call", text="", name=c.name, call_id=c.id, arguments=c.arguments, at=at)
+        for c in chunk.calls
+    ]
+    return entries

@@ -1,0 +1,7 @@
+"""Extractive compaction: a summary made of the input's own words, without a model."""
+
+from memory_engine.compactors.extractive.entries import Entry, Kind, Line, Section
+from memory_engine.compactors.extractive.extractor import extract
+from memory_engine.compactors.extractive.markdown import HEADING_TOKENS, render
+
+__all__ = ["HEADING_TOKENS", "Entry", "Kind", "Line", "Section", "extract", "render"]

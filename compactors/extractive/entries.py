@@ -1,0 +1,76 @@
+"""What the extractor reads and what it returns: plain values, no behaviour.
+
+Costs are in tokens, counted as characters / 4 everywhere in this package: the
+estimate needs no tokenizer, is the same on every machine, and is what the
+budget of a compaction is stated in.
+"""
+
+from typing import Literal
+
+from attrs import frozen
+
+Kind = Literal[
+    "user",
+    "assistant",
+    "thinking",
+    "tool_call",
+    "tool_result",
+    "error",
+    "task",
+    "todo",
+    "question",
+    "system",
+    "summary",
+    "other",
+]
+Section = Literal[
+    "completed_actions", "attempted_approaches", "current_state", "key_information", "next_steps"
+]
+
+SECTIONS: tuple[Section, ...] = (
+    "completed_actions",
+    "attempted_approaches",
+    "current_state",
+    "key_information",
+    "next_steps",
+)
+CHARS_PER_TOKEN = 4
+LINE_FRAME_CHARS = 3
+"""Characters a line costs beside its text: the leading "- " and the newline."""
+
+
+@frozen
+class Entry:
+    """One thing that happened, as the extractor reads it."""
+
+    id: str
+    """Opaque; the lines cite it."""
+    kind: Kind
+    text: str
+    """What was said, the result's text or the error's text."""
+    speaker: str = ""
+    """Shown before what was said; empty means: derived from the kind."""
+    name: str = ""
+    """Name of the tool, skill or sub-agent."""
+    call_id: str = ""
+    """Shared by a tool_call and its result or error."""
+    arguments: str = ""
+    """JSON text of a call's arguments."""
+    failed: bool = False
+    """The result is an error."""
+    at: str = ""
+    """ISO time or any date text."""
+
+
+@frozen
+class Line:
+    """One line of a summary and the ids of the entries (at least one) it came from."""
+
+    section: Section
+    text: str
+    sources: tuple[str, ...]
+
+
+def tokens(line: Line) -> float:
+    """What a rendered line costs, in tokens."""
+    return (len(line.text) + LINE_FRAME_CHARS) / CHARS_PER_TOKEN

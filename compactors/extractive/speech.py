@@ -1,0 +1,171 @@
+"""What was said, as drafts: one line per entry and section, one piece per sentence.
+
+What makes a sentence worth keeping was read off annotated conversations and
+holds for any language: questions and cries carry next to nothing, the answer
+after a question much, very short sentences little, first mentions more.
+"""
+
+from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
+from memory_engine.compactors.extractive.entries import Kind, Section
+from memory_engine.compactors.extractive.reading import Reading
+from memory_engine.compactors.extractive.sentences import Sentence, clean, split_sentences, telegram
+from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS
+from memory_engine.compactors.extractive.words import is_unspaced, terms_of, words
+
+QUESTION_FACTOR = 0.15
+CRY_FACTOR = 0.75
+ANSWER_FACTOR = 1.6
+ANNOTATION_FACTOR = 0.5
+REPETITION_FACTOR = 0.1
+NAME_FACTOR = 2.0
+LAST_EXCHANGE_FACTOR = 2.0
+FULL_SENTENCE_WORDS = 8
+SHORTNESS_EXPONENT = 0.5
+SHORT_ANSWER_WORDS = 6
+TOPIC_CHARS_MAX = 90
+OUTLOOK_SHARE = 0.2
+KIND_FACTORS: dict[Kind, float] = {
+    "user": 1.8,
+    "task": 2.0,
+    "todo": 2.0,
+    "question": 1.5,
+    "assistant": 0.4,
+    "thinking": 0.5,
+    "system": 0.4,
+}
+SPEAKERS: dict[Kind, str] = {
+    "user": "User",
+    "assistant": "Assistant",
+    "thinking": "Thought",
+    "task": "Task",
+    "question": "Question",
+    "system": "System",
+}
+OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")
+DONE_BOX = ("[x]", "[X]", "☑", "✅", "✓")
+OUTLOOK = tuple(
+    sign.replace("_", " ")
+    for sign in """
+    _will_ 'll_ ’ll_ _need_to_ _must_ _going_to_ _gonna_ _plan_to_ _next_ _tomorrow _werde _muss _soll _morgen
+    _vais_ _vamos_ _voy_a_ _demain _mañana _devo_ _domani 将 要 会 明天 予定 必要 سوف غدا буду нужно завтра
+    """.split()
+)
+"""Signs of a plan in a few languages: they choose the heading of a late line, never whether it is kept."""
+
+
+def speech_drafts(reading: Reading, index: int) -> list[Draft]:
+    """The lines that entry `index` could become, one for each section its sentences belong to."""
+    entry = reading.entries[index]
+    topic, asked = _question_before(reading, index)
+    by_section: dict[Section, list[Piece]] = {}
+    sources: dict[Section, tuple[str, ...]] = {}
+    for sentence in split_sentences(entry.text):
+        section = _section(reading, index, sentence)
+        if section not in by_section:
+            by_section[section], sources[section] = _opening(reading, index, sentence, topic)
+        factor = _factor(reading, index, sentence) * (ANSWER_FACTOR if asked else 1.0)
+        text = sentence.text if entry.kind == "summary" else telegram(sentence, reading.function_words)
+        pieces = by_section[section]
+        terms = speech_terms(reading, index, text, factor)
+        if text and terms:
+            pieces.append(Piece(f" {text}" if pieces[0].text else text, terms, len(sources[section]) - 1))
+    return [
+        Draft(section, sources[section], tuple(pieces))
+        for section, pieces in by_section.items()
+        if pieces[1:]
+    ]
+
+
+def speech_terms(reading: Reading, index: int, text: str, factor: float) -> Terms:
+    """The terms of a text said at `index` with what covering each is worth."""
+    weights: dict[str, float] = {}
+    for place, match in enumerate(words(text)):
+        word = match.group()
+        named = place > 0 and word[0].isupper()
+        for term in terms_of(word):
+            weight = factor * reading.usage.word_weight(word if not is_unspaced(word) else term, term)
+            if named:
+                weight *= NAME_FACTOR
+            if reading.usage.is_first(term, index):
+                weight *= FIRST_MENTION_BONUS
+            if weight > weights.get(term, 0.0):
+                weights[term] = weight
+    return tuple(weights.items())
+
+
+def _opening(
+    reading: Reading, index: int, sentence: Sentence, topic: str
+) -> tuple[list[Piece], tuple[str, ...]]:
+    """The first pieces of a line: who spoke and, before a short answer, what was asked (and its source)."""
+    entry = reading.entries[index]
+    speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
+    pieces = [Piece(f"{speaker}:" if speaker else "", (), -1)]
+    if not topic:
+        return pieces, (entry.id,)
+    pieces.append(Piece(f" ({topic})", ()))
+    return pieces, (reading.entries[index - 1].id, entry.id)
+
+
+def _question_before(reading: Reading, index: int) -> tuple[str, bool]:
+    """The topic words of the question that a short answer follows, and whether there was a question."""
+    entry = reading.entries[index]
+    if index == 0 or entry.kind not in ("user", "assistant", "other"):
+        return "", False
+    before = reading.entries[index - 1]
+    if before.kind not in ("user", "assistant", "question", "other") or (before.kind, before.speaker) == (
+        entry.kind,
+        entry.speaker,
+    ):
+        return "", False
+    questions = [sentence for sentence in split_sentences(before.text[-2000:]) if sentence.asks]
+    if not questions:
+        return "", False
+    if sum(sentence.words for sentence in split_sentences(entry.text[:400])) > SHORT_ANSWER_WORDS:
+        return "", True
+    topic = telegram(questions[-1], reading.function_words)
+    return (topic if len(topic) <= TOPIC_CHARS_MAX else ""), True
+
+
+def _factor(reading: Reading, index: int, sentence: Sentence) -> float:
+    """What kind of sentence this is, as a multiple of what its terms are worth."""
+    entry = reading.entries[index]
+    factor: float = min(1.0, sentence.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
+    if sentence.asks and not (index in reading.closing and reading.has_agent):
+        factor *= QUESTION_FACTOR
+    if sentence.exclaims:
+        factor *= CRY_FACTOR
+    if sentence.text.startswith("["):
+        factor *= ANNOTATION_FACTOR
+    if sentence.text in reading.seen:
+        factor *= REPETITION_FACTOR
+    reading.seen.add(sentence.text)
+    if reading.has_agent:
+        factor *= KIND_FACTORS.get(entry.kind, 1.0)
+        if index in reading.closing:
+            factor *= LAST_EXCHANGE_FACTOR
+    if entry.kind == "todo" and index != reading.last_todo:
+        factor *= REPETITION_FACTOR
+    return factor
+
+
+def _section(reading: Reading, index: int, sentence: Sentence) -> Section:
+    """Under which heading a reader looks for the sentence."""
+    entry = reading.entries[index]
+    if sentence.text.startswith(DONE_BOX):
+        return "completed_actions"
+    if entry.kind == "todo" or sentence.text.startswith(OPEN_BOX):
+        return "next_steps"
+    if entry.kind == "error":
+        return "attempted_approaches"
+    late = index >= len(reading.entries) * (1 - OUTLOOK_SHARE)
+    if index in reading.closing:
+        return "next_steps" if sentence.asks or _looks_ahead(sentence) else "current_state"
+    if entry.kind == "question" and index == len(reading.entries) - 1:
+        return "next_steps"
+    if late and entry.kind != "summary" and _looks_ahead(sentence):
+        return "next_steps"
+    return "key_information"
+
+
+def _looks_ahead(sentence: Sentence) -> bool:
+    return any(sign in f" {sentence.text}" for sign in OUTLOOK)

@@ -1,0 +1,121 @@
+"""What became of each value: who named it, which later call used it, which keys hold such values.
+
+No tool's schema is known here. That a field matters is learned from the
+conversation itself: a key whose values people and later calls took up before is
+a key whose values will be needed again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import sqrt
+
+from memory_engine.compactors.extractive.entries import Entry
+from memory_engine.compactors.extractive.structured import Leaf, Record, identity
+from memory_engine.compactors.extractive.words import VALUE_MARK, is_identifier, specificity, text_terms
+
+USED_BONUS = 2.0
+NAMED_BONUS = 1.6
+SAID_BONUS = 1.4
+FIRST_MENTION_BONUS = 1.4
+RARITY_EXPONENT = 0.55
+LENGTH_MAX = 8
+"""Longer words say more, up to about this length."""
+
+
+class Usage:
+    """Counts over one input: in how many entries each term occurs, and how values were taken up."""
+
+    def __init__(self, entries: Sequence[Entry], earlier: Iterable[str] = ()) -> None:
+        """One pass over the entries and the texts of earlier lines; linear in their length."""
+        self.entry_count = max(1, len(entries))
+        self.frequency: Counter[str] = Counter()
+        self._first: dict[str, int] = {}
+        self._last_taken_up: dict[str, int] = {}
+        self._used: set[str] = set()
+        self._named: set[str] = set()
+        self._said: set[str] = set()
+        self._last_record: dict[tuple[str, str], int] = {}
+        self._key_hits: Counter[str] = Counter()
+        self._key_total: Counter[str] = Counter()
+        for text in earlier:
+            self._meet(0, dict.fromkeys(text_terms(text)))
+        for index, entry in enumerate(entries):
+            self._read(index, entry)
+
+    def _meet(self, index: int, terms: Iterable[str]) -> None:
+        for term in terms:
+            self.frequency[term] += 1
+            self._first.setdefault(term, index)
+
+    def _read(self, index: int, entry: Entry) -> None:
+        said = dict.fromkeys(text_terms(entry.text))
+        if entry.kind == "tool_call":
+            arguments = dict.fromkeys(text_terms(entry.arguments))
+            for term in arguments:
+                if term[0] == VALUE_MARK and term in self._first:
+                    self._used.add(term)
+            said |= arguments
+        self._meet(index, said)
+        if entry.kind in ("tool_result", "error"):
+            return
+        taken_up = self._named if entry.kind == "user" else self._said
+        for term in said:
+            if term[0] == VALUE_MARK:
+                taken_up.add(term)
+                self._last_taken_up[term] = index
+
+    def learn_keys(self, index: int, records: Iterable[Record]) -> None:
+        """Count for each key of a result (entry `index`) how many of its values were taken up later."""
+        for record in records:
+            self._last_record[record.label, identity(record).text] = index
+            for leaf in record.leaves:
+                key = key_of(record, leaf)
+                self._key_total[key] += 1
+                if self._last_taken_up.get(VALUE_MARK + leaf.text.lower(), -1) > index:
+                    self._key_hits[key] += 1
+
+    def key_worth(self, key: str, prior: float) -> float:
+        """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
+        return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
+
+    def is_superseded(self, index: int, record: Record) -> bool:
+        """Whether a later outcome holds a record of the same identity: then that one is the state."""
+        return self._last_record.get((record.label, identity(record).text), index) > index
+
+    def is_taken_up(self, text: str) -> bool:
+        """Whether anybody named, said or used the value, or a later call did."""
+        term = VALUE_MARK + text.lower()
+        return term in self._named or term in self._used or term in self._said
+
+    def word_weight(self, word: str, term: str) -> float:
+        """What covering a term is worth in speech: more for rare, long, specific and taken-up ones."""
+        weight = self.frequency[term] ** -RARITY_EXPONENT if term in self.frequency else 1.0
+        weight *= sqrt(min(len(word), LENGTH_MAX))
+        if term[0] == VALUE_MARK:
+            weight = max(weight * 2, specificity(word) / 2) * self.bonus(term)
+        return weight
+
+    def value_weight(self, word: str, term: str) -> float:
+        """What a word of a structured value is worth by its own shape and history (about 0.2 to 30)."""
+        if term[0] == VALUE_MARK:
+            return specificity(word) * self.bonus(term)
+        return self.word_weight(word, term) * (0.8 if word[0].isupper() else 0.4)
+
+    def bonus(self, term: str) -> float:
+        """How much more a value is worth for having been used by a later call, named by the user or said."""
+        factor = USED_BONUS if term in self._used else 1.0
+        if term in self._named:
+            factor *= NAMED_BONUS
+        if term in self._said:
+            factor *= SAID_BONUS
+        return factor
+
+    def is_first(self, term: str, index: int) -> bool:
+        """Whether the entry at `index` is the first to hold the term."""
+        return self._first.get(term, index) >= index
+
+
+def key_of(record: Record, leaf: Leaf) -> str:
+    """The name under which the usefulness of a leaf's key is counted, without positions or identifiers."""
+    label = "" if is_identifier(record.label) else record.label
+    return "\x00".join((label, *leaf.keys))

@@ -1,0 +1,78 @@
+"""What a compactor is given and what it gives."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from attrs import field, frozen
+
+from memory_engine.chunks import Chunk
+from memory_engine.events.base import SummaryLine
+from memory_engine.events.compaction import Usage
+
+SECTIONS: tuple[tuple[str, str], ...] = (
+    ("completed_actions", "Completed Actions"),
+    ("attempted_approaches", "Attempted Approaches"),
+    ("current_state", "Current State"),
+    ("key_information", "Key Information"),
+    ("next_steps", "Next Steps"),
+)
+"""The sections of a progress summary: name in `SummaryLine.section`, and heading. Other names come after them."""
+
+
+@frozen(kw_only=True)
+class CompactionContext:
+    """What a compactor may know beyond the chunks themselves.
+
+    `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to
+    `compact` are the originals, read back from the log where earlier summaries cover them;
+    `earlier` are the lines of summaries whose originals were too many to read.
+    `recorded_at` maps a chunk's id to the ISO time of its event.
+    """
+
+    thread_id: str
+    budget_tokens: int
+    task_goal: str = ""
+    progress_summary: str = ""
+    system_context: str = ""
+    earlier: tuple[SummaryLine, ...] = ()
+    recorded_at: dict[str, str] = field(factory=dict)
+    deadline_s: float = 120.0
+
+
+@frozen(kw_only=True)
+class CompactionResult:
+    """A summary in lines, each with the ids of the chunks it came from (empty: all of them)."""
+
+    lines: tuple[SummaryLine, ...]
+    model: str = ""
+    usage: Usage = Usage()
+
+
+class Compactor(Protocol):
+    """Makes fewer tokens of chunks. Never changes anything itself; may be slow; may raise."""
+
+    @property
+    def name(self) -> str:
+        """A short name, recorded with every result."""
+        ...
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether it knows how to handle these chunks. Pure."""
+        ...
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """The summary of the chunks, in order. Raises whatever it must: the originals then stand."""
+        ...
+
+
+def render_lines(lines: Sequence[SummaryLine], *, title: str = "## Progress Summary") -> str:
+    """The Markdown of a summary: the known sections in their order, then any other, each with its lines."""
+    names = dict(SECTIONS)
+    order = [name for name, _ in SECTIONS]
+    order += [line.section for line in lines if line.section not in names]
+    parts = [title] if title else []
+    for section in dict.fromkeys(order):
+        texts = [f"- {line.text}" for line in lines if line.section == section]
+        if texts:
+            parts.append(f"### {names.get(section, section.replace('_', ' ').title())}\n\n" + "\n".join(texts))
+    return "\n\n".join(parts)

@@ -1,0 +1,253 @@
+"""The protocol: block → started → compactor, outside any transaction → completed, failed or abandoned → unblock."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+from attrs import frozen
+
+from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
+from memory_engine.compaction.planning import Plan
+from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
+from memory_engine.events.base import Event, SummaryLine
+from memory_engine.events.compaction import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+    Replacement,
+    Usage,
+)
+from memory_engine.persistence import CompactionPolicy
+from memory_engine.records import Receipt
+from memory_engine.state import State
+from memory_engine.tokens import estimate_text
+
+Trigger = Literal["auto", "manual", "hard"]
+ORIGINAL_TOKENS_MAX = 60_000
+"""Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
+
+
+@frozen(kw_only=True)
+class CompactionReport:
+    """What a compaction did. `new_chunks` stand where `covered` stood; `dropped` left nothing behind."""
+
+    compaction_id: str
+    trigger: Trigger
+    compactor: str
+    covered: tuple[str, ...]
+    dropped: tuple[str, ...]
+    new_chunks: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
+    model: str = ""
+    usage: Usage = Usage()
+
+
+class Originals(Protocol):
+    """Where the chunks that earlier summaries cover are read from."""
+
+    async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
+        """The originals, in order, through summaries of summaries; `None` if they take more than `tokens_max`."""
+        ...
+
+    async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
+        """ISO times by chunk id."""
+        ...
+
+
+@frozen(kw_only=True)
+class Run:
+    """One compaction of one thread, whose queue is blocked and which has no commit under way."""
+
+    thread_id: str
+    compaction_id: str
+    state: State
+    plan: Plan
+    trigger: Trigger
+    pieces: tuple[tuple[Compactor, tuple[str, ...]], ...]
+    policy: CompactionPolicy
+    originals: Originals
+    append: Callable[[Event], Awaitable[Receipt]]
+    now_us: int
+
+    async def execute(self) -> CompactionReport:
+        """Run to an end that is in the log, whatever happens.
+
+        Raises `CompactorFailed` after recording it, with the originals in place. When
+        cancelled, records that the compaction is abandoned.
+        """
+        name = "+".join(dict.fromkeys(compactor.name for compactor, _ in self.pieces)) or "drop"
+        deadline_us = self.now_us + int(self.policy.deadline_s * 1_000_000)
+        await self.append(
+            CompactionStarted(
+                compaction_id=self.compaction_id,
+                trigger=self.trigger,
+                chunk_ids=self.plan.chunk_ids,
+                compactor=name,
+                owner=this_process(),
+                deadline_us=deadline_us,
+            )
+        )
+        try:
+            async with asyncio.timeout(self.policy.deadline_s):
+                completed = await self._compact(name)
+            receipt = await self.append(completed)
+        except asyncio.CancelledError:
+            await self.append(CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled"))
+            raise
+        except Exception as error:  # the boundary to compactors: whatever they raise is recorded and re-raised typed
+            failure = _failure(name, error, self.policy.deadline_s)
+            await self.append(
+                CompactionFailed(
+                    compaction_id=self.compaction_id, compactor=name, reason=failure.reason, error=failure.error
+                )
+            )
+            raise failure from error
+        return self._report(name, completed, receipt)
+
+    async def _compact(self, name: str) -> CompactionCompleted:
+        replacements: list[Replacement] = []
+        model, usage, after = "", Usage(), 0
+        if self.plan.drops:
+            replacements.append(Replacement(covers=self.plan.drops))
+        for compactor, covers in self.pieces:
+            result, tokens = await self._one(compactor, covers)
+            if result is None:
+                continue
+            replacements.append(Replacement(covers=covers, lines=result.lines))
+            model, usage, after = result.model or model, _sum(usage, result.usage), after + tokens
+        if not replacements:
+            raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces")
+        before = sum(self._tokens(replacement.covers) for replacement in replacements)
+        return CompactionCompleted(
+            compaction_id=self.compaction_id,
+            trigger=self.trigger,
+            replacements=tuple(replacements),
+            compactor=name,
+            model=model,
+            usage=usage,
+            tokens_before=before,
+            tokens_after=after,
+        )
+
+    async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult | None, int]:
+        """One replacement, or `None` for a single chunk that does not get shorter."""
+        chunks, earlier = await self._originals(covers)
+        context = await self._context(chunks, earlier)
+        result = await compactor.compact(chunks, context)
+        tokens = check_result(compactor.name, result)
+        if tokens < self._tokens(covers):
+            return result, tokens
+        if len(covers) == 1:
+            return None, 0
+        raise CompactorFailed(compactor.name, "not_shorter", f"{tokens} tokens for {self._tokens(covers)}")
+
+    async def _originals(self, covers: Sequence[str]) -> tuple[list[Chunk], tuple[SummaryLine, ...]]:
+        """The chunks to compact, with earlier summaries opened to their originals where these are few enough."""
+        chunks: list[Chunk] = []
+        earlier: list[SummaryLine] = []
+        room = ORIGINAL_TOKENS_MAX
+        for chunk_id in covers:
+            chunk = self.state.get(chunk_id)
+            if chunk is None:
+                raise CompactorFailed("", "superseded", f"chunk {chunk_id} is gone")
+            if chunk.type != ChunkType.COMPACTED:
+                chunks.append(chunk)
+                continue
+            originals = await self.originals.covered_by(chunk, room)
+            if originals is None:
+                earlier += chunk.lines
+            else:
+                room -= sum(original.tokens for original in originals)
+                chunks += originals
+        return chunks, tuple(earlier)
+
+    async def _context(self, chunks: Sequence[Chunk], earlier: tuple[SummaryLine, ...]) -> CompactionContext:
+        replaced = sum(chunk.tokens for chunk in chunks) + sum(estimate_text(line.text) for line in earlier)
+        budget = min(int(replaced * self.policy.ratio), self.policy.summary_tokens_max // 2)
+        task = self.state.named("task")
+        system = [c.text for c in self.state.chunks() if c.type == ChunkType.SYSTEM]
+        taken = set(self.plan.chunk_ids)
+        summaries = [c.text for c in self.state.chunks() if c.type == ChunkType.COMPACTED and c.id not in taken]
+        return CompactionContext(
+            thread_id=self.thread_id,
+            budget_tokens=max(budget, 32),
+            task_goal=task.text if task is not None else "",
+            progress_summary="\n".join(summaries),
+            system_context="\n".join(system),
+            earlier=earlier,
+            recorded_at=dict(await self.originals.times(chunks)),
+            deadline_s=self.policy.deadline_s,
+        )
+
+    def _tokens(self, chunk_ids: Sequence[str]) -> int:
+        return sum(chunk.tokens for chunk in map(self.state.get, chunk_ids) if chunk is not None)
+
+    def _report(self, name: str, completed: CompactionCompleted, receipt: Receipt) -> CompactionReport:
+        dropped = self.plan.drops
+        return CompactionReport(
+            compaction_id=self.compaction_id,
+            trigger=self.trigger,
+            compactor=name,
+            covered=tuple(c for r in completed.replacements for c in r.covers if c not in dropped),
+            dropped=dropped,
+            new_chunks=tuple(chunk.id for chunk in receipt.chunks),
+            tokens_before=completed.tokens_before,
+            tokens_after=completed.tokens_after,
+            model=completed.model,
+            usage=completed.usage,
+        )
+
+
+def check_result(name: str, result: CompactionResult) -> int:
+    """The tokens of a usable result. Raises `CompactorFailed` for an empty one or one with empty lines."""
+    if not isinstance(result, CompactionResult):
+        raise CompactorFailed(name, "invalid", f"it returned a {type(result).__name__}, not a CompactionResult")
+    if not result.lines or not all(line.text.strip() and line.section for line in result.lines):
+        raise CompactorFailed(name, "empty", "it returned no lines, or a line without text or section")
+    return sum(estimate_text(line.text) + 1 for line in result.lines)
+
+
+def _failure(name: str, error: Exception, deadline_s: float) -> CompactorFailed:
+    if isinstance(error, CompactorFailed):
+        return error
+    if isinstance(error, TimeoutError):
+        return CompactorFailed(name, "timeout", f"no result within {deadline_s:g} s")
+    if isinstance(error, ModelError):
+        return CompactorFailed(name, error.reason, str(error))
+    if isinstance(error, MemoryEngineError):
+        return CompactorFailed(name, "refused", str(error))
+    return CompactorFailed(name, "raised", f"{type(error).__name__}: {error}")
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cost_usd=one.cost_usd + other.cost_usd,
+    )
+
+
+def this_process() -> str:
+    """Who owns a compaction: host, process id, and the process's start, since ids come round again."""
+    return f"{os.uname().nodename if hasattr(os, 'uname') else ''}/{os.getpid()}/{_started(os.getpid())}"
+
+
+def owner_is_gone(owner: str) -> bool:
+    """Whether the owner certainly runs no more. One on another host may be alive for all we know."""
+    host, pid, started = ["", "", "", *owner.rsplit("/", 2)][-3:]
+    if not pid.isdecimal() or host != this_process().rsplit("/", 2)[0]:
+        return False
+    return _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the kernel's ticks; empty where there is none of this id, or no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,24 @@
+"""What an engine is told when it is opened."""
+
+from attrs import field, frozen, validators
+
+from memory_engine.persistence import CompactionPolicy
+
+_positive = validators.gt(0)
+
+
+@frozen(kw_only=True)
+class EngineConfig:
+    """Limits and defaults. Bytes are of the encoded payload; times are in seconds.
+
+    A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most
+    `open_threads_max` threads are held in memory while nobody uses them.
+    """
+
+    compaction: CompactionPolicy = CompactionPolicy()
+    queue_capacity: int = field(default=1024, validator=_positive)
+    queue_timeout_s: float = field(default=30.0, validator=_positive)
+    event_bytes_max: int = field(default=16 * 1024 * 1024, validator=_positive)
+    commit_tries_max: int = field(default=50, validator=_positive)
+    batch_events_max: int = field(default=256, validator=_positive)
+    open_threads_max: int = field(default=4096, validator=_positive)

@@ -1,0 +1,105 @@
+"""The threads that are in memory: each loaded once, those nobody uses let go of."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+from memory_engine.compaction.service import CompactionService
+from memory_engine.errors import EngineClosed, IntegrityError
+from memory_engine.log import load_state
+from memory_engine.projections.base import Projection
+from memory_engine.projections.inline import InlineProjections
+from memory_engine.reading import LogReader
+from memory_engine.replay.rebuild import rebuild_thread
+from memory_engine.runtime import Services, ThreadRuntime
+
+
+class Host(Services, Protocol):
+    """What the directory needs of its engine."""
+
+    compaction: CompactionService
+    reader: LogReader
+
+
+class OpenThreads:
+    """Runtimes by thread id, the most recently used last."""
+
+    def __init__(self, host: Host, inline: Sequence[Projection[object]]) -> None:
+        self._host = host
+        self._inline = inline
+        self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
+
+    def get(self, thread_id: str) -> ThreadRuntime | None:
+        """The thread, if it is in memory."""
+        runtime = self._open.get(thread_id)
+        if runtime is not None:
+            self._open.move_to_end(thread_id)
+        return runtime
+
+    def all(self) -> list[ThreadRuntime]:
+        """Every thread in memory."""
+        return list(self._open.values())
+
+    async def open(self, thread_id: str) -> ThreadRuntime:
+        """The thread, loaded from the store if it must be. Raises `ThreadNotFound`.
+
+        Who comes while it is being loaded waits for the same load, and none's cancellation ends it.
+        """
+        runtime = self.get(thread_id)
+        if runtime is not None:
+            return runtime
+        if self._host.closed:
+            raise EngineClosed
+        loading = self._loading.get(thread_id)
+        if loading is None:
+            loading = asyncio.get_running_loop().create_task(self._load(thread_id))
+            self._loading[thread_id] = loading
+            loading.add_done_callback(lambda task: self._loaded(thread_id, task))
+        return await asyncio.shield(loading)
+
+    def drop(self, thread_id: str) -> None:
+        """Let go of a thread: it was deleted."""
+        self._open.pop(thread_id, None)
+
+    async def close(self) -> None:
+        """Let commits finish, then fail what still waits."""
+        if self._loading:
+            await asyncio.wait(self._loading.values())
+        for runtime in self._open.values():
+            await runtime.idle()
+            for request in runtime.queue.drain():
+                request.fail(EngineClosed())
+        self._open.clear()
+
+    async def _load(self, thread_id: str) -> ThreadRuntime:
+        store = self._host.store
+        loaded = await store.load(thread_id)
+        try:
+            load_state(loaded, self._host.events)
+        except IntegrityError:
+            # the live rows are a cache of the log: made again, and refused only if that does not mend them
+            await rebuild_thread(store, self._host.reader, thread_id)
+            loaded = await store.load(thread_id)
+        projections = InlineProjections(self._inline)
+        await projections.load(store, thread_id)
+        runtime = ThreadRuntime(self._host, loaded, projections)
+        self._evict()
+        self._open[thread_id] = runtime
+        await self._host.compaction.recover(runtime)
+        return runtime
+
+    def _loaded(self, thread_id: str, task: "asyncio.Task[ThreadRuntime]") -> None:
+        self._loading.pop(thread_id, None)
+        if not task.cancelled():
+            task.exception()
+
+    def _evict(self) -> None:
+        """Make room: the threads used longest ago go, but for those at work."""
+        excess = len(self._open) - self._host.config.open_threads_max + 1
+        for thread_id in [] if excess <= 0 else list(self._open)[: excess + 64]:
+            runtime = self._open[thread_id]
+            if excess > 0 and not runtime.busy and not len(runtime.queue) and not self._host.compaction.is_running(thread_id):
+                del self._open[thread_id]
+                excess -= 1

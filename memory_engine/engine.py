@@ -1,0 +1,329 @@
+"""The engine: opens threads and orders the effects. It decides nothing."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+
+from attrs import frozen
+
+from memory_engine.clock import Clock, to_us
+from memory_engine.codec import encode_event
+from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.service import CompactionService
+from memory_engine.config import EngineConfig
+from memory_engine.context.rendering import Renderer
+from memory_engine.directory import OpenThreads
+from memory_engine.errors import EngineClosed, EventTooLarge, InvalidEvent
+from memory_engine.events.base import Event
+from memory_engine.events.execution import ExecutionResume
+from memory_engine.events.memory import InitialChunk, ThreadSeeded
+from memory_engine.events.registry import EventRegistry
+from memory_engine.ids import IdSource, check_identifier
+from memory_engine.persistence import (
+    CompactionPolicy,
+    Head,
+    Store,
+    StoreStats,
+    ThreadFilter,
+    ThreadRecord,
+    check_record,
+)
+from memory_engine.projections.base import Projection
+from memory_engine.projections.worker import ProjectionWorker
+from memory_engine.queue import Prepared, Request
+from memory_engine.reading import LogReader
+from memory_engine.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.reducing import ReducerRegistry
+from memory_engine.replay.verify import Progress, Verifier, VerifyReport
+from memory_engine.runtime import Reduced, ThreadRuntime
+from memory_engine.state import State
+from memory_engine.thread import Thread, ThreadInfo
+from memory_engine.tokens import TokenCounter
+
+_log = logging.getLogger("memory_engine")
+
+Observer = Callable[[RecordedEvent], None]
+"""Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
+
+
+@frozen(kw_only=True)
+class Parts:
+    """What an engine is made of; `wiring.open` puts it together."""
+
+    store: Store
+    config: EngineConfig
+    events: EventRegistry
+    reducers: ReducerRegistry
+    compactors: Sequence[tuple[Compactor, int]]
+    fallback: Compactor
+    projections: tuple[Projection[object], ...]
+    renderers: Mapping[str, Renderer]
+    counter: TokenCounter
+    clock: Clock
+    ids: IdSource
+
+
+class Engine:
+    """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.config = parts.config
+        self.store = parts.store
+        self.events = parts.events
+        self.reducers = parts.reducers
+        self.closed = False
+        self.reader = LogReader(parts.store, parts.events)
+        self.compaction = CompactionService(self, parts.config.compaction, parts.compactors, parts.fallback)
+        self._inline = tuple(p for p in parts.projections if p.mode == "inline")
+        self.worker = ProjectionWorker(
+            parts.store, self.reader, tuple(p for p in parts.projections if p.mode == "async")
+        )
+        self.directory = OpenThreads(self, self._inline)
+        self.verifier = Verifier(parts.store, self.reader, parts.events, parts.reducers, parts.projections)
+        self._observers: list[Observer] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Engine":
+        if any(p.mode == "async" for p in self.parts.projections):
+            self.spawn(self.worker.run())
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
+        if self.closed:
+            return
+        closing = asyncio.ensure_future(self._close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            raise
+
+    async def _close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.directory.close()
+        self.closed = True
+        await self.store.close()
+
+    # threads
+
+    async def create_thread(
+        self,
+        thread_id: str = "",
+        *,
+        kind: str = "conversation",
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        metadata: Mapping[str, str] | None = None,
+        initial_chunks: Sequence[InitialChunk] = (),
+        policy: CompactionPolicy | None = None,
+    ) -> Thread:
+        """Make a thread. Without an id it gets a UUIDv7.
+
+        `initial_chunks` become its first event. `policy` replaces the engine's compaction
+        policy for this thread. Raises `ThreadExists`, `InvalidIdentifier`.
+        """
+        record = ThreadRecord(
+            id=thread_id or self.new_id(),
+            kind=kind,
+            user_id=user_id,
+            tenant_id=tenant_id,
+            agent_id=agent_id,
+            parent_id=parent_id,
+            metadata=dict(metadata or {}),
+            policy=policy,
+            created_at_us=self.now_us(),
+        )
+        check_record(record)
+        await self.store.create(record, Head(), ())
+        thread = Thread(self, record.id)
+        if initial_chunks:
+            await thread.dispatch(ThreadSeeded(chunks=tuple(initial_chunks)))
+        return thread
+
+    def thread(self, thread_id: str) -> Thread:
+        """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
+        return Thread(self, thread_id)
+
+    async def threads(
+        self,
+        *,
+        kind: str | None = None,
+        user_id: str | None = None,
+        tenant_id: str | None = None,
+        agent_id: str | None = None,
+        parent_id: str | None = None,
+        status: str | None = None,
+        limit: int | None = None,
+    ) -> list[ThreadInfo]:
+        """The threads that match every given value exactly, oldest first; `limit` keeps the latest N."""
+        where = ThreadFilter(
+            kind=kind,
+            user_id=user_id,
+            tenant_id=tenant_id,
+            agent_id=agent_id,
+            parent_id=parent_id,
+            status=status,
+            limit=limit,
+        )
+        return [ThreadInfo.of(record, head) for record, head in await self.store.threads(where)]
+
+    # events
+
+    async def dispatch(
+        self,
+        thread_id: str,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+    ) -> Receipt:
+        """Append one event; returns when it is durable.
+
+        With an `event_id` of the caller's, dispatching again gives the first receipt. Raises
+        `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
+        `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
+        """
+        if isinstance(event, Event):
+            event = NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
+        return (await self.dispatch_all(thread_id, (event,)))[0]
+
+    async def dispatch_all(self, thread_id: str, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+        """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
+        if not events:
+            return ()
+        runtime = self.directory.get(thread_id) or await self.directory.open(thread_id)
+        request = self.request(events)
+        return await runtime.submit(request)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` after each commit of this engine; returns what ends it. What it raises is logged."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    def register_compactor(self, compactor: Compactor) -> None:
+        """Ask this compactor before all others."""
+        self.compaction.register(compactor)
+
+    # the whole store
+
+    async def verify(
+        self, thread_ids: Collection[str] | None = None, progress: Progress | None = None
+    ) -> list[VerifyReport]:
+        """Verify the given threads, or all (see `Thread.verify`)."""
+        if thread_ids is None:
+            thread_ids = [info.id for info in await self.threads()]
+        reports = []
+        done = 0
+        for thread_id in thread_ids:
+            report = await self.verifier.verify(thread_id, None if progress is None else _from(progress, done))
+            done += report.events
+            reports.append(report)
+        return reports
+
+    async def stats(self) -> StoreStats:
+        """Totals over the store."""
+        return await self.store.stats()
+
+    async def flush(self) -> None:
+        """Make all that was acknowledged survive a power failure, whatever `durability` says."""
+        await self.store.flush()
+
+    async def settle(self) -> None:
+        """Wait until no compaction is under way and the asynchronous projections have read every log."""
+        for runtime in self.directory.all():
+            await self.compaction.settle(runtime)
+            for projection in self.parts.projections:
+                if projection.mode == "async":
+                    await self.worker.catch_up(projection, runtime.id)
+
+    # what its parts ask of it
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        return self.parts.clock.now_us()
+
+    def new_id(self) -> str:
+        """A fresh UUIDv7."""
+        return self.parts.ids.event_id(self.now_us())
+
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run in a task that the engine owns and ends; what it raises is logged."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a background task of the engine failed", exc_info=error)
+
+    def request(self, events: Sequence[Event | NewEvent], *, system: bool = False) -> Request:
+        """Encode events so that waiting cannot change them."""
+        if self.closed:
+            raise EngineClosed
+        prepared = [self._prepare(event if isinstance(event, NewEvent) else NewEvent(event)) for event in events]
+        resuming = all(isinstance(p.event, ExecutionResume) for p in prepared)
+        return Request(prepared, system=system or resuming)
+
+    def _prepare(self, new: NewEvent) -> Prepared:
+        payload, recorded = encode_event(new.event, self.events)
+        if len(payload) > self.config.event_bytes_max:
+            raise EventTooLarge(recorded.event_type, len(payload), self.config.event_bytes_max)
+        if new.id:
+            check_identifier("event id", new.id)
+        occurred = new.occurred_at
+        try:
+            occurred_us = to_us(occurred) if occurred is not None else None
+        except ValueError as error:
+            raise InvalidEvent(recorded.event_type, "occurred_at", str(error)) from None
+        return Prepared(
+            event=recorded,
+            payload=payload,
+            id=new.id or self.new_id(),
+            id_is_callers=bool(new.id),
+            salt=self.parts.ids.salt(),
+            occurred_at_us=occurred_us,
+            causation_id=new.causation_id,
+            correlation_id=new.correlation_id,
+        )
+
+    def committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        """Tell observers and projections, and let compaction look at the thresholds."""
+        if self._observers:
+            for step in reduced:
+                recorded = runtime.recorded(step)
+                for observer in list(self._observers):
+                    self._notify(observer, recorded)
+        self.worker.touched(runtime.id)
+        self.compaction.after_commit(runtime)
+
+    def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
+        try:
+            observer(recorded)
+        except Exception:  # the boundary to user code: the event is durable, whatever an observer makes of it
+            _log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)
+
+    async def state_at(self, thread_id: str, seq: int) -> State:
+        """The state after the event at `seq`."""
+        return await self.reader.state_at(thread_id, seq)
+
+
+def _from(progress: Progress, done: int) -> Progress:
+    return lambda count: progress(done + count)

@@ -1,0 +1,101 @@
+"""What every event is made of: the base struct, content parts and the `event` decorator."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import ClassVar, TypeVar
+
+import msgspec
+
+
+class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """A piece of text inside mixed content."""
+
+    text: str
+
+
+class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_defaults=True):
+    """An image inside mixed content, by address or as a `data:` URL."""
+
+    url: str
+    media_type: str = ""
+    alt: str = ""
+
+
+Content = str | tuple[TextPart | ImagePart, ...]
+"""Text, or text and images in order."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of a response. `arguments` is the JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+    long_running: bool = False
+
+    @classmethod
+    def create(cls, id: str, name: str, arguments: Mapping[str, object]) -> "ToolCall":
+        """A call from a mapping of arguments, encoded as compact JSON in the mapping's order.
+
+        Raises `ValueError` for NaN and infinities, `TypeError` for what JSON cannot hold.
+        """
+        text = json.dumps(dict(arguments), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return cls(id=id, name=name, arguments=text)
+
+
+class SummaryLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line of a summary, and the ids of the chunks that it was drawn from."""
+
+    section: str
+    text: str
+    sources: tuple[str, ...] = ()
+
+
+class Body(msgspec.Struct, frozen=True):
+    """The bulky part of an event that a chunk may share with it instead of repeating it."""
+
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    lines: tuple[SummaryLine, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of every event: an immutable fact. Subclasses are declared with `@event(name)`."""
+
+    event_type: ClassVar[str] = ""
+    event_version: ClassVar[int] = 0
+
+    def bodies(self) -> tuple[Body, ...]:
+        """The bodies that chunks of this event may share; the log then stores them once."""
+        content: Content = getattr(self, "content", "")
+        calls: tuple[ToolCall, ...] = getattr(self, "calls", ())
+        return (Body(content=content, calls=calls),)
+
+
+class UnknownEvent(msgspec.Struct, frozen=True):
+    """An event whose (type, version) this process does not know; its bytes are kept as they are."""
+
+    type: str
+    version: int
+    raw: bytes
+
+
+E = TypeVar("E", bound=Event)
+
+
+def event(name: str, *, version: int = 1) -> Callable[[type[E]], type[E]]:
+    """Declare an event class's wire name and schema version.
+
+    The name and the version, never the Python path, are what the log holds: a class
+    may move or be renamed without touching a stored byte.
+    Raises `ValueError` for an empty name or a version below 1.
+    """
+    if not name or version < 1:
+        raise ValueError(f"an event needs a name and a version of at least 1, got {name!r}, {version}")
+
+    def declare(cls: type[E]) -> type[E]:
+        cls.event_type = name
+        cls.event_version = version
+        return cls
+
+    return declare

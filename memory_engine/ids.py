@@ -1,0 +1,57 @@
+"""Event ids: UUIDv7 (RFC 9562), sortable by the millisecond they were made in."""
+
+import os
+from typing import Protocol
+
+from memory_engine.errors import InvalidIdentifier
+
+ID_BYTES_MAX = 4096
+
+
+class IdSource(Protocol):
+    """Where new event ids and salts come from: the one source of randomness of the engine."""
+
+    def event_id(self, now_us: int) -> str:
+        """A new event id for the time `now_us` (microseconds since 1970, UTC)."""
+        ...
+
+    def salt(self) -> bytes:
+        """16 fresh bytes."""
+        ...
+
+
+class RandomIds:
+    """UUIDv7 ids and salts from the operating system."""
+
+    def event_id(self, now_us: int) -> str:
+        """A UUIDv7 in canonical form."""
+        return uuid7(now_us // 1000, os.urandom(10))
+
+    def salt(self) -> bytes:
+        """16 bytes from the operating system."""
+        return os.urandom(16)
+
+
+def uuid7(unix_ms: int, random: bytes) -> str:
+    """The canonical text of a UUIDv7 of this millisecond and 10 random bytes."""
+    digits = f"{unix_ms & 0xFFFFFFFFFFFF:012x}{random.hex()}"
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+
+
+def check_identifier(what: str, value: str) -> str:
+    """`value`, if every store can hold and compare it exactly.
+
+    Raises `InvalidIdentifier` for an empty one, a NUL, a lone surrogate, or more than 4,096 bytes.
+    """
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidIdentifier(what, ascii(value), "it holds a lone surrogate") from None
+    if not value:
+        raise InvalidIdentifier(what, value, "it is empty")
+    if size > ID_BYTES_MAX:
+        raise InvalidIdentifier(what, value, f"it takes {size} bytes; the limit is {ID_BYTES_MAX}")
+    if "\x00" in value:
+        raise InvalidIdentifier(what, value, "it holds a NUL character")
+    return value

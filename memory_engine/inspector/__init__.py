@@ -1,0 +1,1 @@
+"""A web page that shows threads, states and their history, over the public API."""

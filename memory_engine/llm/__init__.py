@@ -1,0 +1,1 @@
+"""Language models and embedders: the protocols, and the one adapter that calls providers."""

@@ -1,0 +1,111 @@
+"""The log's own rules: how rows link, what they say of the thread's head, how they are read back."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from memory_engine.clock import to_datetime
+from memory_engine.codec import GENESIS, ChunkRecord, commitment, decode_reduction, link, resolve_chunk
+from memory_engine.errors import IntegrityError
+from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.events.registry import EventRegistry
+from memory_engine.executor import apply_to_draft
+from memory_engine.persistence import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
+from memory_engine.records import RecordedEvent, StoredEvent
+from memory_engine.reducing import Reduction
+from memory_engine.state import Placed, State, StateDraft, Tally
+
+_STATUS_AFTER = {"execution_pause": PAUSED, "execution_resume": ACTIVE}
+_COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "compaction_abandoned"})
+
+
+def linked(stored: StoredEvent, previous: bytes) -> StoredEvent:
+    """The row with its hash, which binds it to all that came before."""
+    return msgspec.structs.replace(stored, hash=link_hash(stored, previous))
+
+
+def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
+    """The hash that a row must have after one with the hash `previous` (empty: the first)."""
+    salt = stored.salt
+    return link(
+        previous or GENESIS, stored.header(), commitment(salt, stored.payload), commitment(salt, stored.record)
+    )
+
+
+def next_head(head: Head, stored: StoredEvent, tally: Tally) -> Head:
+    """The head after an event."""
+    open_compaction = head.open_compaction
+    if stored.type == "compaction_started":
+        open_compaction = stored.seq
+    elif stored.type in _COMPACTION_ENDS:
+        open_compaction = 0
+    return Head(
+        seq=stored.seq,
+        hash=stored.hash,
+        epoch=head.epoch + (stored.type == "compaction_abandoned"),
+        status=_STATUS_AFTER.get(stored.type, head.status),
+        open_compaction=open_compaction,
+        chunks=tally.chunks,
+        tokens=tally.tokens,
+    )
+
+
+def live_chunk(placed: Placed | None) -> LiveChunk | None:
+    """The row of a chunk at its place."""
+    return LiveChunk(placed.chunk.id, placed.key, placed.container) if placed is not None else None
+
+
+def as_recorded(
+    thread_id: str, stored: StoredEvent, event: Event | UnknownEvent, reduction: Reduction
+) -> RecordedEvent:
+    """A row as users see it."""
+    occurred = stored.occurred_at_us
+    return RecordedEvent(
+        thread_id=thread_id,
+        seq=stored.seq,
+        id=stored.id,
+        type=stored.type,
+        version=stored.version,
+        event=event,
+        operations=reduction.operations,
+        chunks=reduction.chunks,
+        recorded_at=to_datetime(stored.recorded_at_us),
+        occurred_at=to_datetime(occurred) if occurred is not None else None,
+        causation_id=stored.causation_id,
+        correlation_id=stored.correlation_id,
+        hash=stored.hash.hex(),
+    )
+
+
+def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> RecordedEvent:
+    """Decode a row: event, operations, and chunks with all they share with the event."""
+    event = registry.decode(stored.type, stored.version, stored.payload)
+    record = decode_reduction(stored.record)
+    chunks = tuple(resolve_chunk(chunk, event) for chunk in record.chunks)
+    return as_recorded(thread_id, stored, event, Reduction(record.operations, chunks))
+
+
+def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
+    """The state from its rows. Raises `IntegrityError` where they are not those of the head."""
+    draft = State().draft()
+    chunks: dict[str, ChunkRecord] = {}
+    events: dict[int, Event | UnknownEvent] = {}
+    for seq, stored in loaded.sources.items():
+        record = decode_reduction(stored.record)
+        events[seq] = registry.decode(stored.type, stored.version, stored.payload)
+        chunks.update((chunk.id, chunk) for chunk in record.chunks)
+    for row in loaded.live:
+        record_of = chunks.get(row.chunk_id)
+        if record_of is None:
+            raise IntegrityError(loaded.record.id, loaded.head.seq, f"chunk {row.chunk_id} is in no event")
+        draft.insert(Placed(resolve_chunk(record_of, events[record_of.seq]), row.key, row.container))
+    if (draft.tally.chunks, draft.tally.tokens) != (loaded.head.chunks, loaded.head.tokens):
+        raise IntegrityError(loaded.record.id, loaded.head.seq, "the state's rows are not those of its head")
+    return draft.freeze(loaded.head.seq)
+
+
+def fold(draft: StateDraft, rows: Iterable[StoredEvent]) -> None:
+    """Apply recorded operations. Chunks are placed without what they share with their events (see `resolve`)."""
+    for stored in rows:
+        record = decode_reduction(stored.record)
+        apply_to_draft(draft, record.operations, record.chunks, seq=stored.seq)

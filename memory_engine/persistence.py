@@ -1,0 +1,222 @@
+"""The seam to storage: what a store keeps, and the protocol that every back end implements."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from memory_engine.errors import MemoryEngineError
+from memory_engine.ids import check_identifier
+from memory_engine.records import StoredEvent
+
+ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
+
+
+class ForkPoint(msgspec.Struct, frozen=True):
+    """The thread and the seq up to which a fork shares its past."""
+
+    thread_id: str
+    seq: int
+
+
+class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When and how a thread is compacted.
+
+    A compaction starts when `threshold` compactable working-flow chunks are there, or when
+    they take more than `soft_tokens`; over `hard_tokens` it is done before the next context.
+    The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens
+    that it replaces; when the summaries together pass `summary_tokens_max` they are made one.
+    """
+
+    enabled: bool = True
+    threshold: int = 20
+    soft_tokens: int = 24_000
+    hard_tokens: int = 96_000
+    keep_recent: int = 6
+    ratio: float = 0.2
+    summary_tokens_max: int = 4_000
+    deadline_s: float = 120.0
+
+
+class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What a thread is, fixed at its creation."""
+
+    id: str
+    kind: str = "conversation"
+    user_id: str = ""
+    tenant_id: str = ""
+    agent_id: str = ""
+    parent_id: str = ""
+    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
+    policy: CompactionPolicy | None = None
+    created_at_us: int = 0
+    forked_from: ForkPoint | None = None
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Where a thread stands. Every commit compares (seq, epoch) and sets the next."""
+
+    seq: int = 0
+    hash: bytes = b""
+    epoch: int = 0
+    status: str = ACTIVE
+    open_compaction: int = 0
+    chunks: int = 0
+    tokens: int = 0
+
+
+class LiveChunk(msgspec.Struct, frozen=True, gc=False):
+    """A row of the state: the chunk's id, its order key and the id of its container (`""`: the top)."""
+
+    chunk_id: str
+    key: bytes
+    container: str = ""
+
+
+class ProjectionChange(msgspec.Struct, frozen=True):
+    """Rows that a projection puts (`None`: drops), and the seq up to which it has now read the thread."""
+
+    projection: str
+    version: int
+    rows: Mapping[str, bytes | None]
+    checkpoint: int
+
+
+def check_record(record: ThreadRecord) -> None:
+    """Raise `InvalidIdentifier` for an id, scope or metadata key that could not be stored or compared exactly."""
+    check_identifier("thread id", record.id)
+    check_identifier("kind", record.kind)
+    for what in ("user_id", "tenant_id", "agent_id", "parent_id"):
+        value = getattr(record, what)
+        if value:
+            check_identifier(what, value)
+    for key, value in record.metadata.items():
+        check_identifier("metadata key", key)
+        check_identifier("metadata value", value or " ")
+
+
+class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
+    """All that one commit writes to one thread: computed before, applied whole or not at all."""
+
+    thread_id: str
+    expected: Head
+    head: Head
+    events: Sequence[StoredEvent] = ()
+    live: Mapping[str, LiveChunk | None] = msgspec.field(default_factory=dict)
+    projections: Sequence[ProjectionChange] = ()
+
+
+class LoadedThread(msgspec.Struct, frozen=True):
+    """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq."""
+
+    record: ThreadRecord
+    head: Head
+    live: Sequence[LiveChunk]
+    sources: Mapping[int, StoredEvent]
+
+
+class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Exact matches; `None` matches anything. No value acts as a pattern."""
+
+    kind: str | None = None
+    user_id: str | None = None
+    tenant_id: str | None = None
+    agent_id: str | None = None
+    parent_id: str | None = None
+    status: str | None = None
+    limit: int | None = None
+
+
+class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Totals over a store. `payload_bytes` is what the events' JSON takes, `bytes` what the file takes."""
+
+    threads: int
+    events: int
+    chunks: int
+    tokens: int
+    payload_bytes: int
+    bytes: int
+
+
+class HeadMoved(MemoryEngineError):
+    """Another writer's commit came first: (seq, epoch) are not those expected. Nothing was written."""
+
+
+class EventIdTaken(MemoryEngineError):
+    """An event id of the unit is in the thread already. Nothing was written."""
+
+
+class Store(Protocol):
+    """A back end. Reads see every commit acknowledged before they began."""
+
+    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Make a thread. Raises `ThreadExists`."""
+        ...
+
+    async def load(self, thread_id: str) -> LoadedThread:
+        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
+        ...
+
+    async def head(self, thread_id: str) -> Head:
+        """A thread's head. Raises `ThreadNotFound`."""
+        ...
+
+    def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Take a unit at once; the future is done when it is durable.
+
+        It fails with `HeadMoved`, `EventIdTaken`, `StorageBusy` or `StorageFailed`, and then
+        nothing of the unit was written. Units of one thread must not overlap.
+        """
+        ...
+
+    async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
+        """Those of the events that the thread's log (shared past included) holds."""
+        ...
+
+    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+        """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts.
+
+        Raises `ThreadNotFound`, and `IntegrityError` for a gap.
+        """
+        ...
+
+    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Replace all live rows (a rebuild). Raises `HeadMoved`."""
+        ...
+
+    async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
+        """The threads that match, oldest first; with a limit the latest N. Deleted ones are left out."""
+        ...
+
+    async def forks(self, thread_id: str) -> Sequence[str]:
+        """The ids of the threads that share this thread's past."""
+        ...
+
+    async def delete(self, thread_id: str) -> None:
+        """Destroy a thread's log and state; its id stays taken."""
+        ...
+
+    async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
+        """A projection's checkpoint (0: none) and rows for a thread."""
+        ...
+
+    async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
+        """Write an asynchronous projection's rows and checkpoint; `replace` drops the old rows first."""
+        ...
+
+    async def behind(self, projection: str, version: int) -> Sequence[str]:
+        """Ids of the threads whose head is past the projection's checkpoint."""
+        ...
+
+    async def stats(self) -> StoreStats:
+        """Totals."""
+        ...
+
+    async def flush(self) -> None:
+        """Make every acknowledged commit survive a power failure too."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was taken, then let go of every resource."""
+        ...

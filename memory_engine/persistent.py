@@ -1,0 +1,231 @@
+"""Two small persistent structures: values whose change shares all that did not change.
+
+Both are split into about √n pieces. A draft copies the pieces it touches, once, and
+shares the rest; freezing gives the next value. For a state of 20 chunks that is one small
+copy, for one of 100,000 two copies of some hundred pointers.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+V = TypeVar("V")
+
+_BLOCK = 256
+
+
+class Keyed(Protocol):
+    """An item that knows its place."""
+
+    @property
+    def key(self) -> bytes:
+        """The order key."""
+        ...
+
+
+K = TypeVar("K", bound=Keyed)
+
+
+class PersistentMap(Generic[V]):
+    """An immutable mapping from str; iteration order is not defined and never used."""
+
+    __slots__ = ("_buckets", "_size")
+
+    def __init__(self, buckets: tuple[dict[str, V], ...] = ({},), size: int = 0) -> None:
+        self._buckets = buckets
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def get(self, key: str) -> V | None:
+        """The value, or `None`."""
+        return self._buckets[hash(key) & (len(self._buckets) - 1)].get(key)
+
+    def draft(self) -> "MapDraft[V]":
+        """A mutable copy that shares every bucket until it is touched."""
+        return MapDraft(self._buckets, self._size)
+
+
+class MapDraft(Generic[V]):
+    """A `PersistentMap` being changed."""
+
+    __slots__ = ("_buckets", "_owned", "_size")
+
+    def __init__(self, buckets: tuple[dict[str, V], ...], size: int) -> None:
+        self._buckets = list(buckets)
+        self._owned: set[int] = set()
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def get(self, key: str) -> V | None:
+        """The value, or `None`."""
+        return self._buckets[hash(key) & (len(self._buckets) - 1)].get(key)
+
+    def set(self, key: str, value: V) -> None:
+        """Put a value; buckets double when they outgrow their number."""
+        bucket = self._own(key)
+        before = len(bucket)
+        bucket[key] = value
+        if len(bucket) > before:
+            self._size += 1
+            if self._size > 64 * len(self._buckets) and self._size > 4 * len(self._buckets) ** 2:
+                self._grow()
+
+    def drop(self, key: str) -> None:
+        """Remove a key if it is there."""
+        if self._own(key).pop(key, None) is not None:
+            self._size -= 1
+
+    def freeze(self) -> PersistentMap[V]:
+        """The changed value. The draft may not be used any more."""
+        return PersistentMap(tuple(self._buckets), self._size)
+
+    def _own(self, key: str) -> dict[str, V]:
+        at = hash(key) & (len(self._buckets) - 1)
+        if at not in self._owned:
+            self._buckets[at] = self._buckets[at].copy()
+            self._owned.add(at)
+        return self._buckets[at]
+
+    def _grow(self) -> None:
+        count = len(self._buckets) * 4
+        grown: list[dict[str, V]] = [{} for _ in range(count)]
+        for bucket in self._buckets:
+            for key, value in bucket.items():
+                grown[hash(key) & (count - 1)][key] = value
+        self._buckets = grown
+        self._owned = set(range(count))
+
+
+class SortedSequence(Generic[K]):
+    """An immutable sequence of items, ordered by their unique keys."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: tuple[tuple[K, ...], ...] = ()) -> None:
+        self._blocks = blocks
+
+    def __iter__(self) -> Iterator[K]:
+        for block in self._blocks:
+            yield from block
+
+    def __reversed__(self) -> Iterator[K]:
+        for block in reversed(self._blocks):
+            yield from reversed(block)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
+
+    def draft(self) -> "SequenceDraft[K]":
+        """A mutable copy that shares every block until it is touched."""
+        return SequenceDraft(self._blocks)
+
+
+class SequenceDraft(Generic[K]):
+    """A `SortedSequence` being changed."""
+
+    __slots__ = ("_blocks", "_owned")
+
+    def __init__(self, blocks: tuple[tuple[K, ...], ...]) -> None:
+        self._blocks: list[tuple[K, ...] | list[K]] = list(blocks)
+        self._owned: list[int] = []
+
+    def __iter__(self) -> Iterator[K]:
+        for block in self._blocks:
+            yield from block
+
+    def __reversed__(self) -> Iterator[K]:
+        for block in reversed(self._blocks):
+            yield from reversed(block)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._blocks))
+
+    def first_key(self) -> bytes | None:
+        """The lowest key."""
+        return self._blocks[0][0].key if self._blocks else None
+
+    def last_key(self) -> bytes | None:
+        """The highest key."""
+        return self._blocks[-1][-1].key if self._blocks else None
+
+    def key_before(self, key: bytes) -> bytes | None:
+        """The key of the item that stands before the one with `key`."""
+        at, index = self._find(key)
+        if index:
+            return self._blocks[at][index - 1].key
+        return self._blocks[at - 1][-1].key if at else None
+
+    def key_after(self, key: bytes) -> bytes | None:
+        """The key of the item that stands after the one with `key`."""
+        at, index = self._find(key)
+        if index + 1 < len(self._blocks[at]):
+            return self._blocks[at][index + 1].key
+        return self._blocks[at + 1][0].key if at + 1 < len(self._blocks) else None
+
+    def insert(self, item: K) -> None:
+        """Put an item at its key's place."""
+        if not self._blocks:
+            self._blocks.append([item])
+            self._owned.append(0)
+            return
+        at = self._block_of(item.key)
+        block = self._own(at)
+        if block[-1].key < item.key:
+            block.append(item)
+        else:
+            block.insert(bisect_right(block, item.key, key=_key), item)
+        if len(block) > 2 * _BLOCK:
+            self._split(at, block)
+
+    def remove(self, key: bytes) -> None:
+        """Take the item with `key` out."""
+        at, index = self._find(key)
+        block = self._own(at)
+        del block[index]
+        if not block:
+            del self._blocks[at]
+            self._owned = [i for i, b in enumerate(self._blocks) if isinstance(b, list)]
+
+    def replace(self, item: K) -> None:
+        """Put another item at the same key."""
+        at, index = self._find(item.key)
+        self._own(at)[index] = item
+
+    def freeze(self) -> SortedSequence[K]:
+        """The changed value. The draft may not be used any more."""
+        for at in self._owned:
+            self._blocks[at] = tuple(self._blocks[at])
+        return SortedSequence(tuple(self._blocks))  # type: ignore[arg-type]  # every owned block is a tuple now
+
+    def _block_of(self, key: bytes) -> int:
+        if len(self._blocks) == 1 or self._blocks[-1][0].key <= key:
+            return len(self._blocks) - 1
+        return max(0, bisect_right(self._blocks, key, key=_first_key) - 1)
+
+    def _find(self, key: bytes) -> tuple[int, int]:
+        at = self._block_of(key)
+        return at, bisect_right(self._blocks[at], key, key=_key) - 1
+
+    def _own(self, at: int) -> list[K]:
+        block = self._blocks[at]
+        if not isinstance(block, list):
+            block = list(block)
+            self._blocks[at] = block
+            self._owned.append(at)
+        return block
+
+    def _split(self, at: int, block: list[K]) -> None:
+        self._blocks[at : at + 1] = [block[:_BLOCK], block[_BLOCK:]]
+        self._owned = [i for i, b in enumerate(self._blocks) if isinstance(b, list)]
+
+
+def _key(item: Keyed) -> bytes:
+    return item.key
+
+
+def _first_key(block: "tuple[Keyed, ...] | list[Keyed]") -> bytes:
+    return block[0].key

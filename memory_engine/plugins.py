@@ -1,0 +1,109 @@
+"""Plug-ins: a set of events, reducers, compactors, projections and renderers under one name.
+
+    billing = Plugin("billing")
+
+    @billing.event("invoice_paid")
+    class InvoicePaid(Event): ...
+
+    @billing.reducer(InvoicePaid)
+    def reduce_invoice_paid(view, event, ctx): ...
+
+Given to `open(..., plugins=[billing])`, or published as an entry point of the group
+`memory_engine.plugins` and opened with `entry_points=True`.
+"""
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from attrs import define, field
+
+from memory_engine.compaction.base import Compactor
+from memory_engine.context.rendering import Renderer
+from memory_engine.events.base import Event, event
+from memory_engine.events.registry import Upcaster
+from memory_engine.projections.base import Projection
+from memory_engine.reducing import Reducer
+
+ENTRY_POINT_GROUP = "memory_engine.plugins"
+
+E = TypeVar("E", bound=Event)
+F = TypeVar("F", bound=Callable[..., object])
+
+
+@define
+class Plugin:
+    """What one package adds to an engine. Nothing takes effect until an engine is opened with it."""
+
+    name: str
+    events: list[type[Event]] = field(factory=list)
+    upcasters: list[tuple[str, int, Upcaster]] = field(factory=list)
+    reducers: list[tuple[type[Event], Reducer[Event], str, int]] = field(factory=list)
+    replaced_reducers: list[tuple[str, Reducer[Event]]] = field(factory=list)
+    compactors: list[tuple[Compactor, int]] = field(factory=list)
+    projections: list[Projection[object]] = field(factory=list)
+    renderers: list[tuple[str, Renderer]] = field(factory=list)
+
+    def event(self, name: str, *, version: int = 1) -> Callable[[type[E]], type[E]]:
+        """Declare an event class and add it."""
+        declare = event(name, version=version)
+
+        def add(cls: type[E]) -> type[E]:
+            declared = declare(cls)
+            self.events.append(declared)
+            return declared
+
+        return add
+
+    def upcaster(self, name: str, from_version: int) -> Callable[[Upcaster], Upcaster]:
+        """Add the step from a schema version to the next."""
+
+        def add(function: Upcaster) -> Upcaster:
+            self.upcasters.append((name, from_version, function))
+            return function
+
+        return add
+
+    def reducer(self, *classes: type[Event], name: str = "", order: int = 0) -> Callable[[F], F]:
+        """Add a reducer for events of these classes; built-in ones have order 0."""
+
+        def add(function: F) -> F:
+            for cls in classes:
+                full = name or getattr(function, "__name__", self.name)
+                unique = full if len(classes) == 1 else f"{full}[{cls.event_type}]"
+                self.reducers.append((cls, function, unique, order))  # type: ignore[arg-type]  # typed by its user
+            return function
+
+        return add
+
+    def replaces_reducer(self, name: str) -> Callable[[F], F]:
+        """Put a reducer in the place of the one with this name."""
+
+        def add(function: F) -> F:
+            self.replaced_reducers.append((name, function))  # type: ignore[arg-type]  # typed by its user
+            return function
+
+        return add
+
+    def compactor(self, compactor: Compactor, *, priority: int = 10) -> None:
+        """Add a compactor; of those that can take the chunks, the highest priority does. Built-in ones have 0."""
+        self.compactors.append((compactor, priority))
+
+    def projection(self, projection: Projection[object]) -> None:
+        """Add a read model."""
+        self.projections.append(projection)
+
+    def renderer(self, chunk_type: str) -> Callable[[Renderer], Renderer]:
+        """Say how chunks of a type look in the context."""
+
+        def add(function: Renderer) -> Renderer:
+            self.renderers.append((chunk_type, function))
+            return function
+
+        return add
+
+
+def installed_plugins() -> list[Plugin]:
+    """The plug-ins that installed packages publish, in order of their names."""
+    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
+    return [point.load() for point in found]

@@ -1,0 +1,5 @@
+"""Projections: read models fed by the log, checkpointed, dropped and rebuilt at will."""
+
+from memory_engine.projections.base import Projection, ProjectionMode, Rows
+
+__all__ = ["Projection", "ProjectionMode", "Rows"]

@@ -1,0 +1,1 @@
+"""Search: passages, lexical and vector candidates, their fusion and their order."""

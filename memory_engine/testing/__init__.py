@@ -1,0 +1,1 @@
+"""For tests of those who use the engine: fakes, fault injection and contract suites."""

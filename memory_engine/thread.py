@@ -1,0 +1,303 @@
+"""The handle to one thread: what users hold."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.chunks import Chunk
+from memory_engine.clock import to_datetime
+from memory_engine.compaction.running import CompactionReport
+from memory_engine.context.builder import Context, build_context
+from memory_engine.errors import ThreadHasForks, UnknownChunk
+from memory_engine.events.base import Event
+from memory_engine.events.execution import ExecutionPause, ExecutionResume
+from memory_engine.events.memory import MemoryForget, MemoryMarkCritical
+from memory_engine.events.session import SessionEnded
+from memory_engine.log import live_chunk
+from memory_engine.persistence import (
+    ACTIVE,
+    ARCHIVED,
+    CommitUnit,
+    CompactionPolicy,
+    ForkPoint,
+    Head,
+    ThreadRecord,
+    check_record,
+)
+from memory_engine.projections.base import Rows
+from memory_engine.queue import BlockingReason
+from memory_engine.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.replay.rebuild import rebuild_thread
+from memory_engine.replay.verify import Progress, VerifyReport
+from memory_engine.runtime import ThreadRuntime
+from memory_engine.state import State
+
+if TYPE_CHECKING:
+    from memory_engine.engine import Engine
+
+
+@frozen(kw_only=True)
+class ThreadInfo:
+    """What a thread is and where it stands. `events` counts a fork's shared past too."""
+
+    id: str
+    kind: str
+    user_id: str
+    tenant_id: str
+    agent_id: str
+    parent_id: str
+    metadata: Mapping[str, str]
+    policy: CompactionPolicy | None
+    created_at: datetime
+    forked_from: ForkPoint | None
+    status: str
+    events: int
+    head_hash: str
+    chunks: int
+    tokens: int
+
+    @classmethod
+    def of(cls, record: ThreadRecord, head: Head) -> "ThreadInfo":
+        """From what the store keeps."""
+        return cls(
+            id=record.id,
+            kind=record.kind,
+            user_id=record.user_id,
+            tenant_id=record.tenant_id,
+            agent_id=record.agent_id,
+            parent_id=record.parent_id,
+            metadata=record.metadata,
+            policy=record.policy,
+            created_at=to_datetime(record.created_at_us),
+            forked_from=record.forked_from,
+            status=head.status,
+            events=head.seq,
+            head_hash=head.hash.hex(),
+            chunks=head.chunks,
+            tokens=head.tokens,
+        )
+
+
+class Thread:
+    """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
+
+    def __init__(self, engine: "Engine", thread_id: str) -> None:
+        self._engine = engine
+        self.id = thread_id
+
+    def __repr__(self) -> str:
+        return f"Thread({self.id!r})"
+
+    async def _runtime(self) -> ThreadRuntime:
+        return self._engine.directory.get(self.id) or await self._engine.directory.open(self.id)
+
+    # events
+
+    async def dispatch(
+        self,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+    ) -> Receipt:
+        """Append one event (see `Engine.dispatch`)."""
+        return await self._engine.dispatch(
+            self.id,
+            event,
+            event_id=event_id,
+            occurred_at=occurred_at,
+            causation_id=causation_id,
+            correlation_id=correlation_id,
+        )
+
+    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+        """Append events in order, all or none."""
+        return await self._engine.dispatch_all(self.id, events)
+
+    async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
+        """The log: events with `after` < seq <= `upto` (default: the head), in order."""
+        head = await self._engine.store.head(self.id)
+        last = head.seq if upto is None else min(upto, head.seq)
+        async for event in self._engine.reader.events(self.id, after=after, upto=last):
+            yield event
+
+    async def latest(self, limit: int) -> list[RecordedEvent]:
+        """The latest `limit` events, oldest of them first."""
+        head = await self._engine.store.head(self.id)
+        return [event async for event in self.events(after=max(0, head.seq - limit))]
+
+    # state and context
+
+    async def info(self) -> ThreadInfo:
+        """What the thread is and where it stands."""
+        loaded = await self._engine.store.load(self.id)
+        return ThreadInfo.of(loaded.record, loaded.head)
+
+    async def state(self) -> State:
+        """The state after the last event of this process's view."""
+        return (await self._runtime()).state
+
+    async def at(self, seq: int) -> State:
+        """The state after the event at `seq` (0: before the first). Raises `ValueError` beyond the head."""
+        head = await self._engine.store.head(self.id)
+        if not 0 <= seq <= head.seq:
+            raise ValueError(f"thread {self.id!r} has seqs 1 to {head.seq}, not {seq}")
+        return await self._engine.reader.state_at(self.id, seq)
+
+    async def chunk(self, chunk_id: str) -> Chunk:
+        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`."""
+        return (await self._engine.reader.chunks(self.id, [chunk_id]))[chunk_id]
+
+    async def originals(self, chunk_id: str) -> list[Chunk]:
+        """What a summary stands for: the originals, through any number of compactions, in order."""
+        chunk = await self.chunk(chunk_id)
+        return list(await self._engine.reader.covered_by(self.id, chunk, 1 << 62) or ())
+
+    async def context(self, max_tokens: int | None = None, *, at: int | None = None) -> Context:
+        """What the model is to see next, within `max_tokens` (default: everything in the state).
+
+        Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`
+        where what must be in does not fit. `at` gives the context as of an earlier seq.
+        """
+        if at is not None:
+            state = await self.at(at)
+        else:
+            runtime = await self._runtime()
+            await self._engine.compaction.before_context(runtime)
+            state = runtime.state
+        parts = self._engine.parts
+        return build_context(
+            state, thread_id=self.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
+        )
+
+    async def view(self, projection: str) -> dict[str, object]:
+        """The rows of a registered projection, up to date with the head. Raises `KeyError` for an unknown one."""
+        found = {p.name: p for p in self._engine.parts.projections}[projection]
+        if found.mode == "async":
+            rows = await self._engine.worker.catch_up(found, self.id)
+        else:
+            rows = Rows(found.row, (await self._runtime()).projections.rows(projection) or {})
+        return {key: rows.get(key) for key in rows.keys()}  # noqa: SIM118 - Rows is no mapping
+
+    # memory
+
+    async def mark_critical(self, *chunk_ids: str) -> Receipt:
+        """These chunks are never compacted from here on."""
+        return await self.dispatch(MemoryMarkCritical(chunk_ids=chunk_ids))
+
+    async def forget(
+        self, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+    ) -> Receipt:
+        """Hide chunks, and all that came of events, from every view; the log keeps them.
+
+        Raises `UnknownChunk` for an id that the log does not hold.
+        """
+        found = {stored.id: stored.seq for stored in await self._engine.store.find(self.id, list(event_ids))}
+        missing = [event_id for event_id in event_ids if event_id not in found]
+        if missing:
+            raise UnknownChunk("forget", missing[0])
+        await self._engine.reader.chunks(self.id, list(chunk_ids))
+        seqs = tuple(sorted(found.values()))
+        return await self.dispatch(MemoryForget(chunk_ids=tuple(chunk_ids), seqs=seqs, reason=reason))
+
+    # queue
+
+    async def is_blocked(self) -> bool:
+        """Whether events wait."""
+        return await self.blocking_reason() is not None
+
+    async def blocking_reason(self) -> BlockingReason | None:
+        """Why events wait, if they do."""
+        return (await self._runtime()).queue.blocking_reason
+
+    async def pause(self, reason: str = "") -> Receipt:
+        """Let events wait from here on, across processes and restarts, until `resume`."""
+        return await self.dispatch(ExecutionPause(content=reason))
+
+    async def resume(self, reason: str = "") -> Receipt:
+        """Go on: what waited is taken in order."""
+        return await self.dispatch(ExecutionResume(content=reason))
+
+    # compaction
+
+    async def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
+        """Compact all compactable chunks, or the given ones (with what must stay with them).
+
+        Raises `NothingToCompact`, or `CompactorFailed` with the originals in place.
+        """
+        runtime = await self._runtime()
+        if chunk_ids is not None:
+            for chunk_id in chunk_ids:
+                if runtime.state.get(chunk_id) is None:
+                    raise UnknownChunk("compact", chunk_id)
+        return await self._engine.compaction.compact(runtime, chunk_ids)
+
+    async def settle(self) -> None:
+        """Wait for a compaction under way."""
+        await self._engine.compaction.settle(await self._runtime())
+
+    # life
+
+    async def fork(
+        self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
+    ) -> "Thread":
+        """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
+        loaded = await self._engine.store.load(self.id)
+        seq = loaded.head.seq if at is None else at
+        state = await self.at(seq)
+        hash_ = b""
+        for stored in await self._engine.store.read(self.id, after=max(0, seq - 1), upto=seq, limit=1):
+            hash_ = stored.hash
+        record = msgspec.structs.replace(
+            loaded.record,
+            id=thread_id or self._engine.new_id(),
+            created_at_us=self._engine.now_us(),
+            metadata={**loaded.record.metadata, **(metadata or {})},
+            forked_from=ForkPoint(self.id, seq),
+        )
+        check_record(record)
+        head = Head(seq=seq, hash=hash_, status=ACTIVE, chunks=state.tally.chunks, tokens=state.tally.tokens)
+        live = [row for placed in state.placed() if (row := live_chunk(placed)) is not None]
+        await self._engine.store.create(record, head, live)
+        return Thread(self._engine, record.id)
+
+    async def end_session(self, reason: str = "") -> Receipt:
+        """End the session: EPHEMERAL chunks go."""
+        return await self.dispatch(SessionEnded(content=reason))
+
+    async def archive(self) -> None:
+        """Take no more events. The log stays readable."""
+        runtime = await self._runtime()
+        await runtime.idle()
+        head = msgspec.structs.replace(runtime.head, status=ARCHIVED, epoch=runtime.head.epoch + 1)
+        await self._engine.store.commit(CommitUnit(thread_id=self.id, expected=runtime.head, head=head))
+        runtime.head = head
+
+    async def delete(self) -> None:
+        """Destroy the log and the state. The id stays taken. Raises `ThreadHasForks`."""
+        forks = await self._engine.store.forks(self.id)
+        if forks:
+            raise ThreadHasForks(self.id, tuple(forks))
+        await self.settle()
+        await self._engine.store.delete(self.id)
+        self._engine.directory.drop(self.id)
+
+    # replay
+
+    async def verify(self, progress: Progress | None = None) -> VerifyReport:
+        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
+        return await self._engine.verifier.verify(self.id, progress)
+
+    async def rebuild(self) -> ThreadInfo:
+        """Drop the live rows and projections and make them again from the recorded operations."""
+        await self.settle()
+        runtime = await self._runtime()
+        await runtime.idle()
+        await rebuild_thread(self._engine.store, self._engine.reader, self.id, self._engine.parts.projections)
+        await runtime.reload()
+        return await self.info()

@@ -1,0 +1,118 @@
+"""The composition root: the one place that knows every room and puts an engine together."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Literal
+
+from memory_engine.clock import Clock, SystemClock
+from memory_engine.compaction.base import Compactor
+from memory_engine.compactors import EmbeddedCompactor
+from memory_engine.config import EngineConfig
+from memory_engine.context.rendering import DEFAULT_RENDERERS
+from memory_engine.engine import Engine, Parts
+from memory_engine.errors import DuplicateRegistration
+from memory_engine.events import builtin_registry
+from memory_engine.ids import IdSource, RandomIds
+from memory_engine.persistence import Store
+from memory_engine.plugins import Plugin, installed_plugins
+from memory_engine.projections.base import Projection
+from memory_engine.reducers import builtin_reducers
+from memory_engine.reducing import ReducerRegistry
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.tokens import EstimatedTokens, TokenCounter
+
+Durability = Literal["normal", "full"]
+
+
+@asynccontextmanager
+async def open(  # noqa: A001 - reads as memory_engine.open
+    path: str = "memory.db",
+    *,
+    config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
+    plugins: Sequence[Plugin] = (),
+    entry_points: bool = False,
+    durability: Durability = "normal",
+    compactor: Compactor | None = None,
+    tokens: TokenCounter | None = None,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+) -> AsyncIterator[Engine]:
+    """Open a memory: a path of an SQLite file, or `":memory:"`.
+
+    `plugins` add events, reducers, compactors, projections and renderers; `entry_points=True`
+    also takes those that installed packages publish. `durability="full"` makes every commit
+    survive a power failure, for an fsync each. `compactor` is asked before the embedded one.
+    `tokens` counts exactly where it is given a tokenizer. Raises `StorageError` where the
+    file cannot be used.
+
+        async with memory_engine.open("agent.db") as engine:
+            thread = await engine.create_thread(user_id="u1")
+            await thread.dispatch(UserMessage(content="Hello"))
+    """
+    if path.startswith(("postgres://", "postgresql://")):
+        raise NotImplementedError(path)
+    store = await _open_store(path, durability)
+    taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
+    try:
+        engine = Engine(_parts(store, config, taken, compactor, tokens, clock, ids))
+    except BaseException:
+        await store.close()
+        raise
+    async with engine:
+        yield engine
+
+
+async def _open_store(path: str, durability: Durability) -> Store:
+    if path == ":memory:":
+        return MemoryStore()
+    from memory_engine.storage.sqlite import SQLiteStore
+
+    return await SQLiteStore.open(path, durability=durability)
+
+
+def _parts(
+    store: Store,
+    config: EngineConfig,
+    plugins: Sequence[Plugin],
+    compactor: Compactor | None,
+    tokens: TokenCounter | None,
+    clock: Clock | None,
+    ids: IdSource | None,
+) -> Parts:
+    """Everything the plug-ins bring, in their order; a name given twice is refused."""
+    events = builtin_registry()
+    reducers = ReducerRegistry()
+    projections: dict[str, Projection[object]] = {}
+    embedded = EmbeddedCompactor()
+    compactors: list[tuple[Compactor, int]] = [(embedded, 0)]
+    if compactor is not None:
+        compactors.insert(0, (compactor, 1))
+    renderers = dict(DEFAULT_RENDERERS)
+    for plugin in plugins:
+        for cls in plugin.events:
+            events.register(cls)
+        for name, version, upcaster in plugin.upcasters:
+            events.register_upcaster(name, version, upcaster)
+        for cls, reducer, name, order in plugin.reducers:
+            reducers.add(cls, reducer, name=name, order=order)
+        for name, reducer in plugin.replaced_reducers:
+            reducers.replace(name, reducer)
+        for projection in plugin.projections:
+            if projection.name in projections:
+                raise DuplicateRegistration("projection", projection.name)
+            projections[projection.name] = projection
+        compactors += plugin.compactors
+        renderers.update(plugin.renderers)
+    return Parts(
+        store=store,
+        config=config,
+        events=events,
+        reducers=reducers,
+        compactors=compactors,
+        fallback=embedded,
+        projections=tuple(projections.values()),
+        renderers=renderers,
+        counter=tokens or EstimatedTokens(),
+        clock=clock or SystemClock(),
+        ids=ids or RandomIds(),
+    )

@@ -1,0 +1,48 @@
+"""The built-in reducers, as one plug-in."""
+
+from memory_engine import events as e
+from memory_engine.plugins import Plugin
+from memory_engine.reducers import conversation, memory, results, surroundings, tasks
+
+
+def builtin_reducers() -> Plugin:
+    """A plug-in with a reducer for every built-in event."""
+    plugin = Plugin("memory_engine.reducers")
+    plugin.reducer(e.UserMessage)(conversation.reduce_user_message)
+    plugin.reducer(e.ParentAgentMessage)(conversation.reduce_parent_agent_message)
+    plugin.reducer(e.LlmTextResponse)(conversation.reduce_llm_text_response)
+    plugin.reducer(e.LlmThinking)(conversation.reduce_llm_thinking)
+    plugin.reducer(e.LlmToolCall)(conversation.reduce_llm_tool_call)
+    plugin.reducer(e.LlmSkillCall)(conversation.reduce_llm_skill_call)
+    plugin.reducer(e.LlmSubagentSpawn)(conversation.reduce_llm_subagent_spawn)
+    plugin.reducer(e.LlmSubagentMessage)(conversation.reduce_llm_subagent_message)
+    plugin.reducer(e.LlmClarification)(conversation.reduce_llm_clarification)
+    plugin.reducer(e.ToolResult)(results.reduce_tool_result)
+    plugin.reducer(e.SkillResult)(results.reduce_skill_result)
+    plugin.reducer(e.SubagentResult)(results.reduce_subagent_result)
+    plugin.reducer(e.ToolError)(results.reduce_tool_error)
+    plugin.reducer(e.SkillError)(results.reduce_skill_error)
+    plugin.reducer(e.SubagentError)(results.reduce_subagent_error)
+    plugin.reducer(e.SystemFailure)(results.reduce_system_error)
+    plugin.reducer(e.TaskStarted)(tasks.reduce_task_started)
+    plugin.reducer(e.TaskCompleted)(tasks.reduce_task_completed)
+    plugin.reducer(e.TaskAbandoned)(tasks.reduce_task_abandoned)
+    plugin.reducer(e.TaskTerminated)(tasks.reduce_task_terminated)
+    plugin.reducer(e.TodoSet)(tasks.reduce_todo_set)
+    plugin.reducer(e.TodoCompleted)(tasks.reduce_todo_completed)
+    plugin.reducer(e.TodoExpanded)(tasks.reduce_todo_expanded)
+    plugin.reducer(e.TodoUpdated)(tasks.reduce_todo_updated)
+    plugin.reducer(e.TodoDeleted)(tasks.reduce_todo_deleted)
+    plugin.reducer(e.ThreadSeeded)(memory.reduce_thread_seeded)
+    plugin.reducer(e.MemoryMarkCritical)(memory.reduce_memory_mark_critical)
+    plugin.reducer(e.MemoryForget)(memory.reduce_memory_forget)
+    plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
+    plugin.reducer(e.CompactionStarted, e.CompactionFailed, e.CompactionAbandoned)(memory.reduce_compaction_protocol)
+    plugin.reducer(e.ExternalInject)(surroundings.reduce_external_inject)
+    plugin.reducer(e.ExternalTimer)(surroundings.reduce_external_timer)
+    plugin.reducer(e.EnvironmentChange)(surroundings.reduce_environment_change)
+    plugin.reducer(e.ExecutionRetry)(surroundings.reduce_execution_retry)
+    plugin.reducer(e.ExecutionPause, e.ExecutionResume)(surroundings.reduce_execution_flow)
+    plugin.reducer(e.SessionStarted)(surroundings.reduce_session_started)
+    plugin.reducer(e.SessionEnded)(surroundings.reduce_session_ended)
+    return plugin

@@ -1,0 +1,116 @@
+"""Reducers for what is said: input and responses."""
+
+from memory_engine.chunks import Chunk, ChunkType, Retention
+from memory_engine.events import (
+    LlmClarification,
+    LlmSkillCall,
+    LlmSubagentMessage,
+    LlmSubagentSpawn,
+    LlmTextResponse,
+    LlmThinking,
+    LlmToolCall,
+    ParentAgentMessage,
+    UserMessage,
+)
+from memory_engine.events.base import ToolCall
+from memory_engine.operations import Add
+from memory_engine.reducing import ReduceContext, Reduction
+from memory_engine.state import StateView
+
+
+def appended(chunk: Chunk) -> Reduction:
+    """One new chunk at the end of the state."""
+    return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
+
+
+def reduce_user_message(_view: StateView, event: UserMessage, ctx: ReduceContext) -> Reduction:
+    """A person's message, at the end of the working flow."""
+    return appended(Chunk(id=ctx.new_id(), type=ChunkType.USER_MESSAGE, content=event.content, label=event.name))
+
+
+def reduce_parent_agent_message(_view: StateView, event: ParentAgentMessage, ctx: ReduceContext) -> Reduction:
+    """A parent agent's message: to this agent, it speaks as a person does."""
+    return appended(Chunk(id=ctx.new_id(), type=ChunkType.PARENT_MESSAGE, content=event.content, label=event.agent_id))
+
+
+def reduce_llm_text_response(_view: StateView, event: LlmTextResponse, ctx: ReduceContext) -> Reduction:
+    """What the model said."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.AGENT_RESPONSE,
+            content=event.content,
+            label=event.name,
+            response_id=event.response_id,
+        )
+    )
+
+
+def reduce_llm_thinking(_view: StateView, event: LlmThinking, ctx: ReduceContext) -> Reduction:
+    """Reasoning: the first to go once its loop is done."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.THINKING,
+            content=event.content,
+            retention=Retention.DISPOSABLE,
+            response_id=event.response_id,
+            status=event.signature,
+        )
+    )
+
+
+def reduce_llm_tool_call(_view: StateView, event: LlmToolCall, ctx: ReduceContext) -> Reduction:
+    """All calls of the event in one chunk, so that no cut can come between them."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.AGENT_ACTION,
+            content=event.content,
+            calls=event.calls,
+            response_id=event.response_id,
+        )
+    )
+
+
+def reduce_llm_skill_call(_view: StateView, event: LlmSkillCall, ctx: ReduceContext) -> Reduction:
+    """A skill is a call like any other."""
+    call = ToolCall(id=event.call_id, name=event.name, arguments=event.arguments)
+    return appended(_action(ctx, call, event.response_id))
+
+
+def reduce_llm_subagent_spawn(_view: StateView, event: LlmSubagentSpawn, ctx: ReduceContext) -> Reduction:
+    """Handing a task over is a call that the sub-agent's result answers, perhaps much later."""
+    call = ToolCall.create(event.call_id, "spawn_subagent", {"agent_id": event.agent_id, "task": event.task})
+    call = ToolCall(id=call.id, name=call.name, arguments=call.arguments, long_running=True)
+    return appended(_action(ctx, call, event.response_id))
+
+
+def _action(ctx: ReduceContext, call: ToolCall, response_id: str) -> Chunk:
+    return Chunk(id=ctx.new_id(), type=ChunkType.AGENT_ACTION, calls=(call,), response_id=response_id)
+
+
+def reduce_llm_subagent_message(_view: StateView, event: LlmSubagentMessage, ctx: ReduceContext) -> Reduction:
+    """A word between agent and sub-agent."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.SUBAGENT_MESSAGE,
+            content=event.content,
+            label=event.agent_id,
+            response_id=event.response_id,
+        )
+    )
+
+
+def reduce_llm_clarification(_view: StateView, event: LlmClarification, ctx: ReduceContext) -> Reduction:
+    """A question that waits for a person."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.CLARIFICATION,
+            content=event.content,
+            response_id=event.response_id,
+            status="approval" if event.approval else "",
+        )
+    )

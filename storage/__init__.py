@@ -1,0 +1,1 @@
+"""Back ends: in memory, and SQLite."""

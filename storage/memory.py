@@ -1,0 +1,222 @@
+"""The in-memory store: the same contract without a disk. For tests, and for memory that may be lost."""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from memory_engine.errors import IntegrityError, ThreadExists, ThreadNotFound
+from memory_engine.persistence import (
+    DELETED,
+    CommitUnit,
+    EventIdTaken,
+    Head,
+    HeadMoved,
+    LiveChunk,
+    LoadedThread,
+    ProjectionChange,
+    StoreStats,
+    ThreadFilter,
+    ThreadRecord,
+)
+from memory_engine.records import StoredEvent
+
+
+class _Kept:
+    """One thread's rows. A fork keeps only its own events."""
+
+    def __init__(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+        self.record = record
+        self.head = head
+        self.events: list[StoredEvent] = []
+        self.by_id: dict[str, StoredEvent] = {}
+        self.live: dict[str, LiveChunk] = {row.chunk_id: row for row in live}
+
+    @property
+    def first_seq(self) -> int:
+        return (self.record.forked_from.seq if self.record.forked_from is not None else 0) + 1
+
+
+class MemoryStore:
+    """See `memory_engine.persistence.Store`. Everything is gone when it is."""
+
+    def __init__(self) -> None:
+        self._threads: dict[str, _Kept] = {}
+        self._rows: dict[tuple[str, int, str], dict[str, bytes]] = {}
+        self._checkpoints: dict[tuple[str, int, str], int] = {}
+
+    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Make a thread. Raises `ThreadExists`."""
+        if record.id in self._threads:
+            raise ThreadExists(record.id)
+        self._threads[record.id] = _Kept(record, head, live)
+
+    async def load(self, thread_id: str) -> LoadedThread:
+        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
+        kept = self._thread(thread_id)
+        live = sorted(kept.live.values(), key=lambda row: (row.container, row.key))
+        seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
+        sources = {seq: self._event(kept, seq) for seq in seqs}
+        return LoadedThread(kept.record, kept.head, live, sources)
+
+    async def head(self, thread_id: str) -> Head:
+        """A thread's head. Raises `ThreadNotFound`."""
+        return self._thread(thread_id).head
+
+    def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Take a unit; the future is done at once."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._apply(unit)
+        except (HeadMoved, EventIdTaken, ThreadNotFound) as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+        return done
+
+    def _apply(self, unit: CommitUnit) -> None:
+        kept = self._thread(unit.thread_id)
+        if (kept.head.seq, kept.head.epoch) != (unit.expected.seq, unit.expected.epoch):
+            raise HeadMoved
+        ids = [stored.id for stored in unit.events]
+        if len(set(ids)) < len(ids) or any(event_id in kept.by_id for event_id in ids):
+            raise EventIdTaken
+        for stored in unit.events:
+            kept.events.append(stored)
+            kept.by_id[stored.id] = stored
+        for chunk_id, row in unit.live.items():
+            if row is None:
+                kept.live.pop(chunk_id, None)
+            else:
+                kept.live[chunk_id] = row
+        kept.head = unit.head
+        for change in unit.projections:
+            self._project(unit.thread_id, change)
+
+    async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
+        """Those of the events that the thread's log (shared past included) holds."""
+        kept, upto = self._thread(thread_id), 1 << 62
+        found: list[StoredEvent] = []
+        while True:
+            found += [e for i in event_ids if (e := kept.by_id.get(i)) is not None and e.seq <= upto]
+            if kept.record.forked_from is None:
+                return found
+            upto = min(upto, kept.record.forked_from.seq)
+            kept = self._threads[kept.record.forked_from.thread_id]
+
+    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+        """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts."""
+        kept = self._thread(thread_id)
+        last = min(upto, kept.head.seq, after + limit)
+        return [self._event(kept, seq) for seq in range(after + 1, last + 1)]
+
+    def _event(self, kept: _Kept, seq: int) -> StoredEvent:
+        thread_id = kept.record.id
+        while seq < kept.first_seq and kept.record.forked_from is not None:
+            kept = self._threads[kept.record.forked_from.thread_id]
+        at = bisect_left(kept.events, seq, key=lambda stored: stored.seq)
+        if at == len(kept.events) or kept.events[at].seq != seq:
+            raise IntegrityError(thread_id, seq, "the log has a gap")
+        return kept.events[at]
+
+    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Replace all live rows. Raises `HeadMoved`."""
+        kept = self._thread(thread_id)
+        if (kept.head.seq, kept.head.epoch) != (expected.seq, expected.epoch):
+            raise HeadMoved
+        kept.head = head
+        kept.live = {row.chunk_id: row for row in live}
+
+    async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
+        """The threads that match, oldest first; with a limit the latest N."""
+        found = [
+            (kept.record, kept.head)
+            for kept in self._threads.values()
+            if kept.head.status != DELETED and _matches(kept, where)
+        ]
+        return found if where.limit is None else found[max(0, len(found) - where.limit) :]
+
+    async def forks(self, thread_id: str) -> Sequence[str]:
+        """The ids of the threads that share this thread's past."""
+        return [
+            kept.record.id
+            for kept in self._threads.values()
+            if kept.head.status != DELETED
+            and kept.record.forked_from is not None
+            and kept.record.forked_from.thread_id == thread_id
+        ]
+
+    async def delete(self, thread_id: str) -> None:
+        """Destroy a thread's log and state; its id stays taken."""
+        kept = self._thread(thread_id)
+        gone = _Kept(ThreadRecord(id=thread_id), Head(status=DELETED, epoch=kept.head.epoch + 1), ())
+        self._threads[thread_id] = gone
+        for key in [key for key in self._checkpoints if key[2] == thread_id]:
+            del self._checkpoints[key]
+            self._rows.pop(key, None)
+
+    async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
+        """A projection's checkpoint (0: none) and rows for a thread."""
+        key = (projection, version, thread_id)
+        return self._checkpoints.get(key, 0), dict(self._rows.get(key, {}))
+
+    async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
+        """Write an asynchronous projection's rows and checkpoint."""
+        if replace:
+            self._rows.pop((change.projection, change.version, thread_id), None)
+        self._project(thread_id, change)
+
+    def _project(self, thread_id: str, change: ProjectionChange) -> None:
+        key = (change.projection, change.version, thread_id)
+        rows = self._rows.setdefault(key, {})
+        for name, value in change.rows.items():
+            if value is None:
+                rows.pop(name, None)
+            else:
+                rows[name] = value
+        self._checkpoints[key] = change.checkpoint
+
+    async def behind(self, projection: str, version: int) -> Sequence[str]:
+        """Ids of the threads whose head is past the projection's checkpoint."""
+        return [
+            thread_id
+            for thread_id, kept in self._threads.items()
+            if kept.head.status != DELETED
+            and kept.head.seq > self._checkpoints.get((projection, version, thread_id), 0)
+        ]
+
+    async def stats(self) -> StoreStats:
+        """Totals; `bytes` counts payloads and records."""
+        alive = [kept for kept in self._threads.values() if kept.head.status != DELETED]
+        events = [stored for kept in alive for stored in kept.events]
+        payloads = sum(len(stored.payload) for stored in events)
+        return StoreStats(
+            threads=len(alive),
+            events=len(events),
+            chunks=sum(kept.head.chunks for kept in alive),
+            tokens=sum(kept.head.tokens for kept in alive),
+            payload_bytes=payloads,
+            bytes=payloads + sum(len(stored.record) for stored in events),
+        )
+
+    async def flush(self) -> None:
+        """Nothing outlives the process anyway."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _thread(self, thread_id: str) -> _Kept:
+        kept = self._threads.get(thread_id)
+        if kept is None or kept.head.status == DELETED:
+            raise ThreadNotFound(thread_id)
+        return kept
+
+
+def _matches(kept: _Kept, where: ThreadFilter) -> bool:
+    for name, value in msgspec.structs.asdict(where).items():
+        if value is None or name == "limit":
+            continue
+        if (kept.head.status if name == "status" else getattr(kept.record, name)) != value:
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Logs in PostgreSQL, for more than one machine."""

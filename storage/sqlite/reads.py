@@ -1,0 +1,191 @@
+"""Queries. Each runs whole on a reader's thread and orders explicitly."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from memory_engine.errors import IntegrityError, ThreadNotFound
+from memory_engine.persistence import DELETED, Head, LiveChunk, LoadedThread, ThreadFilter, ThreadRecord
+from memory_engine.records import StoredEvent
+from memory_engine.storage.sqlite.rows import (
+    EVENT_COLUMNS,
+    EVENTS,
+    HEAD_COLUMNS,
+    THREAD_COLUMNS,
+    event_from_row,
+    head_from_row,
+    id_to_row,
+    position,
+    thread_from_row,
+)
+from memory_engine.storage.sqlite.transactions import find_tid
+
+_IN_MAX = 500
+"""Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""
+
+
+def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
+    """A thread's record, head and live rows with the events behind them, of one moment."""
+    raw.execute("BEGIN")
+    try:
+        row = raw.execute(
+            f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t JOIN heads h ON h.tid = t.tid "
+            "WHERE t.id = ? AND h.status <> ?",
+            (thread_id, DELETED),
+        ).fetchone()
+        if row is None:
+            raise ThreadNotFound(thread_id)
+        tid = row[7]
+        rows = raw.execute("SELECT seq, n, key, container FROM live WHERE tid = ? ORDER BY container, key", (tid,))
+        live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
+        seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
+        sources = _events_at(raw, tid, seqs)
+        return LoadedThread(thread_from_row(row[7:]), head_from_row(row[:7]), live, sources)
+    finally:
+        raw.execute("COMMIT")
+
+
+def head(raw: sqlite3.Connection, thread_id: str) -> Head:
+    """A thread's head."""
+    row = raw.execute(
+        f"SELECT {HEAD_COLUMNS} FROM threads t JOIN heads h ON h.tid = t.tid WHERE t.id = ? AND h.status <> ?",
+        (thread_id, DELETED),
+    ).fetchone()
+    if row is None:
+        raise ThreadNotFound(thread_id)
+    return head_from_row(row)
+
+
+def lineage(raw: sqlite3.Connection, tid: int) -> list[tuple[int, int, int]]:
+    """The logs that a thread's history is made of, oldest first: (tid, first seq, last seq)."""
+    parts: list[tuple[int, int, int]] = []
+    last = (1 << 32) - 1
+    at: int | None = tid
+    while at is not None:
+        row = raw.execute("SELECT forked_tid, forked_seq FROM threads WHERE tid = ?", (at,)).fetchone()
+        first = (row[1] if row[0] is not None else 0) + 1
+        parts.append((at, first, last))
+        at, last = row[0], min(last, first - 1)
+    return parts[::-1]
+
+
+def read(raw: sqlite3.Connection, thread_id: str, after: int, upto: int, limit: int) -> list[StoredEvent]:
+    """Events in order, through shared pasts. Raises `IntegrityError` at the first gap."""
+    tid = find_tid(raw, thread_id)
+    found: list[StoredEvent] = []
+    for part, first, last in lineage(raw, tid):
+        low, high = max(first, after + 1), min(last, upto)
+        if low > high or len(found) >= limit:
+            continue
+        rows = raw.execute(
+            f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos BETWEEN ? AND ? ORDER BY e.pos LIMIT ?",
+            (position(part, low), position(part, high), limit - len(found)),
+        )
+        found.extend(map(event_from_row, rows))
+    expected = after + 1
+    for stored in found:
+        if stored.seq != expected:
+            raise IntegrityError(thread_id, expected, "the log has a gap")
+        expected += 1
+    if len(found) < limit and expected <= min(upto, head(raw, thread_id).seq):
+        raise IntegrityError(thread_id, expected, "the log has a gap")
+    return found
+
+
+def find(raw: sqlite3.Connection, thread_id: str, event_ids: Sequence[str]) -> list[StoredEvent]:
+    """Events by id, in the thread's own log and the pasts that it shares."""
+    found: list[StoredEvent] = []
+    for part, _, last in lineage(raw, find_tid(raw, thread_id)):
+        for ids in _sliced([id_to_row(event_id) for event_id in event_ids]):
+            rows = raw.execute(
+                f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.tid = ? AND e.id IN ({_marks(ids)}) ORDER BY e.pos",
+                (part, *ids),
+            )
+            found.extend(stored for stored in map(event_from_row, rows) if stored.seq <= last)
+    return found
+
+
+def _events_at(raw: sqlite3.Connection, tid: int, seqs: Sequence[int]) -> dict[int, StoredEvent]:
+    parts = lineage(raw, tid)
+    places = [
+        position(part, seq) for seq in seqs for part, first, last in parts if first <= seq <= last
+    ]
+    found: dict[int, StoredEvent] = {}
+    for some in _sliced(places):
+        rows = raw.execute(
+            f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos IN ({_marks(some)}) ORDER BY e.pos", tuple(some)
+        )
+        found.update((stored.seq, stored) for stored in map(event_from_row, rows))
+    return found
+
+
+def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:
+    """Threads by exact matches, oldest first."""
+    conditions, values = ["h.status <> ?"], [DELETED]
+    for name, value in msgspec.structs.asdict(where).items():
+        if value is not None and name != "limit":
+            conditions.append(f"{'h' if name == 'status' else 't'}.{name} = ?")
+            values.append(value)
+    rows = raw.execute(
+        f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t JOIN heads h ON h.tid = t.tid "
+        f"WHERE {' AND '.join(conditions)} ORDER BY t.tid DESC LIMIT ?",
+        (*values, -1 if where.limit is None else where.limit),
+    )
+    return [(thread_from_row(row[7:]), head_from_row(row[:7])) for row in rows][::-1]
+
+
+def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:
+    """Ids of the threads that were forked from a thread."""
+    rows = raw.execute(
+        "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid WHERE t.forked_tid = ? AND h.status <> ? ORDER BY t.tid",
+        (find_tid(raw, thread_id), DELETED),
+    )
+    return [row[0] for row in rows]
+
+
+def projection_rows(
+    raw: sqlite3.Connection, projection: str, version: int, thread_id: str
+) -> tuple[int, Mapping[str, bytes]]:
+    """A projection's checkpoint and rows for a thread, of one moment."""
+    raw.execute("BEGIN")
+    try:
+        key = (projection, version, find_tid(raw, thread_id))
+        at = raw.execute("SELECT seq FROM checkpoints WHERE projection = ? AND version = ? AND tid = ?", key).fetchone()
+        rows = raw.execute(
+            "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? ORDER BY key", key
+        ).fetchall()
+        return (at[0] if at is not None else 0), dict(rows)
+    finally:
+        raw.execute("COMMIT")
+
+
+def behind(raw: sqlite3.Connection, projection: str, version: int) -> list[str]:
+    """Ids of the threads whose head is past a projection's checkpoint."""
+    rows = raw.execute(
+        "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid LEFT JOIN checkpoints c "
+        "ON c.projection = ? AND c.version = ? AND c.tid = t.tid "
+        "WHERE h.status <> ? AND h.seq > coalesce(c.seq, 0) ORDER BY t.tid",
+        (projection, version, DELETED),
+    )
+    return [row[0] for row in rows]
+
+
+def totals(raw: sqlite3.Connection) -> tuple[int, int, int, int, int, int]:
+    """Threads, events, live chunks, tokens, payload bytes, and bytes of the database."""
+    alive, chunks, tokens = raw.execute(
+        "SELECT count(*), coalesce(sum(chunks), 0), coalesce(sum(tokens), 0) FROM heads WHERE status <> ?", (DELETED,)
+    ).fetchone()
+    events, payloads = raw.execute(
+        f"SELECT count(*), coalesce(sum(length(coalesce(e.payload, b.body))), 0) FROM {EVENTS}"
+    ).fetchone()
+    (size,) = raw.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").fetchone()
+    return alive, events, chunks, tokens, payloads, size
+
+
+def _sliced(values: Sequence[object]) -> Iterator[Sequence[object]]:
+    return (values[at : at + _IN_MAX] for at in range(0, len(values), _IN_MAX))
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" * len(values))

@@ -1,0 +1,245 @@
+"""The SQLite store: `memory_engine.persistence.Store` over one file."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from memory_engine.errors import StorageFailed, ThreadExists
+from memory_engine.persistence import (
+    DELETED,
+    CommitUnit,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ProjectionChange,
+    StoreStats,
+    ThreadFilter,
+    ThreadRecord,
+)
+from memory_engine.records import StoredEvent
+from memory_engine.storage.sqlite import reads
+from memory_engine.storage.sqlite.connection import Connection
+from memory_engine.storage.sqlite.locking import FileLock
+from memory_engine.storage.sqlite.rows import position
+from memory_engine.storage.sqlite.schema import migrate
+from memory_engine.storage.sqlite.transactions import Transactions, find_tid, move_head, put_live, write_projection
+from memory_engine.storage.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+Durability = Literal["normal", "full"]
+SPILL_BYTES = 64 * 1024
+"""Payloads over this size are kept apart, once for each content."""
+
+
+class SQLiteStore:
+    """One file; several processes may share it.
+
+    `durability="normal"`: a commit survives the death of the process at any moment; a power
+    failure may take the latest ones, never half of one. `"full"`: it survives that too, for
+    an fsync a commit.
+    """
+
+    def __init__(self, path: str, writer: Writer, readers: Sequence[Connection], transactions: Transactions) -> None:
+        self._path = path
+        self._writer = writer
+        self._readers = readers
+        self._transactions = transactions
+        self._turn = 0
+
+    @classmethod
+    async def open(
+        cls, path: str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0, readers: int = 2
+    ) -> "SQLiteStore":
+        """Open or make the file, bringing its schema up to date.
+
+        Raises `SchemaError` for a file of another program or of a newer version,
+        `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
+        """
+        if not Path(path).resolve().parent.is_dir():
+            raise StorageFailed(path, f"the directory {Path(path).resolve().parent} does not exist; create it")
+        try:
+            lock = FileLock(path, busy_timeout_s)
+        except OSError as error:
+            raise StorageFailed(path, str(error)) from error
+        opened: list[Connection] = []
+        try:
+            opened.append(await Connection.writer(path, busy_timeout_s))
+            await opened[0].run(lambda raw: _prepare(raw, lock, path, durability))
+            opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
+        except BaseException:
+            for connection in opened:
+                await connection.close()
+            lock.close()
+            raise
+        transactions = Transactions(SPILL_BYTES)
+        writer = Writer(opened[0], lock, transactions, path)
+        return cls(path, writer, opened[1:], transactions)
+
+    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Make a thread. Raises `ThreadExists`."""
+        await self._writer.run(lambda raw: _create(raw, record, head, live))
+
+    async def load(self, thread_id: str) -> LoadedThread:
+        """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
+        return await self._read(lambda raw: reads.load(raw, thread_id))
+
+    async def head(self, thread_id: str) -> Head:
+        """A thread's head. Raises `ThreadNotFound`."""
+        return await self._read(lambda raw: reads.head(raw, thread_id))
+
+    def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Take a unit; it is committed together with those of other threads that wait."""
+        return self._writer.submit(unit)
+
+    async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
+        """Those of the events that the thread's log (shared past included) holds."""
+        return await self._read(lambda raw: reads.find(raw, thread_id, event_ids)) if event_ids else ()
+
+    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+        """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts."""
+        return await self._read(lambda raw: reads.read(raw, thread_id, after, upto, limit))
+
+    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Replace all live rows. Raises `HeadMoved`."""
+
+        def write(raw: sqlite3.Connection) -> None:
+            tid = find_tid(raw, thread_id)
+            move_head(raw, tid, expected, head)
+            raw.execute("DELETE FROM live WHERE tid = ?", (tid,))
+            put_live(raw, tid, live)
+
+        await self._writer.run(write)
+
+    async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
+        """The threads that match, oldest first; with a limit the latest N."""
+        return await self._read(lambda raw: reads.threads(raw, where))
+
+    async def forks(self, thread_id: str) -> Sequence[str]:
+        """The ids of the threads that share this thread's past."""
+        return await self._read(lambda raw: reads.forks(raw, thread_id))
+
+    async def delete(self, thread_id: str) -> None:
+        """Destroy a thread's log and state, overwriting the bytes; its id stays taken."""
+        await self._writer.run(lambda raw: _delete(raw, thread_id))
+        self._transactions.forget(thread_id)
+        await self._writer.checkpoint("TRUNCATE")
+
+    async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
+        """A projection's checkpoint (0: none) and rows for a thread."""
+        return await self._read(lambda raw: reads.projection_rows(raw, projection, version, thread_id))
+
+    async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
+        """Write an asynchronous projection's rows and checkpoint."""
+
+        def write(raw: sqlite3.Connection) -> None:
+            tid = find_tid(raw, thread_id)
+            if replace:
+                raw.execute(
+                    "DELETE FROM projection_rows WHERE projection = ? AND version = ? AND tid = ?",
+                    (change.projection, change.version, tid),
+                )
+            write_projection(raw, tid, change)
+
+        await self._writer.run(write)
+
+    async def behind(self, projection: str, version: int) -> Sequence[str]:
+        """Ids of the threads whose head is past the projection's checkpoint."""
+        return await self._read(lambda raw: reads.behind(raw, projection, version))
+
+    async def stats(self) -> StoreStats:
+        """Totals; `bytes` is what the database and its write-ahead log take."""
+        threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
+        log = Path(self._path + "-wal")
+        size += log.stat().st_size if log.exists() else 0
+        return StoreStats(
+            threads=threads, events=events, chunks=chunks, tokens=tokens, payload_bytes=payloads, bytes=size
+        )
+
+    async def flush(self) -> None:
+        """Make every acknowledged commit survive a power failure: fold and sync the write-ahead log."""
+        await self._writer.checkpoint("FULL")
+
+    async def close(self) -> None:
+        """Commit what was taken, close the readers, fold the log, close the writer."""
+        for reader in self._readers:
+            await reader.close()
+        await self._writer.close()
+
+    async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        self._turn = (self._turn + 1) % len(self._readers)
+        return await self._readers[self._turn].run(query)
+
+
+def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability) -> None:
+    """Settings that hold for the connection, and the schema. In the lock: the first open may be raced."""
+    with lock:
+        raw.execute("PRAGMA journal_mode = WAL").fetchone()
+        raw.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
+        raw.execute("PRAGMA wal_autocheckpoint = 4000")
+        raw.execute("PRAGMA secure_delete = OFF")
+        migrate(raw, path)
+
+
+def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+    forked = record.forked_from
+    try:
+        tid = raw.execute(
+            "INSERT INTO threads (id, kind, user_id, tenant_id, agent_id, parent_id, metadata, policy, created_at_us, "
+            "forked_tid, forked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING tid",
+            (
+                record.id,
+                record.kind,
+                record.user_id,
+                record.tenant_id,
+                record.agent_id,
+                record.parent_id,
+                msgspec.json.encode(record.metadata).decode(),
+                msgspec.json.encode(record.policy).decode() if record.policy is not None else None,
+                record.created_at_us,
+                find_tid(raw, forked.thread_id) if forked is not None else None,
+                forked.seq if forked is not None else None,
+            ),
+        ).fetchone()[0]
+    except sqlite3.IntegrityError:
+        raise ThreadExists(record.id) from None
+    raw.execute(
+        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (tid, head.seq, head.hash, head.epoch, head.status, head.open_compaction, head.chunks, head.tokens),
+    )
+    put_live(raw, tid, live)
+
+
+def _delete(raw: sqlite3.Connection, thread_id: str) -> None:
+    """Every row of the thread but its id. `secure_delete` overwrites what is freed."""
+    tid = find_tid(raw, thread_id)
+    raw.execute("PRAGMA secure_delete = ON").fetchone()
+    try:
+        blobs = raw.execute("SELECT spilled FROM events WHERE tid = ? AND spilled IS NOT NULL", (tid,)).fetchall()
+        raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
+        for (digest,) in blobs:
+            raw.execute(
+                "DELETE FROM blobs WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM events WHERE spilled = ?)",
+                (digest, digest),
+            )
+        for table in ("live", "projection_rows", "checkpoints"):
+            raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
+        raw.execute(
+            "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
+            (DELETED, tid),
+        )
+        raw.execute(
+            "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' WHERE tid = ?",
+            (tid,),
+        )
+    finally:
+        raw.execute("PRAGMA secure_delete = OFF").fetchone()
+
+
+def _span(tid: int) -> tuple[int, int]:
+    return position(tid, 0), position(tid, (1 << 32) - 1)
