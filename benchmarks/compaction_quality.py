@@ -22,6 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import TypedDict
 
 from attrs import frozen
 
@@ -35,8 +36,31 @@ LOCOMO_SHARES = (0.05, 0.10, 0.20)
 CUT_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 BUDGET_SHARE = 0.20
 VALUE = re.compile(r"[^\W_](?:[\w@.:+#/-]*[^\W_])?")
-Message = dict[str, object]
 Figures = dict[str, float | int | str]
+
+
+class Function(TypedDict):
+    """What a call names: the tool, and its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Call(TypedDict):
+    """A tool call of a message."""
+
+    id: str
+    function: Function
+
+
+class Message(TypedDict, total=False):
+    """A chat-completions message, as far as it is read here."""
+
+    role: str
+    content: str | None
+    name: str
+    tool_call_id: str
+    tool_calls: list[Call] | None
 
 
 class SharedDataMissing(Exception):
@@ -162,16 +186,16 @@ def _cut_places(messages: Sequence[Message]) -> list[int]:
 
 def as_entries(index: int, message: Message) -> Iterator[Entry]:
     """A chat-completions message as entries: its text, and one entry for each call."""
-    text = str(message.get("content") or "")
+    text = message.get("content") or ""
     if message["role"] == "tool":
-        call_id = str(message.get("tool_call_id", ""))
+        call_id = message.get("tool_call_id", "")
         yield Entry(
-            id=f"m{index}", kind="tool_result", text=text, name=str(message.get("name", "")), call_id=call_id
+            id=f"m{index}", kind="tool_result", text=text, name=message.get("name", ""), call_id=call_id
         )
         return
     if text:
         yield Entry(id=f"m{index}", kind="user" if message["role"] == "user" else "assistant", text=text)
-    for number, call in enumerate(message.get("tool_calls") or ()):  # type: ignore[call-overload]
+    for number, call in enumerate(message.get("tool_calls") or ()):
         function = call["function"]
         yield Entry(
             id=f"m{index}.{number}",
@@ -191,7 +215,7 @@ def later_values(messages: Sequence[Message]) -> list[str]:
     """Every identifier, code, date and amount in the arguments of the calls, once each, in order."""
     found: dict[str, None] = {}
     for message in messages:
-        for call in message.get("tool_calls") or ():  # type: ignore[attr-defined]
+        for call in message.get("tool_calls") or ():
             for text in _scalars(json.loads(call["function"]["arguments"])):
                 found.update(dict.fromkeys(value for value in VALUE.findall(text) if is_value(value)))
     return list(found)

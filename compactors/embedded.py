@@ -1,12 +1,13 @@
 """The compactor that needs no model and no key: the extractive algorithm over chunks."""
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import anyio.to_thread
 
 from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive import Entry, Kind, Line, extract
+from memory_engine.compactors.extractive import Entry, Kind, Line, Section, extract
 from memory_engine.events.base import SummaryLine
 
 _KINDS: Mapping[str, Kind] = {
@@ -24,6 +25,8 @@ _KINDS: Mapping[str, Kind] = {
     ChunkType.COMPACTED: "summary",
 }
 
+_SECTIONS: Mapping[str, Section] = {section: section for section in get_args(Section)}
+
 
 class EmbeddedCompactor:
     """Extracts what is rare and specific, in whole lines that cite their chunks. Deterministic.
@@ -39,11 +42,20 @@ class EmbeddedCompactor:
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
         """The lines that fit `context.budget_tokens`. Runs in a worker thread: the loop goes on."""
-        entries = [entry for chunk in chunks for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))]
-        earlier = [Line(section=line.section, text=line.text, sources=line.sources) for line in context.earlier]  # type: ignore[arg-type]
-        lines = await anyio.to_thread.run_sync(lambda: extract(entries, context.budget_tokens, earlier=earlier))
+        entries = [
+            entry for chunk in chunks for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))
+        ]
+        earlier = [
+            Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
+            for line in context.earlier
+        ]
+        lines = await anyio.to_thread.run_sync(
+            lambda: extract(entries, context.budget_tokens, earlier=earlier)
+        )
         return CompactionResult(
-            lines=tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
+            lines=tuple(
+                SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines
+            )
         )
 
 

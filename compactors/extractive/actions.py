@@ -30,6 +30,9 @@ RECENCY_FLOOR = 0.6
 SUPERSEDED_FACTOR = 0.3
 TALKED_ABOUT_FACTOR = 2.0
 PROSE_FACTOR = 0.6
+ERROR_FACTOR = 3.0
+"""Of a failed attempt the reason is what keeps the next reader from repeating it;
+and it stays true when the same call succeeds later."""
 LIKELY = 0.6
 UNLIKELY = 0.15
 """How likely a value of its shape is needed again, before its key has shown it."""
@@ -64,14 +67,12 @@ def _draft(reading: Reading, actions: Sequence[Action], factor: float) -> Draft:
     entries, action = reading.entries, actions[-1]
     opener = entries[action.place]
     outcome = entries[action.outcome] if action.outcome >= 0 else None
-    line = _ActionLine(reading, _title(opener, len(actions)))
+    line = _ActionLine(reading, _title(opener, len(actions), pending=outcome is None))
     if action.call >= 0:
         line.add_text(action.call, opener.arguments or opener.text, 1.0)
-    if outcome is None:
-        line.pieces.append(Piece(PENDING, ()))
-    elif outcome.text.strip():
+    if outcome is not None and outcome.text.strip():
         line.open_outcome(CROSS if failed(outcome) else ARROW)
-        line.add_text(action.outcome, outcome.text, factor)
+        line.add_text(action.outcome, outcome.text, ERROR_FACTOR if failed(outcome) else factor)
     if len(line.pieces) == 1:
         line.value_title(action.place, factor)
     places = [place for repeat in actions for place in (repeat.call, repeat.outcome) if place >= 0]
@@ -79,9 +80,10 @@ def _draft(reading: Reading, actions: Sequence[Action], factor: float) -> Draft:
     return Draft(_section(outcome), sources, tuple(line.pieces))
 
 
-def _title(opener: Entry, times: int) -> str:
+def _title(opener: Entry, times: int, *, pending: bool) -> str:
     name = clean(opener.name) or ("call" if opener.kind == "tool_call" else "result")
-    return f"{name} (×{times}):" if times > 1 else f"{name}:"
+    repeated = f" (×{times})" if times > 1 else ""
+    return f"{name}{repeated}{PENDING if pending else ''}:"
 
 
 def _section(outcome: Entry | None) -> Section:

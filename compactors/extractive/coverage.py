@@ -22,6 +22,10 @@ from memory_engine.compactors.extractive.words import VALUE_MARK
 WORD_DECAY = 0.8
 VALUE_DECAY = 0.05
 """A word met again says something new about it; an identifier written twice does not."""
+RATE_MIN = 0.02
+"""What is worth less than this per character (a "fine", a "cool!") only dilutes: better a shorter summary."""
+RATE_SHARE_MIN = 0.1
+"""Where even the best is worth little, as in one long list of equals, the floor is this share of the best."""
 DELAYS_MAX = 12
 """How often a piece may be put back; it bounds the work where everything repeats everything."""
 
@@ -44,6 +48,8 @@ class Draft:
     section: Section
     sources: tuple[str, ...]
     pieces: tuple[Piece, ...]
+    day: str = ""
+    """When it was said, for the lines that show it; "" where nobody wrote it down."""
 
 
 class _Selection:
@@ -118,6 +124,7 @@ def select(drafts: Sequence[Draft], budget_tokens: float) -> list[list[int]]:
     run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN)
     heap: list[tuple[float, int]] = []
     _push(run, heap, range(len(run.pieces)))
+    floor = min(RATE_MIN, -RATE_SHARE_MIN * heap[0][0]) if heap else 0.0
     while heap:
         rate, index = heapq.heappop(heap)
         path = run.path(index)
@@ -131,7 +138,7 @@ def select(drafts: Sequence[Draft], budget_tokens: float) -> list[list[int]]:
             run.delays[index] += 1
             heapq.heappush(heap, (current, index))
             continue
-        if current >= 0:
+        if -current < floor or not current:
             break
         _push(run, heap, run.choose(path))
     return _by_draft(drafts, run.chosen)

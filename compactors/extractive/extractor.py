@@ -4,16 +4,19 @@ Pure and deterministic: the same entries give the same bytes on any machine.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
 from memory_engine.compactors.extractive.coverage import Draft, Piece, select
-from memory_engine.compactors.extractive.entries import SECTIONS, Entry, Line
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line
 from memory_engine.compactors.extractive.reading import SAID_KINDS, Reading, read
 from memory_engine.compactors.extractive.sentences import clean
-from memory_engine.compactors.extractive.speech import speech_drafts, speech_terms
+from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
 
+STAMPS_SHARE_MAX = 0.08
+"""Dates may take this share of the budget; where they would take more, the facts need it."""
 OPENINGS = (":", ARROW, CROSS, ".", "!", "?")
-STALE_FACTORS = {"current_state": 0.2, "next_steps": 0.5}
+STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
 """What is left of an older summary's state and plans once newer entries follow it."""
 
 
@@ -31,12 +34,25 @@ def extract(
         return ()
     reading = read(entries, earlier)
     drafts = _drafts(reading, earlier)
+    reserve = _stamps_cost(entries)
+    stamped = 0 < reserve <= STAMPS_SHARE_MAX * budget_tokens
     lines: list[Line] = []
-    for draft, chosen in zip(drafts, select(drafts, budget_tokens), strict=True):
+    day = ""
+    for draft, chosen in zip(drafts, select(drafts, budget_tokens - reserve * stamped), strict=True):
         text = _joined([draft.pieces[place].text for place in chosen])
+        if text and stamped and draft.section == "key_information" and draft.day not in ("", day):
+            day = draft.day
+            text = f"[{day}] {text}"
         if text:
             lines.append(Line(draft.section, text, draft.sources))
     return tuple(line for section in SECTIONS for line in lines if line.section == section)
+
+
+def _stamps_cost(entries: Sequence[Entry]) -> float:
+    """Tokens for a date before the first line of each day, 0 where all is of one day."""
+    days = [day for day in map(day_of, entries) if day]
+    changes = [day for before, day in pairwise(["", *days]) if day != before]
+    return sum(len(day) + 3 for day in changes) / CHARS_PER_TOKEN if len(changes) > 1 else 0.0
 
 
 def _joined(texts: Sequence[str]) -> str:
@@ -46,7 +62,7 @@ def _joined(texts: Sequence[str]) -> str:
         if text in (ARROW, CROSS):
             line = line.removesuffix(":")
         line += text[1:] if text.startswith("; ") and line.endswith(OPENINGS) else text
-    return line.strip().removesuffix(ARROW)
+    return " ".join(line.split()).removesuffix(ARROW)
 
 
 def _drafts(reading: Reading, earlier: Sequence[Line]) -> list[Draft]:

@@ -5,13 +5,18 @@ holds for any language: questions and cries carry next to nothing, the answer
 after a question much, very short sentences little, first mentions more.
 """
 
+import re
+
 from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
-from memory_engine.compactors.extractive.entries import Kind, Section
+from memory_engine.compactors.extractive.entries import Entry, Kind, Section
 from memory_engine.compactors.extractive.reading import Reading
 from memory_engine.compactors.extractive.sentences import Sentence, clean, split_sentences, telegram
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS
 from memory_engine.compactors.extractive.words import is_unspaced, terms_of, words
 
+ANNOTATION = re.compile(r"\[\w{1,20}: ")
+ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+DAY_CHARS_MAX = 32
 QUESTION_FACTOR = 0.15
 CRY_FACTOR = 0.75
 ANSWER_FACTOR = 1.6
@@ -21,13 +26,15 @@ NAME_FACTOR = 2.0
 LAST_EXCHANGE_FACTOR = 2.0
 FULL_SENTENCE_WORDS = 8
 SHORTNESS_EXPONENT = 0.5
+FEW_WORDS = 3
+FEW_WORDS_FACTOR = 0.2
 SHORT_ANSWER_WORDS = 6
 TOPIC_CHARS_MAX = 90
 OUTLOOK_SHARE = 0.2
 KIND_FACTORS: dict[Kind, float] = {
     "user": 1.8,
     "task": 2.0,
-    "todo": 2.0,
+    "todo": 5.0,
     "question": 1.5,
     "assistant": 0.4,
     "thinking": 0.5,
@@ -41,6 +48,8 @@ SPEAKERS: dict[Kind, str] = {
     "question": "Question",
     "system": "System",
 }
+LISTS: frozenset[Kind] = frozenset(("todo", "summary"))
+"""Entries whose sentences are items: each stands in a line of its own."""
 OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")
 DONE_BOX = ("[x]", "[X]", "☑", "✅", "✓")
 OUTLOOK = tuple(
@@ -54,26 +63,30 @@ OUTLOOK = tuple(
 
 
 def speech_drafts(reading: Reading, index: int) -> list[Draft]:
-    """The lines that entry `index` could become, one for each section its sentences belong to."""
+    """The lines that entry `index` could become: one for each section, or one for each item of a list."""
     entry = reading.entries[index]
     topic, asked = _question_before(reading, index)
-    by_section: dict[Section, list[Piece]] = {}
-    sources: dict[Section, tuple[str, ...]] = {}
-    for sentence in split_sentences(entry.text):
-        section = _section(reading, index, sentence)
-        if section not in by_section:
-            by_section[section], sources[section] = _opening(reading, index, sentence, topic)
-        factor = _factor(reading, index, sentence) * (ANSWER_FACTOR if asked else 1.0)
+    opening, sources = _opening(reading, index, topic)
+    lines: dict[tuple[Section, int], list[Piece]] = {}
+    for number, sentence in enumerate(split_sentences(entry.text)):
+        factor = _factor(reading, index, sentence)
+        if asked:
+            factor *= ANSWER_FACTOR
+        elif sentence.words < FEW_WORDS:
+            factor *= FEW_WORDS_FACTOR
         text = sentence.text if entry.kind == "summary" else telegram(sentence, reading.function_words)
-        pieces = by_section[section]
         terms = speech_terms(reading, index, text, factor)
-        if text and terms:
-            pieces.append(Piece(f" {text}" if pieces[0].text else text, terms, len(sources[section]) - 1))
-    return [
-        Draft(section, sources[section], tuple(pieces))
-        for section, pieces in by_section.items()
-        if pieces[1:]
-    ]
+        if terms:
+            key = (_section(reading, index, sentence), number if entry.kind in LISTS else 0)
+            lines.setdefault(key, list(opening)).append(Piece(f" {text}", terms, len(opening) - 1))
+    day = day_of(entry)
+    return [Draft(section, sources, tuple(pieces), day) for (section, _), pieces in lines.items()]
+
+
+def day_of(entry: Entry) -> str:
+    """The day of an ISO time, or the date text as it is."""
+    at = clean(entry.at[:DAY_CHARS_MAX])
+    return at[:10] if ISO_DAY.match(at) else at
 
 
 def speech_terms(reading: Reading, index: int, text: str, factor: float) -> Terms:
@@ -93,17 +106,15 @@ def speech_terms(reading: Reading, index: int, text: str, factor: float) -> Term
     return tuple(weights.items())
 
 
-def _opening(
-    reading: Reading, index: int, sentence: Sentence, topic: str
-) -> tuple[list[Piece], tuple[str, ...]]:
-    """The first pieces of a line: who spoke and, before a short answer, what was asked (and its source)."""
+def _opening(reading: Reading, index: int, topic: str) -> tuple[list[Piece], tuple[str, ...]]:
+    """The first pieces of a line, who spoke and what was asked, with the ids of both."""
     entry = reading.entries[index]
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     pieces = [Piece(f"{speaker}:" if speaker else "", (), -1)]
     if not topic:
         return pieces, (entry.id,)
     pieces.append(Piece(f" ({topic})", ()))
-    return pieces, (reading.entries[index - 1].id, entry.id)
+    return pieces, tuple(dict.fromkeys((reading.entries[index - 1].id, entry.id)))
 
 
 def _question_before(reading: Reading, index: int) -> tuple[str, bool]:
@@ -112,10 +123,8 @@ def _question_before(reading: Reading, index: int) -> tuple[str, bool]:
     if index == 0 or entry.kind not in ("user", "assistant", "other"):
         return "", False
     before = reading.entries[index - 1]
-    if before.kind not in ("user", "assistant", "question", "other") or (before.kind, before.speaker) == (
-        entry.kind,
-        entry.speaker,
-    ):
+    same_voice = (before.kind, before.speaker) == (entry.kind, entry.speaker)
+    if same_voice or before.kind not in ("user", "assistant", "question", "other"):
         return "", False
     questions = [sentence for sentence in split_sentences(before.text[-2000:]) if sentence.asks]
     if not questions:
@@ -130,11 +139,12 @@ def _factor(reading: Reading, index: int, sentence: Sentence) -> float:
     """What kind of sentence this is, as a multiple of what its terms are worth."""
     entry = reading.entries[index]
     factor: float = min(1.0, sentence.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
-    if sentence.asks and not (index in reading.closing and reading.has_agent):
+    is_open = index == len(reading.entries) - 1 or (index in reading.closing and reading.has_agent)
+    if sentence.asks and not is_open:
         factor *= QUESTION_FACTOR
     if sentence.exclaims:
         factor *= CRY_FACTOR
-    if sentence.text.startswith("["):
+    if ANNOTATION.match(sentence.text):
         factor *= ANNOTATION_FACTOR
     if sentence.text in reading.seen:
         factor *= REPETITION_FACTOR

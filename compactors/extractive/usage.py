@@ -11,13 +11,20 @@ from math import sqrt
 
 from memory_engine.compactors.extractive.entries import Entry
 from memory_engine.compactors.extractive.structured import Leaf, Record, identity
-from memory_engine.compactors.extractive.words import VALUE_MARK, is_identifier, specificity, text_terms
+from memory_engine.compactors.extractive.words import (
+    VALUE_MARK,
+    is_grammar,
+    is_identifier,
+    specificity,
+    text_terms,
+)
 
 USED_BONUS = 2.0
 NAMED_BONUS = 1.6
 SAID_BONUS = 1.4
 FIRST_MENTION_BONUS = 1.4
 RARITY_EXPONENT = 0.55
+GRAMMAR_FACTOR = 0.3
 LENGTH_MAX = 8
 """Longer words say more, up to about this length."""
 
@@ -27,7 +34,6 @@ class Usage:
 
     def __init__(self, entries: Sequence[Entry], earlier: Iterable[str] = ()) -> None:
         """One pass over the entries and the texts of earlier lines; linear in their length."""
-        self.entry_count = max(1, len(entries))
         self.frequency: Counter[str] = Counter()
         self._first: dict[str, int] = {}
         self._last_taken_up: dict[str, int] = {}
@@ -90,7 +96,7 @@ class Usage:
     def word_weight(self, word: str, term: str) -> float:
         """What covering a term is worth in speech: more for rare, long, specific and taken-up ones."""
         weight = self.frequency[term] ** -RARITY_EXPONENT if term in self.frequency else 1.0
-        weight *= sqrt(min(len(word), LENGTH_MAX))
+        weight *= sqrt(min(len(word), LENGTH_MAX)) * (GRAMMAR_FACTOR if is_grammar(term) else 1.0)
         if term[0] == VALUE_MARK:
             weight = max(weight * 2, specificity(word) / 2) * self.bonus(term)
         return weight

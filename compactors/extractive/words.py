@@ -18,6 +18,7 @@ UNSPACED_CHARACTER = re.compile(rf"[{UNSPACED}]")
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
 TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
 NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*$")
+HIRAGANA = re.compile(r"[\u3040-\u309f]+$")
 VALUE_MARK = "#"
 """First character of a term that stands for a specific value, not for a word."""
 STEM_CHARS = 7
@@ -88,6 +89,11 @@ def terms_of(word: str) -> tuple[str, ...]:
     if is_specific(word):
         return (VALUE_MARK + word[:VALUE_CHARS_MAX].lower(),)
     return (word.lower()[:STEM_CHARS],)
+
+
+def is_grammar(term: str) -> bool:
+    """True for a pair of Hiragana: Japanese writes endings and particles in them, seldom content."""
+    return HIRAGANA.match(term) is not None
 
 
 def text_terms(text: str) -> Iterator[str]:

@@ -1,0 +1,88 @@
+"""Compactors one after the other: each stage takes the summary of the former."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from attrs import evolve
+
+from memory_engine.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
+from memory_engine.compaction.running import check_result
+from memory_engine.events.base import SummaryLine
+from memory_engine.tokens import estimate_chunk
+
+
+class Pipeline:
+    """One compactor made of several.
+
+    The first stage is given the chunks; each later one is given the lines of the former's
+    summary, a chunk of the type `compacted` for each line. What a later stage cites of these
+    is led back to what the lines cited, so that a result cites the original chunks only. A
+    stage that cannot take the lines (`can_compact`) is left out. Models and usage add up.
+
+        Pipeline(WorkingHistoryCompactor(model), Redactor())
+
+    Raises `ValueError` without a stage. `compact` raises what a stage raises, or
+    `CompactorFailed` naming the stage whose result cannot be used.
+    """
+
+    def __init__(self, *stages: Compactor, name: str = "") -> None:
+        if not stages:
+            raise ValueError("a pipeline needs a stage; give it a compactor")
+        self._stages = stages
+        self.name = name or " > ".join(stage.name for stage in stages)
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether the first stage can: the others see its summary only."""
+        return self._stages[0].can_compact(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """The last stage's summary, with the models and the usage of all."""
+        result = await _ask(self._stages[0], chunks, context)
+        models, usage = [result.model], result.usage
+        for stage in self._stages[1:]:
+            given = [_as_chunk(n, line) for n, line in enumerate(result.lines)]
+            if not stage.can_compact(given):
+                continue
+            cited = {chunk.id: line.sources for chunk, line in zip(given, result.lines, strict=True)}
+            times = {c.id: _earliest(context.recorded_at, cited[c.id]) for c in given}
+            step = evolve(context, earlier=(), recorded_at={id_: at for id_, at in times.items() if at})
+            result = await _ask(stage, given, step)
+            result = evolve(result, lines=tuple(_led_back(line, cited) for line in result.lines))
+            models.append(result.model)
+            usage = usage.plus(result.usage)
+        return evolve(result, model="+".join(dict.fromkeys(filter(None, models))), usage=usage)
+
+
+async def _ask(stage: Compactor, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+    result = await stage.compact(chunks, context)
+    check_result(stage.name, result)
+    return result
+
+
+def _as_chunk(n: int, line: SummaryLine) -> Chunk:
+    """A line as a chunk; no event has the seq 0, so its id is nobody else's."""
+    chunk = Chunk(
+        id=f"0.{n}",
+        type=ChunkType.COMPACTED,
+        lines=(line,),
+        retention=Retention.COMPRESSIBLE,
+        category=Category.MEMORY,
+        parent_ids=line.sources,
+    )
+    return msgspec.structs.replace(chunk, tokens=estimate_chunk(chunk))
+
+
+def _earliest(recorded_at: Mapping[str, str], sources: Sequence[str]) -> str:
+    return min((recorded_at[source] for source in sources if source in recorded_at), default="")
+
+
+def _led_back(line: SummaryLine, cited: Mapping[str, Sequence[str]]) -> SummaryLine:
+    """The line with the sources of the lines it cites. Citing one that may come from anywhere, so may it."""
+    found: list[str] = []
+    for source in line.sources:
+        origins = cited.get(source, (source,))
+        if not origins:
+            return msgspec.structs.replace(line, sources=())
+        found += origins
+    return msgspec.structs.replace(line, sources=tuple(dict.fromkeys(found)))
