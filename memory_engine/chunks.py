@@ -52,6 +52,10 @@ class ChunkType(StrEnum):
     COMPACTED = "compacted"
 
 
+REDACTED = "redacted"
+"""The status of a summary some of whose sources were forgotten: it is never made again from its originals."""
+
+
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One unit of retained context.
 

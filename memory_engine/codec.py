@@ -12,7 +12,7 @@ import msgspec
 
 from memory_engine.chunks import Chunk
 from memory_engine.errors import EventDecodeError, InvalidEvent, UndeclaredEvent
-from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.events.base import Body, Event, UnknownEvent
 from memory_engine.events.registry import EventRegistry
 from memory_engine.operations import Operation
 from memory_engine.reducing import Reduction
@@ -22,22 +22,25 @@ GENESIS = sha256(b"memory_engine log, version 1").digest()
 """The hash that the first event of every log links to."""
 
 
-class ChunkRecord(Chunk, frozen=True, kw_only=True, omit_defaults=True):
-    """A chunk as the log holds it: `shares` names the fields to be taken from `event.bodies()[body]`."""
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """That a chunk's fields are those of its event's body: positions of both, and names of the fields."""
 
-    body: int = 0
-    shares: tuple[str, ...] = ()
+    chunk: int
+    body: int
+    fields: tuple[str, ...]
 
 
 class ReductionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reduction as the log holds it."""
+    """A reduction as the log holds it. Shared fields are empty in `chunks`."""
 
     operations: tuple[Operation, ...] = ()
-    chunks: tuple[ChunkRecord, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    shares: tuple[Share, ...] = ()
 
 
 _REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
-_SHARED_FIELDS = ("content", "calls", "lines")
+_EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": ()}
+"""The fields that may be shared, and what stands for them in the record."""
 
 
 def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
@@ -105,39 +108,46 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
     """The record of a reduction; empty for one that does nothing."""
     if not reduction.operations:
         return b""
-    bodies = event.bodies() if reduction.chunks else ()
-    records = tuple(_to_record(chunk, bodies) for chunk in reduction.chunks)
-    return _ENCODER.encode(ReductionRecord(reduction.operations, records))
+    if not reduction.chunks:
+        return _ENCODER.encode(ReductionRecord(reduction.operations))
+    bodies = event.bodies()
+    chunks: list[Chunk] = []
+    shares: list[Share] = []
+    for n, chunk in enumerate(reduction.chunks):
+        share = _share(n, chunk, bodies)
+        if share is not None:
+            shares.append(share)
+            chunk = msgspec.structs.replace(chunk, **{name: _EMPTY[name] for name in share.fields})
+        chunks.append(chunk)
+    return _ENCODER.encode(ReductionRecord(reduction.operations, tuple(chunks), tuple(shares)))
+
+
+def _share(at: int, chunk: Chunk, bodies: Sequence[Body]) -> Share | None:
+    """What the chunk has in common with the first body that it has anything in common with."""
+    for n, body in enumerate(bodies):
+        fields = [name for name in _EMPTY if (value := getattr(chunk, name)) and value == getattr(body, name)]
+        if fields:
+            return Share(at, n, tuple(fields))
+    return None
 
 
 def decode_reduction(record: bytes) -> ReductionRecord:
-    """The operations and chunk records; chunks still lack what they share with their event."""
+    """The operations, and the chunks without what they share with their event."""
     return _REDUCTION_DECODER.decode(record) if record else ReductionRecord()
 
 
-def resolve_chunk(record: ChunkRecord, event: Event | UnknownEvent) -> Chunk:
-    """The chunk, with what it shares taken from its event.
-
-    Of an unknown event only the chunk's own fields can be given.
-    """
-    values = msgspec.structs.asdict(record)
-    body, shares = values.pop("body"), values.pop("shares")
-    if shares and isinstance(event, Event):
-        shared = event.bodies()[body]
-        for name in shares:
-            values[name] = getattr(shared, name)
-    return Chunk(**values)
-
-
-def _to_record(chunk: Chunk, bodies: Sequence[Any]) -> ChunkRecord:
-    values = msgspec.structs.asdict(chunk)
-    for n, body in enumerate(bodies):
-        shares = tuple(f for f in _SHARED_FIELDS if values[f] and values[f] == getattr(body, f))
-        if shares:
-            for name in shares:
-                del values[name]
-            return ChunkRecord(**values, body=n, shares=shares)
-    return ChunkRecord(**values)
+def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tuple[Chunk, ...]:
+    """The chunks, with what they share taken from their event. An unknown event has nothing to share."""
+    if not record.shares or not isinstance(event, Event):
+        return record.chunks
+    bodies = event.bodies()
+    chunks = list(record.chunks)
+    for share in record.shares:
+        body = bodies[share.body]
+        chunks[share.chunk] = msgspec.structs.replace(
+            chunks[share.chunk], **{name: getattr(body, name) for name in share.fields}
+        )
+    return tuple(chunks)
 
 
 def commitment(salt: bytes, payload: bytes) -> bytes:

@@ -1,10 +1,15 @@
 """What an engine is told when it is opened."""
 
-from attrs import field, frozen, validators
+from attrs import Attribute, field, frozen
 
 from memory_engine.persistence import CompactionPolicy
 
-_positive = validators.gt(0)
+
+def _positive(_config: object, attribute: "Attribute[float]", value: float) -> None:
+    if value <= 0:
+        raise ValueError(f"{attribute.name} must be above 0, got {value}")
+
+
 
 
 @frozen(kw_only=True)

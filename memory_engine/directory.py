@@ -20,6 +20,7 @@ class Host(Services, Protocol):
 
     compaction: CompactionService
     reader: LogReader
+    closing: bool
 
 
 class OpenThreads:
@@ -50,7 +51,7 @@ class OpenThreads:
         runtime = self.get(thread_id)
         if runtime is not None:
             return runtime
-        if self._host.closed:
+        if self._host.closing:
             raise EngineClosed
         loading = self._loading.get(thread_id)
         if loading is None:
@@ -67,7 +68,7 @@ class OpenThreads:
         """Let commits finish, then fail what still waits."""
         if self._loading:
             await asyncio.wait(self._loading.values())
-        for runtime in self._open.values():
+        for runtime in list(self._open.values()):
             await runtime.idle()
             for request in runtime.queue.drain():
                 request.fail(EngineClosed())

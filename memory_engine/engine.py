@@ -74,6 +74,7 @@ class Engine:
         self.store = parts.store
         self.events = parts.events
         self.reducers = parts.reducers
+        self.closing = False
         self.closed = False
         self.reader = LogReader(parts.store, parts.events)
         self.compaction = CompactionService(self, parts.config.compaction, parts.compactors, parts.fallback)
@@ -85,10 +86,12 @@ class Engine:
         self.verifier = Verifier(parts.store, self.reader, parts.events, parts.reducers, parts.projections)
         self._observers: list[Observer] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._endless: set[asyncio.Task[None]] = set()
+        self._close_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Engine":
         if any(p.mode == "async" for p in self.parts.projections):
-            self.spawn(self.worker.run())
+            self.spawn(self.worker.run(), until_close=True)
         return self
 
     async def __aexit__(
@@ -98,22 +101,24 @@ class Engine:
 
     async def close(self) -> None:
         """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
-        if self.closed:
-            return
-        closing = asyncio.ensure_future(self._close())
+        if self._close_task is None:
+            self.closing = True
+            self._close_task = asyncio.get_running_loop().create_task(self._close())
         try:
-            await asyncio.shield(closing)
+            await asyncio.shield(self._close_task)
         except asyncio.CancelledError:
-            await asyncio.wait([closing])
+            await asyncio.wait([self._close_task])
             raise
 
     async def _close(self) -> None:
-        for task in list(self._tasks):
+        for task in self._endless:
             task.cancel()
-        if self._tasks:
+        while self._tasks:
             await asyncio.wait(self._tasks)
         await self.directory.close()
         self.closed = True
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         await self.store.close()
 
     # threads
@@ -199,9 +204,15 @@ class Engine:
         `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
         `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
         """
-        if isinstance(event, Event):
-            event = NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
-        return (await self.dispatch_all(thread_id, (event,)))[0]
+        if self.closing:
+            raise EngineClosed
+        if isinstance(event, NewEvent):
+            prepared = self._prepare_new(event)
+        else:
+            prepared = self._prepare(event, event_id, occurred_at, causation_id, correlation_id)
+        runtime = self.directory.get(thread_id) or await self.directory.open(thread_id)
+        request = Request((prepared,), system=type(prepared.event) is ExecutionResume)
+        return (await runtime.submit(request))[0]
 
     async def dispatch_all(self, thread_id: str, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
@@ -262,46 +273,67 @@ class Engine:
         """A fresh UUIDv7."""
         return self.parts.ids.event_id(self.now_us())
 
-    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run in a task that the engine owns and ends; what it raises is logged."""
+    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
+        """Run in a task that the engine owns; what it raises is logged.
+
+        When the engine closes it waits for the task's end, and with `until_close` cancels it first.
+        """
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
+        if until_close:
+            self._endless.add(task)
         task.add_done_callback(self._task_done)
         return task
 
     def _task_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
+        self._endless.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a background task of the engine failed", exc_info=error)
 
     def request(self, events: Sequence[Event | NewEvent], *, system: bool = False) -> Request:
-        """Encode events so that waiting cannot change them."""
-        if self.closed:
+        """Encode events so that waiting cannot change them. While the engine closes, it takes `system` ones only."""
+        if self.closed or (self.closing and not system):
             raise EngineClosed
-        prepared = [self._prepare(event if isinstance(event, NewEvent) else NewEvent(event)) for event in events]
-        resuming = all(isinstance(p.event, ExecutionResume) for p in prepared)
+        prepared = [self._prepare_new(e) if isinstance(e, NewEvent) else self._prepare(e) for e in events]
+        seen: dict[str, bytes] = {}
+        for one in prepared:
+            if seen.setdefault(one.id, one.payload) != one.payload:
+                raise InvalidEvent(one.event.event_type, f"event id {one.id!r}", "two events of the call bear this id")
+        resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
         return Request(prepared, system=system or resuming)
 
-    def _prepare(self, new: NewEvent) -> Prepared:
-        payload, recorded = encode_event(new.event, self.events)
+    def _prepare_new(self, new: NewEvent) -> Prepared:
+        return self._prepare(new.event, new.id, new.occurred_at, new.causation_id, new.correlation_id)
+
+    def _prepare(
+        self,
+        event: Event,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+    ) -> Prepared:
+        payload, recorded = encode_event(event, self.events)
         if len(payload) > self.config.event_bytes_max:
             raise EventTooLarge(recorded.event_type, len(payload), self.config.event_bytes_max)
-        if new.id:
-            check_identifier("event id", new.id)
-        occurred = new.occurred_at
-        try:
-            occurred_us = to_us(occurred) if occurred is not None else None
-        except ValueError as error:
-            raise InvalidEvent(recorded.event_type, "occurred_at", str(error)) from None
+        if event_id:
+            check_identifier("event id", event_id)
+        if causation_id:
+            check_identifier("causation id", causation_id)
+        if correlation_id:
+            check_identifier("correlation id", correlation_id)
+        occurred_us = _moment(recorded, occurred_at) if occurred_at is not None else None
+        ids = self.parts.ids
         return Prepared(
             event=recorded,
             payload=payload,
-            id=new.id or self.new_id(),
-            id_is_callers=bool(new.id),
-            salt=self.parts.ids.salt(),
+            id=event_id or ids.event_id(self.parts.clock.now_us()),
+            id_is_callers=bool(event_id),
+            salt=ids.salt(),
             occurred_at_us=occurred_us,
-            causation_id=new.causation_id,
-            correlation_id=new.correlation_id,
+            causation_id=causation_id,
+            correlation_id=correlation_id,
         )
 
     def committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
@@ -323,6 +355,13 @@ class Engine:
     async def state_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`."""
         return await self.reader.state_at(thread_id, seq)
+
+
+def _moment(event: Event, occurred_at: datetime) -> int:
+    try:
+        return to_us(occurred_at)
+    except ValueError as error:
+        raise InvalidEvent(event.event_type, "occurred_at", str(error)) from None
 
 
 def _from(progress: Progress, done: int) -> Progress:

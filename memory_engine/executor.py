@@ -1,6 +1,6 @@
 """The executor: gives operations their meaning. Validates and applies them to a draft of the state."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -71,12 +71,23 @@ class _Run:
         self.unplaced = carried
 
     def apply(self, operation: Operation, depth: int) -> None:
-        handler = _HANDLERS.get(type(operation))
-        if handler is not None:
-            handler(self, operation)
-            return
-        if not isinstance(operation, Batch):
-            raise UndeclaredChunk(type(operation).__name__, "")
+        match operation:
+            case Add():
+                self.add(operation)
+            case Update():
+                self.update(operation)
+            case Delete():
+                self.delete(operation)
+            case BatchReplace():
+                self.batch_replace(operation)
+            case Replace():
+                self.replace(operation)
+            case Reorder():
+                self.reorder(operation)
+            case Batch():
+                self.batch(operation, depth)
+
+    def batch(self, operation: Batch, depth: int) -> None:
         if depth >= BATCH_DEPTH_MAX:
             raise NestedTooDeep(BATCH_DEPTH_MAX)
         if not operation.operations:
@@ -184,16 +195,6 @@ class _Run:
         return key_between(anchor.key, siblings.key_after(anchor.key))
 
 
-_HANDLERS: dict[type, Callable[[_Run, Operation], None]] = {
-    Add: _Run.add,
-    Update: _Run.update,
-    Delete: _Run.delete,
-    Reorder: _Run.reorder,
-    Replace: _Run.replace,
-    BatchReplace: _Run.batch_replace,
-}  # type: ignore[dict-item]  # each handler takes exactly the type it stands under
-
-
 def _with_parents(chunk: Chunk, replaced: tuple[str, ...]) -> Chunk:
     """The chunk, leading back to what it replaces unless its reducer said so itself."""
     if chunk.parent_ids:
@@ -207,9 +208,11 @@ def _place(placed: Placed) -> bytes:
 
 def check_ids(chunks: Iterable[Chunk], *, seq: int) -> None:
     """Raise `ForeignChunkId` for a new chunk whose id does not belong to the event at `seq`."""
-    prefix = f"{seq}."
     for chunk in chunks:
-        if not (chunk.id.startswith(prefix) and chunk.id[len(prefix) :].isdecimal()):
+        head, _, tail = chunk.id.partition(".")
+        # one spelling only: stores keep the two numbers, and "2.00" would come back as "2.0"
+        canonical = tail.isdecimal() and tail.isascii() and (tail == "0" or tail[0] != "0")
+        if head != str(seq) or not canonical:
             raise ForeignChunkId(chunk.id)
 
 

@@ -34,9 +34,10 @@ class RandomIds:
 
 def uuid7(unix_ms: int, random: bytes) -> str:
     """The canonical text of a UUIDv7 of this millisecond and 10 random bytes."""
-    digits = f"{unix_ms & 0xFFFFFFFFFFFF:012x}{random.hex()}"
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-7{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+    digits = random.hex()
+    moment = f"{unix_ms & 0xFFFFFFFFFFFF:012x}"
+    variant = "89ab"[random[2] & 3]
+    return f"{moment[:8]}-{moment[8:]}-7{digits[:3]}-{variant}{digits[5:8]}-{digits[8:]}"
 
 
 def check_identifier(what: str, value: str) -> str:

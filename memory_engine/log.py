@@ -1,11 +1,10 @@
 """The log's own rules: how rows link, what they say of the thread's head, how they are read back."""
 
-from collections.abc import Iterable
-
-import msgspec
+from collections.abc import Iterable, Sequence
 
 from memory_engine.clock import to_datetime
-from memory_engine.codec import GENESIS, ChunkRecord, commitment, decode_reduction, link, resolve_chunk
+from memory_engine.chunks import Chunk
+from memory_engine.codec import GENESIS, commitment, decode_reduction, link, resolve_chunks
 from memory_engine.errors import IntegrityError
 from memory_engine.events.base import Event, UnknownEvent
 from memory_engine.events.registry import EventRegistry
@@ -19,17 +18,14 @@ _STATUS_AFTER = {"execution_pause": PAUSED, "execution_resume": ACTIVE}
 _COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "compaction_abandoned"})
 
 
-def linked(stored: StoredEvent, previous: bytes) -> StoredEvent:
-    """The row with its hash, which binds it to all that came before."""
-    return msgspec.structs.replace(stored, hash=link_hash(stored, previous))
-
-
 def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
     """The hash that a row must have after one with the hash `previous` (empty: the first)."""
-    salt = stored.salt
-    return link(
-        previous or GENESIS, stored.header(), commitment(salt, stored.payload), commitment(salt, stored.record)
-    )
+    return chain_hash(previous, stored.header(), stored.salt, stored.payload, stored.record)
+
+
+def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: bytes, record: bytes) -> bytes:
+    """What binds a row to all that came before: see `codec.link`."""
+    return link(previous or GENESIS, header, commitment(salt, payload), commitment(salt, record))
 
 
 def next_head(head: Head, stored: StoredEvent, tally: Tally) -> Head:
@@ -81,24 +77,22 @@ def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> R
     """Decode a row: event, operations, and chunks with all they share with the event."""
     event = registry.decode(stored.type, stored.version, stored.payload)
     record = decode_reduction(stored.record)
-    chunks = tuple(resolve_chunk(chunk, event) for chunk in record.chunks)
-    return as_recorded(thread_id, stored, event, Reduction(record.operations, chunks))
+    reduction = Reduction(record.operations, resolve_chunks(record, event))
+    return as_recorded(thread_id, stored, event, reduction)
 
 
 def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
     """The state from its rows. Raises `IntegrityError` where they are not those of the head."""
     draft = State().draft()
-    chunks: dict[str, ChunkRecord] = {}
-    events: dict[int, Event | UnknownEvent] = {}
-    for seq, stored in loaded.sources.items():
-        record = decode_reduction(stored.record)
-        events[seq] = registry.decode(stored.type, stored.version, stored.payload)
-        chunks.update((chunk.id, chunk) for chunk in record.chunks)
+    chunks: dict[str, Chunk] = {}
+    for stored in loaded.sources.values():
+        event = registry.decode(stored.type, stored.version, stored.payload)
+        for chunk in resolve_chunks(decode_reduction(stored.record), event):
+            chunks[chunk.id] = chunk
     for row in loaded.live:
-        record_of = chunks.get(row.chunk_id)
-        if record_of is None:
+        if row.chunk_id not in chunks:
             raise IntegrityError(loaded.record.id, loaded.head.seq, f"chunk {row.chunk_id} is in no event")
-        draft.insert(Placed(resolve_chunk(record_of, events[record_of.seq]), row.key, row.container))
+        draft.insert(Placed(chunks[row.chunk_id], row.key, row.container))
     if (draft.tally.chunks, draft.tally.tokens) != (loaded.head.chunks, loaded.head.tokens):
         raise IntegrityError(loaded.record.id, loaded.head.seq, "the state's rows are not those of its head")
     return draft.freeze(loaded.head.seq)

@@ -10,7 +10,7 @@ ZERO = b"\x80"
 """The first key of an empty sequence: integer 0, no fraction."""
 
 
-_OFFSETS = tuple((256**size - 1) // 255 for size in range(10))
+_OFFSETS: tuple[int, ...] = tuple((256**size - 1) // 255 for size in range(10))
 """How many numbers take fewer than `size` digit bytes: 0, 1, 257, …"""
 
 
@@ -51,13 +51,13 @@ def _integer(key: bytes) -> tuple[int, int]:
 
 
 def _encode(number: int) -> bytes:
-    magnitude = abs(number)
-    size = 0
+    magnitude, size = abs(number), 0
     while magnitude >= _OFFSETS[size + 1]:
         size += 1
     if number >= 0:
         return bytes([0x80 + size]) + (number - _OFFSETS[size]).to_bytes(size, "big")
-    return bytes([0x80 - size]) + (256**size - 1 + number + _OFFSETS[size]).to_bytes(size, "big")
+    digits: int = 256**size - 1 + number + _OFFSETS[size]
+    return bytes([0x80 - size]) + digits.to_bytes(size, "big")
 
 
 def _middle(low: bytes, high: bytes) -> bytes:

@@ -144,14 +144,14 @@ class HeadMoved(MemoryEngineError):
 
 
 class EventIdTaken(MemoryEngineError):
-    """An event id of the unit is in the thread already. Nothing was written."""
+    """An event id is in the thread's own log already, or twice in the unit. Nothing was written."""
 
 
 class Store(Protocol):
     """A back end. Reads see every commit acknowledged before they began."""
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Make a thread. Raises `ThreadExists`."""
+        """Make a thread. Raises `ThreadExists`, and `ThreadNotFound` for a fork of nothing."""
         ...
 
     async def load(self, thread_id: str) -> LoadedThread:
@@ -165,13 +165,16 @@ class Store(Protocol):
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit at once; the future is done when it is durable.
 
-        It fails with `HeadMoved`, `EventIdTaken`, `StorageBusy` or `StorageFailed`, and then
-        nothing of the unit was written. Units of one thread must not overlap.
+        It fails with `HeadMoved`, `EventIdTaken`, `ThreadNotFound`, `StorageBusy` or
+        `StorageFailed`, and then nothing of the unit was written. Units of one thread must not overlap.
         """
         ...
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
-        """Those of the events that the thread's log (shared past included) holds."""
+        """Those of the events that the thread's log (shared past included) holds, in any order.
+
+        Raises `ThreadNotFound`.
+        """
         ...
 
     async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
@@ -182,7 +185,7 @@ class Store(Protocol):
         ...
 
     async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Replace all live rows (a rebuild). Raises `HeadMoved`."""
+        """Replace all live rows (a rebuild). Raises `HeadMoved`, `ThreadNotFound`."""
         ...
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
@@ -190,19 +193,22 @@ class Store(Protocol):
         ...
 
     async def forks(self, thread_id: str) -> Sequence[str]:
-        """The ids of the threads that share this thread's past."""
+        """The ids of the threads that were forked from this one. Raises `ThreadNotFound`."""
         ...
 
     async def delete(self, thread_id: str) -> None:
-        """Destroy a thread's log and state; its id stays taken."""
+        """Destroy a thread's log and state; its id stays taken. Raises `ThreadNotFound`."""
         ...
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
-        """A projection's checkpoint (0: none) and rows for a thread."""
+        """A projection's checkpoint (0: none) and rows for a thread. Raises `ThreadNotFound`."""
         ...
 
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
-        """Write an asynchronous projection's rows and checkpoint; `replace` drops the old rows first."""
+        """Write an asynchronous projection's rows and checkpoint; `replace` drops the old rows first.
+
+        Raises `ThreadNotFound`.
+        """
         ...
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:

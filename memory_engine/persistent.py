@@ -6,7 +6,7 @@ copy, for one of 100,000 two copies of some hundred pointers.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 V = TypeVar("V")
@@ -43,61 +43,68 @@ class PersistentMap(Generic[V]):
         return self._buckets[hash(key) & (len(self._buckets) - 1)].get(key)
 
     def draft(self) -> "MapDraft[V]":
-        """A mutable copy that shares every bucket until it is touched."""
-        return MapDraft(self._buckets, self._size)
+        """A mutable copy that shares everything."""
+        return MapDraft(self)
+
+    def changed(self, changes: Mapping[str, V | None]) -> "PersistentMap[V]":
+        """With these values put (`None`: removed). Copies the touched buckets; splits them when they outgrow their number."""
+        buckets = list(self._buckets)
+        mask = len(buckets) - 1
+        size = self._size
+        copied: set[int] = set()
+        for key, value in changes.items():
+            at = hash(key) & mask
+            if at not in copied:
+                buckets[at] = buckets[at].copy()
+                copied.add(at)
+            bucket = buckets[at]
+            size -= key in bucket
+            if value is None:
+                bucket.pop(key, None)
+            else:
+                bucket[key] = value
+                size += 1
+        if size > 64 * len(buckets) and size > 4 * len(buckets) ** 2:
+            buckets = _split(buckets, size)
+        return PersistentMap(tuple(buckets), size)
+
+
+def _split(buckets: list[dict[str, V]], size: int) -> list[dict[str, V]]:
+    count = len(buckets)
+    while size > 64 * count and size > 4 * count**2:
+        count *= 4
+    grown: list[dict[str, V]] = [{} for _ in range(count)]
+    for bucket in buckets:
+        for key, value in bucket.items():
+            grown[hash(key) & (count - 1)][key] = value
+    return grown
 
 
 class MapDraft(Generic[V]):
-    """A `PersistentMap` being changed."""
+    """A `PersistentMap` being changed: what changed, over what it was."""
 
-    __slots__ = ("_buckets", "_owned", "_size")
+    __slots__ = ("_base", "_changes")
 
-    def __init__(self, buckets: tuple[dict[str, V], ...], size: int) -> None:
-        self._buckets = list(buckets)
-        self._owned: set[int] = set()
-        self._size = size
-
-    def __len__(self) -> int:
-        return self._size
+    def __init__(self, base: PersistentMap[V]) -> None:
+        self._base = base
+        self._changes: dict[str, V | None] = {}
 
     def get(self, key: str) -> V | None:
         """The value, or `None`."""
-        return self._buckets[hash(key) & (len(self._buckets) - 1)].get(key)
+        changes = self._changes
+        return changes[key] if key in changes else self._base.get(key)
 
     def set(self, key: str, value: V) -> None:
-        """Put a value; buckets double when they outgrow their number."""
-        bucket = self._own(key)
-        before = len(bucket)
-        bucket[key] = value
-        if len(bucket) > before:
-            self._size += 1
-            if self._size > 64 * len(self._buckets) and self._size > 4 * len(self._buckets) ** 2:
-                self._grow()
+        """Put a value."""
+        self._changes[key] = value
 
     def drop(self, key: str) -> None:
         """Remove a key if it is there."""
-        if self._own(key).pop(key, None) is not None:
-            self._size -= 1
+        self._changes[key] = None
 
     def freeze(self) -> PersistentMap[V]:
-        """The changed value. The draft may not be used any more."""
-        return PersistentMap(tuple(self._buckets), self._size)
-
-    def _own(self, key: str) -> dict[str, V]:
-        at = hash(key) & (len(self._buckets) - 1)
-        if at not in self._owned:
-            self._buckets[at] = self._buckets[at].copy()
-            self._owned.add(at)
-        return self._buckets[at]
-
-    def _grow(self) -> None:
-        count = len(self._buckets) * 4
-        grown: list[dict[str, V]] = [{} for _ in range(count)]
-        for bucket in self._buckets:
-            for key, value in bucket.items():
-                grown[hash(key) & (count - 1)][key] = value
-        self._buckets = grown
-        self._owned = set(range(count))
+        """The changed value. The draft may be used no more."""
+        return self._base.changed(self._changes) if self._changes else self._base
 
 
 class SortedSequence(Generic[K]):
@@ -227,5 +234,5 @@ def _key(item: Keyed) -> bytes:
     return item.key
 
 
-def _first_key(block: "tuple[Keyed, ...] | list[Keyed]") -> bytes:
+def _first_key(block: Sequence[Keyed]) -> bytes:
     return block[0].key

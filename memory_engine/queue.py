@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from memory_engine.errors import QueueFull
+from memory_engine.errors import EngineClosed, QueueFull
 from memory_engine.events.base import Event
 from memory_engine.records import Receipt
 
@@ -38,26 +38,27 @@ class Request:
     `settled` holds receipts of those events that turned out to be recorded already.
     """
 
-    __slots__ = ("events", "future", "settled", "system", "tries")
+    __slots__ = ("events", "future", "has_callers_ids", "settled", "system", "tries")
 
     def __init__(self, events: Sequence[Prepared], *, system: bool = False) -> None:
-        self.events = tuple(events)
+        self.events = events
+        self.has_callers_ids = any([event.id_is_callers for event in events])
         self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
         self.settled: dict[str, Receipt] = {}
         self.system = system
         self.tries = 0
 
     @property
-    def pending(self) -> tuple[Prepared, ...]:
-        """The events that are not settled yet."""
-        if not self.settled:
+    def pending(self) -> Sequence[Prepared]:
+        """The events that are not settled yet, each id once."""
+        if not self.settled and not self.has_callers_ids:
             return self.events
-        return tuple(event for event in self.events if event.id not in self.settled)
+        return tuple({event.id: event for event in self.events if event.id not in self.settled}.values())
 
     def resolve(self) -> None:
         """Give the sender the receipts, in the order of the events."""
         if not self.future.done():
-            self.future.set_result(tuple(self.settled[event.id] for event in self.events))
+            self.future.set_result(tuple([self.settled[event.id] for event in self.events]))
 
     def fail(self, error: BaseException) -> None:
         """Give the sender the error, if it still waits."""
@@ -81,6 +82,11 @@ class ThreadQueue:
         return self._size
 
     @property
+    def is_clear(self) -> bool:
+        """Whether a new request would be handed out at once."""
+        return not (self._waiting or self._system or self._reasons or self._room)
+
+    @property
     def blocking_reason(self) -> BlockingReason | None:
         """The reason given last among those that still hold."""
         return self._reasons[-1] if self._reasons else None
@@ -100,6 +106,11 @@ class ThreadQueue:
         if request.system:
             self._system.append(request)
             return True
+        if self._room:
+            return False
+        return self._put(request)
+
+    def _put(self, request: Request) -> bool:
         size = len(request.events)
         if self._size and self._size + size > self._capacity:
             return False
@@ -109,7 +120,7 @@ class ThreadQueue:
 
     async def put(self, request: Request, timeout_s: float) -> None:
         """Take a request, waiting for room in turn. Raises `QueueFull` after `timeout_s`."""
-        if not self._room and self.put_nowait(request):
+        if self.put_nowait(request):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._room.append((request, turn))
@@ -122,6 +133,7 @@ class ThreadQueue:
         finally:
             if (request, turn) in self._room:
                 self._room.remove((request, turn))
+                self._wake()
 
     def take(self, limit: int) -> list[Request]:
         """The next requests: up to `limit` events, none of them while blocked, cancelled ones dropped."""
@@ -137,7 +149,8 @@ class ThreadQueue:
             if not request.future.done():
                 taken.append(request)
                 size += len(request.events)
-        self._wake()
+        if self._room:
+            self._wake()
         return taken
 
     def put_back(self, requests: Sequence[Request]) -> None:
@@ -162,12 +175,18 @@ class ThreadQueue:
         self._system.clear()
         self._waiting.clear()
         self._size = 0
-        self._wake()
+        for _, turn in self._room:
+            if not turn.done():
+                turn.set_exception(EngineClosed())
+        self._room.clear()
         return everything
 
     def _wake(self) -> None:
         """Let those who wait for room in, in their order, as far as it reaches."""
-        while self._room and self.put_nowait(self._room[0][0]):
-            _, turn = self._room.popleft()
+        while self._room:
+            request, turn = self._room[0]
             if not turn.done():
+                if not self._put(request):
+                    return
                 turn.set_result(None)
+            self._room.popleft()

@@ -1,12 +1,11 @@
 """Reading the log: pages of events, states in the past, originals of summaries."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
-from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.clock import to_datetime
-from memory_engine.codec import decode_reduction, resolve_chunk
+from memory_engine.codec import decode_reduction, resolve_chunks
 from memory_engine.errors import UnknownChunk
-from memory_engine.events.base import Event, UnknownEvent
 from memory_engine.events.registry import EventRegistry
 from memory_engine.log import fold, read_back
 from memory_engine.persistence import Store
@@ -15,6 +14,9 @@ from memory_engine.state import Placed, State, StateDraft
 
 PAGE = 512
 """Rows read in one go."""
+_GAP_MAX = 32
+"""Rows that nobody asked for are read along if they are no more than these: cheaper than another read."""
+_MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
 
 
 class LogReader:
@@ -63,52 +65,102 @@ class LogReader:
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
         found: dict[str, Chunk] = {}
-        for seq in sorted({_seq(chunk_id) for chunk_id in chunk_ids}):
-            for stored in await self._store.read(thread_id, after=seq - 1, upto=seq, limit=1):
-                found.update((chunk.id, chunk) for chunk in self._chunks_of(stored))
+        for stored in (await self._rows(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
+            found.update((chunk.id, chunk) for chunk in self._chunks_of(stored))
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
         if missing:
             raise UnknownChunk("read", missing[0])
         return {chunk_id: found[chunk_id] for chunk_id in chunk_ids}
 
-    def _chunks_of(self, stored: StoredEvent) -> list[Chunk]:
-        event: Event | UnknownEvent = self._registry.decode(stored.type, stored.version, stored.payload)
-        return [resolve_chunk(record, event) for record in decode_reduction(stored.record).chunks]
+    def _chunks_of(self, stored: StoredEvent) -> tuple[Chunk, ...]:
+        event = self._registry.decode(stored.type, stored.version, stored.payload)
+        return resolve_chunks(decode_reduction(stored.record), event)
+
+    async def _rows(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
+        """The rows at these seqs, in order: neighbours in one go, the log between distant ones unread."""
+        rows: dict[int, StoredEvent] = {}
+        for first, last in _runs(sorted(seqs)):
+            async for page in self.pages(thread_id, after=first - 1, upto=last):
+                rows.update((row.seq, row) for row in page if row.seq in seqs)
+        return rows
+
+    async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
+        """The originals that a summary stands for, through summaries of summaries, in order."""
+        return [chunk async for level in self._opened(thread_id, summary) for chunk in level if not _is_summary(chunk)]
 
     async def covered_by(self, thread_id: str, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
-        """The originals that a summary stands for, through summaries of summaries, in order.
+        """The originals of a summary, if it may be made of them again.
 
-        `None` if they take more than `tokens_max` tokens together.
+        `None` if they take more than `tokens_max` tokens together, or if some were forgotten.
         """
         originals: list[Chunk] = []
-        waiting = list(summary.parent_ids)
-        tokens = 0
-        while waiting:
-            found = await self.chunks(thread_id, waiting)
-            waiting = []
-            for chunk in found.values():
-                if chunk.type == ChunkType.COMPACTED:
-                    waiting += chunk.parent_ids
-                else:
-                    originals.append(chunk)
-                    tokens += chunk.tokens
-            if tokens > tokens_max:
+        if summary.status == REDACTED:
+            return None
+        async for level in self._opened(thread_id, summary):
+            if any(_is_summary(chunk) and chunk.status == REDACTED for chunk in level):
                 return None
-        return sorted(originals, key=lambda chunk: tuple(map(int, chunk.id.split("."))))
+            originals += (chunk for chunk in level if not _is_summary(chunk))
+            if sum(chunk.tokens for chunk in originals) > tokens_max:
+                return None
+        return sorted(originals, key=_place)
+
+    async def _opened(self, thread_id: str, summary: Chunk) -> AsyncIterator[Sequence[Chunk]]:
+        """What a summary covers, then what the summaries among that cover, and so on."""
+        waiting = list(summary.parent_ids)
+        while waiting:
+            found = sorted((await self.chunks(thread_id, waiting)).values(), key=_place)
+            yield found
+            waiting = [parent_id for chunk in found if _is_summary(chunk) for parent_id in chunk.parent_ids]
+
+    async def summaries_over(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> list[str]:
+        """The summaries that stand for any of these chunks, or for what came of these events, at any remove.
+
+        Reads the log from the earliest of them on.
+        """
+        reached = set(chunk_ids)
+        found: list[str] = []
+        first = min((*seqs, *map(_seq, chunk_ids)), default=0)
+        head = await self._store.head(thread_id)
+        async for page in self.pages(thread_id, after=first, upto=head.seq):
+            for stored in page:
+                if stored.type in _MAKE_SUMMARIES:
+                    for chunk in decode_reduction(stored.record).chunks:
+                        if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids) and _is_summary(chunk):
+                            reached.add(chunk.id)
+                            found.append(chunk.id)
+        return found
 
     async def times(self, thread_id: str, chunks: Sequence[Chunk]) -> Mapping[str, str]:
         """ISO times of the events behind chunks: when it happened, else when it was recorded."""
         times: dict[str, str] = {}
         if chunks:
-            seqs = {chunk.seq: chunk for chunk in chunks}
-            rows: dict[int, StoredEvent] = {}
-            async for page in self.pages(thread_id, after=min(seqs) - 1, upto=max(seqs)):
-                rows.update((row.seq, row) for row in page if row.seq in seqs)
+            rows = await self._rows(thread_id, {chunk.seq for chunk in chunks})
             for chunk in chunks:
                 row = rows[chunk.seq]
                 us = row.occurred_at_us if row.occurred_at_us is not None else row.recorded_at_us
                 times[chunk.id] = to_datetime(us).isoformat()
         return times
+
+
+def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """First and last of each stretch without a wide gap."""
+    first = last = None
+    for seq in seqs:
+        if first is None or last is None or seq - last > _GAP_MAX:
+            if first is not None and last is not None:
+                yield first, last
+            first = seq
+        last = seq
+    if first is not None and last is not None:
+        yield first, last
+
+
+def _is_summary(chunk: Chunk) -> bool:
+    return chunk.type == ChunkType.COMPACTED
+
+
+def _place(chunk: Chunk) -> tuple[int, ...]:
+    return tuple(map(int, chunk.id.split(".")))
 
 
 def _seq(chunk_id: str) -> int:

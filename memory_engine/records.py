@@ -28,21 +28,24 @@ class NewEvent:
     correlation_id: str = ""
 
 
-class StoredEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A row of the log: envelope, payload and recorded operations as bytes. Times in microseconds since 1970."""
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
+    """A row of the log: envelope, payload and recorded operations as bytes. Times in microseconds since 1970.
+
+    The fields up to `correlation_id` are the header, in the order in which the chain binds it.
+    """
 
     seq: int
     id: str
     type: str
     version: int
     recorded_at_us: int
+    occurred_at_us: int | None
+    causation_id: str
+    correlation_id: str
     payload: bytes
     record: bytes
     salt: bytes
     hash: bytes
-    occurred_at_us: int | None = None
-    causation_id: str = ""
-    correlation_id: str = ""
 
     def header(self) -> tuple[object, ...]:
         """The envelope as the chain binds it."""

@@ -128,15 +128,16 @@ def reduce_into(
     Returns the whole reduction, tokens stamped. Raises `ReducerError` naming event, reducer
     and operation; the draft is then of no further use.
     """
-    operations: tuple[Operation, ...] = ()
-    chunks: tuple[Chunk, ...] = ()
+    whole = NOTHING
     for entry in reducers:
         ctx.reducer = entry.name
         reduction = _run(draft, entry, event, ctx, thread_id)
-        operations += reduction.operations
-        chunks += reduction.chunks
+        if whole is NOTHING:
+            whole = reduction
+        else:
+            whole = Reduction(whole.operations + reduction.operations, whole.chunks + reduction.chunks)
     draft.seq = ctx.seq
-    return Reduction(operations, chunks)
+    return whole
 
 
 def _run(
@@ -144,12 +145,11 @@ def _run(
 ) -> Reduction:
     try:
         reduction = entry.reduce(draft, event, ctx)
-        stamped = tuple(_stamped(chunk) for chunk in reduction.chunks)
+        stamped = [_stamped(chunk) for chunk in reduction.chunks]
         check_ids(stamped, seq=ctx.seq)
         apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
         # with the parents that the executor gave those that replace others
-        placed = tuple(draft.get(chunk.id) or chunk for chunk in stamped)
-        return Reduction(tuple(reduction.operations), placed)
+        return Reduction(tuple(reduction.operations), tuple([draft.get(chunk.id) or chunk for chunk in stamped]))
     except InvalidOperation as error:
         operation = str(getattr(error, "operation", ""))
         raise ReducerError(thread_id, event.event_type, entry.name, operation, str(error)) from error

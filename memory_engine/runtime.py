@@ -7,11 +7,10 @@ the state and submitting what was computed from it.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 import msgspec
-from attrs import define, field
 
 from memory_engine.codec import encode_reduction
 from memory_engine.config import EngineConfig
@@ -24,7 +23,7 @@ from memory_engine.errors import (
 )
 from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
-from memory_engine.log import as_recorded, linked, live_chunk, load_state, next_head, read_back
+from memory_engine.log import as_recorded, chain_hash, live_chunk, load_state, next_head, read_back
 from memory_engine.persistence import (
     ARCHIVED,
     DELETED,
@@ -58,8 +57,8 @@ class Services(Protocol):
         """The time to record with."""
         ...
 
-    def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Run in a task that the engine owns."""
+    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run in a task that the engine owns, and whose end it waits for when it closes."""
         ...
 
     def committed(self, runtime: "ThreadRuntime", recorded: "Sequence[Reduced]") -> None:
@@ -79,16 +78,36 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
     reduction: Reduction
 
 
-@define
 class _Attempt:
     """What one commit is about to make true."""
 
-    state: State
-    head: Head
-    requests: list[Request] = field(factory=list)
-    reduced: list[Reduced] = field(factory=list)
-    receipts: list[tuple[Request, Receipt]] = field(factory=list)
-    live: dict[str, LiveChunk | None] = field(factory=dict)
+    __slots__ = ("head", "live", "reduced", "requests", "state")
+
+    def __init__(self, state: State, head: Head) -> None:
+        self.state = state
+        self.head = head
+        self.requests: list[tuple[Request, list[Reduced], State]] = []
+        self.reduced: list[Reduced] = []
+        self.live: dict[str, LiveChunk | None] = {}
+
+    def holds(self, request: Request) -> bool:
+        """Whether an event of the request is in here already: the same id sent twice at once."""
+        if not self.requests or not request.has_callers_ids:
+            return False
+        ids = {event.id for event in request.events}
+        return any(step.stored.id in ids for step in self.reduced)
+
+    def settle(self, receipt_of: Callable[[Reduced, State], Receipt]) -> None:
+        """Make the receipts. Done while the store is at work: nobody waits for them yet."""
+        for request, reduced, state in self.requests:
+            for step in reduced:
+                request.settled[step.stored.id] = receipt_of(step, state)
+
+    def unsettle(self) -> None:
+        """The commit did not happen: the receipts are void."""
+        for request, reduced, _ in self.requests:
+            for step in reduced:
+                request.settled.pop(step.stored.id, None)
 
 
 class ThreadRuntime:
@@ -106,14 +125,23 @@ class ThreadRuntime:
         self.failed: MemoryEngineError | None = None
         self.compaction_backoff = 0
         self.compaction_failures = 0
+        self.stiff: set[str] = set()
         self._idle: list[asyncio.Future[None]] = []
         self._follow_status()
 
     async def submit(self, request: Request) -> tuple[Receipt, ...]:
         """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
+        if self.record.forked_from is not None and request.has_callers_ids:
+            await self._settle(request)  # the store refuses an id twice in one log, not in the past that it shares
+            if request.future.done():
+                return await request.future
         try:
-            await self.queue.put(request, self._services.config.queue_timeout_s)
-            self.pump()
+            if not self.busy and self.queue.is_clear:
+                self._take_up([request])
+            else:
+                if not self.queue.put_nowait(request):
+                    await self.queue.put(request, self._services.config.queue_timeout_s)
+                self.pump()
             return await request.future
         except asyncio.CancelledError:
             self.queue.discard(request)
@@ -132,14 +160,18 @@ class ThreadRuntime:
             requests = self.queue.take(self._services.config.batch_events_max)
             if not requests:
                 return
-            attempt = _Attempt(self.state, self.head)
-            for n, request in enumerate(requests):
-                self._add(attempt, request)
-                if attempt.head.status == PAUSED:
-                    self.queue.put_back(requests[n + 1 :])
-                    break
-            if attempt.requests:
-                self._commit(attempt)
+            self._take_up(requests)
+
+    def _take_up(self, requests: Sequence[Request]) -> None:
+        """Reduce requests onto the state as it is, in one commit; what cannot go with them goes back."""
+        attempt = _Attempt(self.state, self.head)
+        for n, request in enumerate(requests):
+            if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
+                self.queue.put_back(requests[n:])
+                break
+            self._add(attempt, request)
+        if attempt.requests:
+            self._commit(attempt)
 
     def unblock(self, reason: BlockingReason) -> None:
         """Lift a block and go on with what waited."""
@@ -152,16 +184,14 @@ class ThreadRuntime:
             self._check_open()
             state, head, reduced, live = self._reduce(attempt, request)
         except MemoryEngineError as error:
-            if any(event.id_is_callers for event in request.events):
+            if request.has_callers_ids:
                 self._services.spawn(self._settle_or_fail(request, error))
             else:
                 request.fail(error)
             return
-        for step in reduced:
-            attempt.receipts.append((request, self._receipt(step, state)))
         attempt.state, attempt.head = state, head
-        attempt.requests.append(request)
-        attempt.reduced.extend(reduced)
+        attempt.requests.append((request, reduced, state))
+        attempt.reduced += reduced
         attempt.live.update(live)
 
     def _check_open(self) -> None:
@@ -180,37 +210,17 @@ class ThreadRuntime:
         live: dict[str, LiveChunk | None] = {}
         now_us = self._services.now_us()
         for prepared in request.pending:
-            draft = state.draft()
-            seq = head.seq + 1
-            context = ReduceContext(seq, prepared.id, now_us)
-            entries = self._services.reducers.of_type(prepared.event.event_type)
-            reduction = reduce_into(draft, entries, prepared.event, context, self.id)
-            step = self._record(prepared, reduction, head, now_us)
-            live.update((chunk_id, live_chunk(placed)) for chunk_id, placed in draft.touched.items())
-            state = draft.freeze(seq)
-            head = next_head(head, step.stored, state.tally)
-            reduced.append(step)
+            event, draft = prepared.event, state.draft()
+            context = ReduceContext(head.seq + 1, prepared.id, now_us)
+            entries = self._services.reducers.of_type(event.event_type)
+            reduction = reduce_into(draft, entries, event, context, self.id)
+            stored = _row(prepared, encode_reduction(reduction, event), head, now_us)
+            for chunk_id, placed in draft.touched.items():
+                live[chunk_id] = live_chunk(placed)
+            state = draft.freeze(stored.seq)
+            head = next_head(head, stored, state.tally)
+            reduced.append(Reduced(stored, event, reduction))
         return state, head, reduced, live
-
-    def _record(self, prepared: Prepared, reduction: Reduction, head: Head, now_us: int) -> Reduced:
-        """The row of an event, linked to the one before."""
-        event = prepared.event
-        record = encode_reduction(reduction, event)
-        unlinked = StoredEvent(
-            seq=head.seq + 1,
-            id=prepared.id,
-            type=event.event_type,
-            version=event.event_version,
-            recorded_at_us=now_us,
-            payload=prepared.payload,
-            record=record,
-            salt=prepared.salt,
-            hash=b"",
-            occurred_at_us=prepared.occurred_at_us,
-            causation_id=prepared.causation_id,
-            correlation_id=prepared.correlation_id,
-        )
-        return Reduced(linked(unlinked, head.hash), event, reduction)
 
     def _receipt(self, step: Reduced, state: State) -> Receipt:
         stored = step.stored
@@ -247,10 +257,13 @@ class ThreadRuntime:
             projections=changes,
         )
         future = self._services.store.commit(unit)
+        attempt.settle(self._receipt)
         future.add_done_callback(lambda done: self._committed(attempt, done))
 
     def _committed(self, attempt: _Attempt, done: "asyncio.Future[None]") -> None:
         error = EngineClosed() if done.cancelled() else done.exception()
+        if error is not None:
+            attempt.unsettle()
         if isinstance(error, HeadMoved | EventIdTaken):
             self._services.spawn(self._retry(attempt, error))
             return
@@ -262,14 +275,13 @@ class ThreadRuntime:
             self.state, self.head = attempt.state, attempt.head
             self.projections.keep()
             self._follow_status()
-            for request, receipt in attempt.receipts:
-                request.settled[receipt.event_id] = receipt
-            for request in attempt.requests:
+            for request, _, _ in attempt.requests:
                 request.resolve()
-            self._services.committed(self, attempt.reduced)
+            # in the loop's next round: the senders go on first, and this runs while their next commit is under way
+            asyncio.get_running_loop().call_soon(self._services.committed, self, attempt.reduced)
         else:
             self.projections.discard()
-            for request in attempt.requests:
+            for request, _, _ in attempt.requests:
                 request.fail(error)
         self._wake_idle()
         self.pump()
@@ -284,7 +296,7 @@ class ThreadRuntime:
         """Another writer was first, or an id was used before: look again, then reduce again."""
         again: list[Request] = []
         try:
-            for request in attempt.requests:
+            for request, _, _ in attempt.requests:
                 request.tries += 1
                 if isinstance(error, EventIdTaken) or request.tries > 1:
                     await self._settle(request)
@@ -294,7 +306,7 @@ class ThreadRuntime:
                     again.append(request)
             await self.reload()
         except MemoryEngineError as failure:
-            for request in attempt.requests:
+            for request, _, _ in attempt.requests:
                 request.fail(failure)
             again = []
         finally:
@@ -360,3 +372,20 @@ class ThreadRuntime:
     def recorded(self, step: Reduced) -> RecordedEvent:
         """A reduced event as the log will give it back."""
         return as_recorded(self.id, step.stored, step.event, step.reduction)
+
+
+def _row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> StoredEvent:
+    """The row of an event, linked to the one before."""
+    event, salt, payload = prepared.event, prepared.salt, prepared.payload
+    header = (
+        head.seq + 1,
+        prepared.id,
+        event.event_type,
+        event.event_version,
+        now_us,
+        prepared.occurred_at_us,
+        prepared.causation_id,
+        prepared.correlation_id,
+    )
+    digest = chain_hash(head.hash, header, salt, payload, record)
+    return StoredEvent(*header, payload, record, salt, digest)

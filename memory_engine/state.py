@@ -89,7 +89,7 @@ class _Reading:
     seq: int
     tally: Tally
     _index: _Lookup[Placed]
-    _names: _Lookup[str]
+    _names: _Lookup[tuple[str, ...]]
     _top: _Sequence
 
     def _inside(self, chunk_id: str) -> Iterable[Placed]:
@@ -105,9 +105,9 @@ class _Reading:
         return placed.chunk if placed is not None else None
 
     def named(self, name: str) -> Chunk | None:
-        """The chunk that bears this logical name now."""
-        chunk_id = self._names.get(name)
-        return self.get(chunk_id) if chunk_id is not None else None
+        """The chunk that bears this logical name now: of several, the newest."""
+        bearers = self._names.get(name)
+        return self.get(bearers[-1]) if bearers else None
 
     def last(self) -> Chunk | None:
         """The last chunk at the top."""
@@ -147,7 +147,7 @@ class State(_Reading):
     __slots__ = ("_nested",)
 
     _index: PersistentMap[Placed]
-    _names: PersistentMap[str]
+    _names: PersistentMap[tuple[str, ...]]
     _top: SortedSequence[Placed]
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class StateDraft(_Reading):
     __slots__ = ("_nested", "_opened", "touched")
 
     _index: MapDraft[Placed]
-    _names: MapDraft[str]
+    _names: MapDraft[tuple[str, ...]]
     _top: SequenceDraft[Placed]
 
     def __init__(self, state: State) -> None:
@@ -215,7 +215,9 @@ class StateDraft(_Reading):
         chunk = placed.chunk
         self._index.set(chunk.id, placed)
         if chunk.name:
-            self._names.set(chunk.name, chunk.id)
+            # in order of ids, not of insertion: a state that is read back must name the same one
+            bearers = {*(self._names.get(chunk.name) or ()), chunk.id}
+            self._names.set(chunk.name, tuple(sorted(bearers, key=_made)))
         self.siblings(placed.container).insert(placed)
         self.tally = self.tally.plus(chunk, 1)
         self.touched[chunk.id] = placed
@@ -239,8 +241,12 @@ class StateDraft(_Reading):
 
     def _forget(self, chunk: Chunk) -> None:
         self._index.drop(chunk.id)
-        if chunk.name and self._names.get(chunk.name) == chunk.id:
-            self._names.drop(chunk.name)
+        if chunk.name:
+            bearers = tuple(other for other in self._names.get(chunk.name) or () if other != chunk.id)
+            if bearers:
+                self._names.set(chunk.name, bearers)
+            else:
+                self._names.drop(chunk.name)
         self.tally = self.tally.plus(chunk, -1)
         self.touched[chunk.id] = None
 
@@ -265,3 +271,9 @@ class StateDraft(_Reading):
             else:
                 nested.set(container, sequence.freeze())
         return nested.freeze()
+
+
+def _made(chunk_id: str) -> tuple[int, int]:
+    """The seq and number of a chunk id, to be compared."""
+    seq, _, number = chunk_id.partition(".")
+    return int(seq), int(number)

@@ -1,6 +1,6 @@
 """The handle to one thread: what users hold."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -96,7 +96,7 @@ class Thread:
 
     # events
 
-    async def dispatch(
+    def dispatch(
         self,
         event: Event | NewEvent,
         *,
@@ -104,9 +104,9 @@ class Thread:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
-    ) -> Receipt:
-        """Append one event (see `Engine.dispatch`)."""
-        return await self._engine.dispatch(
+    ) -> Coroutine[object, object, Receipt]:
+        """Append one event: the very same call as `Engine.dispatch`, to be awaited."""
+        return self._engine.dispatch(
             self.id,
             event,
             event_id=event_id,
@@ -156,7 +156,7 @@ class Thread:
     async def originals(self, chunk_id: str) -> list[Chunk]:
         """What a summary stands for: the originals, through any number of compactions, in order."""
         chunk = await self.chunk(chunk_id)
-        return list(await self._engine.reader.covered_by(self.id, chunk, 1 << 62) or ())
+        return await self._engine.reader.originals(self.id, chunk)
 
     async def context(self, max_tokens: int | None = None, *, at: int | None = None) -> Context:
         """What the model is to see next, within `max_tokens` (default: everything in the state).
@@ -203,7 +203,10 @@ class Thread:
             raise UnknownChunk("forget", missing[0])
         await self._engine.reader.chunks(self.id, list(chunk_ids))
         seqs = tuple(sorted(found.values()))
-        return await self.dispatch(MemoryForget(chunk_ids=tuple(chunk_ids), seqs=seqs, reason=reason))
+        summaries = tuple(await self._engine.reader.summaries_over(self.id, chunk_ids, seqs))
+        return await self.dispatch(
+            MemoryForget(chunk_ids=tuple(chunk_ids), seqs=seqs, reason=reason, summaries=summaries)
+        )
 
     # queue
 

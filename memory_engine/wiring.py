@@ -1,18 +1,19 @@
 """The composition root: the one place that knows every room and puts an engine together."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Literal
 
 from memory_engine.clock import Clock, SystemClock
 from memory_engine.compaction.base import Compactor
-from memory_engine.compactors import EmbeddedCompactor
+from memory_engine.compactors import EmbeddedCompactor, WorkingHistoryCompactor
 from memory_engine.config import EngineConfig
 from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.engine import Engine, Parts
-from memory_engine.errors import DuplicateRegistration
+from memory_engine.errors import DuplicateRegistration, SchemaError
 from memory_engine.events import builtin_registry
 from memory_engine.ids import IdSource, RandomIds
+from memory_engine.llm import LanguageModel, LiteLLM
 from memory_engine.persistence import Store
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection
@@ -26,22 +27,25 @@ Durability = Literal["normal", "full"]
 
 @asynccontextmanager
 async def open(  # noqa: A001 - reads as memory_engine.open
-    path: str = "memory.db",
+    path: str | Store = "memory.db",
     *,
     config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
     plugins: Sequence[Plugin] = (),
     entry_points: bool = False,
     durability: Durability = "normal",
     compactor: Compactor | None = None,
+    compact_model: str | LanguageModel | None = None,
     tokens: TokenCounter | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open a memory: a path of an SQLite file, or `":memory:"`.
+    """Open a memory: a path of an SQLite file, `":memory:"`, or a store of your own (closed with the engine).
 
     `plugins` add events, reducers, compactors, projections and renderers; `entry_points=True`
     also takes those that installed packages publish. `durability="full"` makes every commit
     survive a power failure, for an fsync each. `compactor` is asked before the embedded one.
+    `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with
+    the engine; the embedded compactor stays the fallback.
     `tokens` counts exactly where it is given a tokenizer. Raises `StorageError` where the
     file cannot be used.
 
@@ -49,22 +53,25 @@ async def open(  # noqa: A001 - reads as memory_engine.open
             thread = await engine.create_thread(user_id="u1")
             await thread.dispatch(UserMessage(content="Hello"))
     """
-    if path.startswith(("postgres://", "postgresql://")):
-        raise NotImplementedError(path)
-    store = await _open_store(path, durability)
+    model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
+    store = await _open_store(path, durability) if isinstance(path, str) else path
     taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
+    if model is not None:
+        taken.append(Plugin("compact_model", compactors=[(WorkingHistoryCompactor(model), 1)]))
     try:
         engine = Engine(_parts(store, config, taken, compactor, tokens, clock, ids))
     except BaseException:
         await store.close()
         raise
-    async with engine:
+    async with aclosing(model) if model is not None else nullcontext(), engine:
         yield engine
 
 
 async def _open_store(path: str, durability: Durability) -> Store:
     if path == ":memory:":
         return MemoryStore()
+    if path.startswith(("postgres://", "postgresql://")):
+        raise SchemaError(path, "this version keeps its memory in SQLite files; give a path, or \":memory:\"")
     from memory_engine.storage.sqlite import SQLiteStore
 
     return await SQLiteStore.open(path, durability=durability)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from memory_engine.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.chunks import REDACTED, Category, Chunk, ChunkType, Retention
 from memory_engine.events import (
     CompactionAbandoned,
     CompactionCompleted,
@@ -60,8 +60,10 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
             operations.append(Delete(chunk.id))
         elif chunk.lines:
             kept = targets.lines_kept(chunk)
-            if kept != chunk.lines:
-                shorter = msgspec.structs.replace(chunk, id=ctx.new_id(), lines=kept, parent_ids=())
+            if kept != chunk.lines or targets.concern(chunk):
+                shorter = msgspec.structs.replace(
+                    chunk, id=ctx.new_id(), lines=kept, parent_ids=(), status=REDACTED
+                )
                 chunks.append(shorter)
                 operations.append(Update(chunk.id, shorter.id))
         else:
@@ -75,14 +77,22 @@ class _Targets:
     def __init__(self, event: MemoryForget) -> None:
         self._ids = frozenset(event.chunk_ids)
         self._seqs = frozenset(event.seqs)
+        self._summaries = frozenset(event.summaries)
 
     def match(self, chunk_id: str) -> bool:
         return chunk_id in self._ids or int(chunk_id.partition(".")[0]) in self._seqs
 
+    def concern(self, summary: Chunk) -> bool:
+        """Whether a summary stands for something forgotten, itself or through a summary that it covers."""
+        return summary.id in self._summaries or any(map(self._reach, summary.parent_ids))
+
+    def _reach(self, chunk_id: str) -> bool:
+        return chunk_id in self._summaries or self.match(chunk_id)
+
     def lines_kept(self, chunk: Chunk) -> tuple[SummaryLine, ...]:
         """The lines that cite nothing forgotten. A line without citations may hold anything that is covered."""
-        cited = [line for line in chunk.lines if not any(map(self.match, line.sources))]
-        if any(map(self.match, chunk.parent_ids)):
+        cited = [line for line in chunk.lines if not any(map(self._reach, line.sources))]
+        if self.concern(chunk):
             cited = [line for line in cited if line.sources]
         return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
 

@@ -50,7 +50,9 @@ class MemoryStore:
         """Make a thread. Raises `ThreadExists`."""
         if record.id in self._threads:
             raise ThreadExists(record.id)
-        self._threads[record.id] = _Kept(record, head, live)
+        if record.forked_from is not None:
+            self._thread(record.forked_from.thread_id)
+        self._threads[record.id] = _Kept(_copied(record), head, live)
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
@@ -58,7 +60,7 @@ class MemoryStore:
         live = sorted(kept.live.values(), key=lambda row: (row.container, row.key))
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = {seq: self._event(kept, seq) for seq in seqs}
-        return LoadedThread(kept.record, kept.head, live, sources)
+        return LoadedThread(_copied(kept.record), kept.head, live, sources)
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head. Raises `ThreadNotFound`."""
@@ -131,7 +133,7 @@ class MemoryStore:
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """The threads that match, oldest first; with a limit the latest N."""
         found = [
-            (kept.record, kept.head)
+            (_copied(kept.record), kept.head)
             for kept in self._threads.values()
             if kept.head.status != DELETED and _matches(kept, where)
         ]
@@ -139,6 +141,7 @@ class MemoryStore:
 
     async def forks(self, thread_id: str) -> Sequence[str]:
         """The ids of the threads that share this thread's past."""
+        self._thread(thread_id)
         return [
             kept.record.id
             for kept in self._threads.values()
@@ -158,11 +161,13 @@ class MemoryStore:
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
         """A projection's checkpoint (0: none) and rows for a thread."""
+        self._thread(thread_id)
         key = (projection, version, thread_id)
         return self._checkpoints.get(key, 0), dict(self._rows.get(key, {}))
 
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
         """Write an asynchronous projection's rows and checkpoint."""
+        self._thread(thread_id)
         if replace:
             self._rows.pop((change.projection, change.version, thread_id), None)
         self._project(thread_id, change)
@@ -211,6 +216,11 @@ class MemoryStore:
         if kept is None or kept.head.status == DELETED:
             raise ThreadNotFound(thread_id)
         return kept
+
+
+def _copied(record: ThreadRecord) -> ThreadRecord:
+    """The record with metadata of its own: nobody who holds one can change another."""
+    return msgspec.structs.replace(record, metadata=dict(record.metadata))
 
 
 def _matches(kept: _Kept, where: ThreadFilter) -> bool:

@@ -42,22 +42,23 @@ def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
     return policy.enabled and tally.compactable_tokens > policy.hard_tokens
 
 
-def plan_auto(state: State, policy: CompactionPolicy) -> Plan:
+def plan_auto(state: State, policy: CompactionPolicy, stiff: Collection[str] = ()) -> Plan:
     """What to compact when a threshold is passed; empty where no cut makes progress.
 
-    If dropping DISPOSABLE chunks gets below the thresholds, no more is done.
+    If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `stiff` names
+    COMPRESSIBLE chunks that a compactor could not shorten.
     """
     flow = _flow(state)
-    kept = {chunk.id for chunk in flow[len(flow) - policy.keep_recent :]} if policy.keep_recent else set()
-    plan = _plan(state, [a for a in _closed(flow) if not kept.intersection(c.id for c in a.chunks)], policy)
-    if plan.drops:
+    kept = {chunk.id for chunk in flow[-policy.keep_recent :]} if policy.keep_recent else set()
+    atoms = [a for a in _closed(flow) if not kept.intersection(c.id for c in a.chunks)]
+    scraps = [chunk for atom in atoms if _is_disposable(atom) for chunk in atom.chunks]
+    if scraps:
         left = state.tally
-        for chunk in flow:
-            if chunk.id in plan.drops:
-                left = left.plus(chunk, -1)
+        for chunk in scraps:
+            left = left.plus(chunk, -1)
         if not is_due(left, policy):
-            return Plan(drops=plan.drops)
-    return plan
+            return Plan(drops=tuple(chunk.id for chunk in scraps))
+    return _plan(state, atoms, policy, stiff)
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
@@ -77,28 +78,39 @@ def _closed(flow: Sequence[Chunk]) -> list[Atom]:
     return [atom for atom in atoms_of(flow, INVARIANTS) if not atom.open]
 
 
-def _plan(state: State, atoms: Sequence[Atom], policy: CompactionPolicy) -> Plan:
+def _plan(state: State, atoms: Sequence[Atom], policy: CompactionPolicy, stiff: Collection[str] = ()) -> Plan:
+    """An atom goes whole: its DISPOSABLE chunks are dropped only together with what they belong to."""
     drops: list[str] = []
     singles: list[str] = []
     batch: list[Chunk] = []
+    beside: list[str] = []
     for atom in atoms:
-        left = [chunk for chunk in atom.chunks if chunk.retention is not Retention.DISPOSABLE or _is_bound(chunk)]
-        drops += [chunk.id for chunk in atom.chunks if chunk not in left]
-        if not all(chunk.is_compactable for chunk in left):
+        if not all(chunk.is_compactable for chunk in atom.chunks):
             continue
-        if len(left) == 1 and left[0].retention is Retention.COMPRESSIBLE:
-            if left[0].tokens >= SINGLE_TOKENS_MIN:
-                singles.append(left[0].id)
+        if _is_disposable(atom):
+            drops += [chunk.id for chunk in atom.chunks]
+        elif len(atom.chunks) == 1 and atom.chunks[0].retention is Retention.COMPRESSIBLE:
+            if atom.chunks[0].tokens >= SINGLE_TOKENS_MIN and atom.chunks[0].id not in stiff:
+                singles.append(atom.chunks[0].id)
         else:
-            batch += left
-    order = {chunk.id: n for n, chunk in enumerate(state.chunks())}
-    summaries = _summaries_to_merge(state, policy) if batch else []
-    ids = tuple(chunk.id for chunk in sorted([*summaries, *batch], key=lambda chunk: order[chunk.id]))
-    return Plan(drops=tuple(drops), singles=tuple(singles), batch=ids if len(ids) > 1 else ())
+            batch += [chunk for chunk in atom.chunks if not _is_scrap(chunk)]
+            beside += [chunk.id for chunk in atom.chunks if _is_scrap(chunk)]
+    if len(batch) + len(beside) > 1:
+        drops += beside
+        order = {chunk.id: n for n, chunk in enumerate(state.chunks())}
+        batch = sorted([*_summaries_to_merge(state, policy), *batch], key=lambda chunk: order[chunk.id])
+    else:
+        batch = []
+    return Plan(drops=tuple(drops), singles=tuple(singles), batch=tuple(chunk.id for chunk in batch))
 
 
-def _is_bound(chunk: Chunk) -> bool:
-    return bool(chunk.calls or chunk.call_id)
+def _is_disposable(atom: Atom) -> bool:
+    return all(map(_is_scrap, atom.chunks))
+
+
+def _is_scrap(chunk: Chunk) -> bool:
+    """Whether no summary needs to speak of it. Calls and results are spoken of, whatever their retention."""
+    return chunk.retention is Retention.DISPOSABLE and not (chunk.calls or chunk.call_id)
 
 
 def _summaries_to_merge(state: State, policy: CompactionPolicy) -> list[Chunk]:

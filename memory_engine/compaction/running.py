@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from attrs import frozen
+import msgspec
+from attrs import evolve, frozen
 
 from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
@@ -29,6 +30,10 @@ from memory_engine.tokens import estimate_text
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 60_000
 """Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
+GRACE_S = 0.5
+"""How long a compactor that was cancelled may take to end. Past it, nobody waits for it any more."""
+ERROR_CHARS_MAX = 2_000
+"""What is recorded of an error's text."""
 
 
 @frozen(kw_only=True)
@@ -51,7 +56,10 @@ class Originals(Protocol):
     """Where the chunks that earlier summaries cover are read from."""
 
     async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
-        """The originals, in order, through summaries of summaries; `None` if they take more than `tokens_max`."""
+        """The originals, in order, through summaries of summaries.
+
+        `None` if they take more than `tokens_max`, or if some of them were forgotten.
+        """
         ...
 
     async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
@@ -73,6 +81,8 @@ class Run:
     originals: Originals
     append: Callable[[Event], Awaitable[Receipt]]
     now_us: int
+    stiff: set[str]
+    """Gets the COMPRESSIBLE chunks that did not get shorter."""
 
     async def execute(self) -> CompactionReport:
         """Run to an end that is in the log, whatever happens.
@@ -82,32 +92,61 @@ class Run:
         """
         name = "+".join(dict.fromkeys(compactor.name for compactor, _ in self.pieces)) or "drop"
         deadline_us = self.now_us + int(self.policy.deadline_s * 1_000_000)
-        await self.append(
-            CompactionStarted(
-                compaction_id=self.compaction_id,
-                trigger=self.trigger,
-                chunk_ids=self.plan.chunk_ids,
-                compactor=name,
-                owner=this_process(),
-                deadline_us=deadline_us,
-            )
+        started = CompactionStarted(
+            compaction_id=self.compaction_id,
+            trigger=self.trigger,
+            chunk_ids=self.plan.chunk_ids,
+            compactor=name,
+            owner=this_process(),
+            deadline_us=deadline_us,
         )
         try:
-            async with asyncio.timeout(self.policy.deadline_s):
-                completed = await self._compact(name)
-            receipt = await self.append(completed)
+            await self.append(started)
         except asyncio.CancelledError:
-            await self.append(CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled"))
+            await self._abandon()
+            raise
+        try:
+            completed = await self._in_time(name)
+        except asyncio.CancelledError:
+            await self._abandon()
             raise
         except Exception as error:  # the boundary to compactors: whatever they raise is recorded and re-raised typed
-            failure = _failure(name, error, self.policy.deadline_s)
-            await self.append(
-                CompactionFailed(
-                    compaction_id=self.compaction_id, compactor=name, reason=failure.reason, error=failure.error
-                )
-            )
-            raise failure from error
+            raise await self._fail(name, error) from error
+        try:
+            receipt = await self.append(completed)
+        except MemoryEngineError as error:
+            raise await self._fail(name, error) from error
         return self._report(name, completed, receipt)
+
+    async def _abandon(self) -> None:
+        await self.append(CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled"))
+
+    async def _fail(self, name: str, error: Exception) -> CompactorFailed:
+        """Record the failure, and give it as the error to raise."""
+        failure = _failure(name, error)
+        await self.append(
+            CompactionFailed(
+                compaction_id=self.compaction_id, compactor=name, reason=failure.reason, error=failure.error
+            )
+        )
+        return failure
+
+    async def _in_time(self, name: str) -> CompactionCompleted:
+        """The result, within the deadline; a compactor that takes no notice of its end is left behind."""
+        working = asyncio.ensure_future(self._compact(name))
+        working.add_done_callback(_seen)
+        try:
+            await asyncio.wait([working], timeout=self.policy.deadline_s)
+            late = not working.done()
+        finally:
+            if not working.done():
+                working.cancel()
+                await asyncio.wait([working], timeout=GRACE_S)
+        if late:
+            raise CompactorFailed(name, "timeout", f"no result within {self.policy.deadline_s:g} s")
+        if working.cancelled():
+            raise CompactorFailed(name, "raised", "it was cancelled from within")
+        return working.result()
 
     async def _compact(self, name: str) -> CompactionCompleted:
         replacements: list[Replacement] = []
@@ -119,7 +158,7 @@ class Run:
             if result is None:
                 continue
             replacements.append(Replacement(covers=covers, lines=result.lines))
-            model, usage, after = result.model or model, _sum(usage, result.usage), after + tokens
+            model, usage, after = result.model or model, usage.plus(result.usage), after + tokens
         if not replacements:
             raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces")
         before = sum(self._tokens(replacement.covers) for replacement in replacements)
@@ -141,8 +180,10 @@ class Run:
         result = await compactor.compact(chunks, context)
         tokens = check_result(compactor.name, result)
         if tokens < self._tokens(covers):
-            return result, tokens
+            known = {*covers, *(chunk.id for chunk in chunks), *(source for line in earlier for source in line.sources)}
+            return evolve(result, lines=_cited(result.lines, known)), tokens
         if len(covers) == 1:
+            self.stiff.update(covers)
             return None, 0
         raise CompactorFailed(compactor.name, "not_shorter", f"{tokens} tokens for {self._tokens(covers)}")
 
@@ -160,7 +201,7 @@ class Run:
                 continue
             originals = await self.originals.covered_by(chunk, room)
             if originals is None:
-                earlier += chunk.lines
+                earlier += (msgspec.structs.replace(line, sources=line.sources or (chunk.id,)) for line in chunk.lines)
             else:
                 room -= sum(original.tokens for original in originals)
                 chunks += originals
@@ -207,29 +248,45 @@ def check_result(name: str, result: CompactionResult) -> int:
     """The tokens of a usable result. Raises `CompactorFailed` for an empty one or one with empty lines."""
     if not isinstance(result, CompactionResult):
         raise CompactorFailed(name, "invalid", f"it returned a {type(result).__name__}, not a CompactionResult")
+    if not all(map(_is_line, result.lines)):
+        raise CompactorFailed(name, "invalid", "its lines are not all of them a SummaryLine")
     if not result.lines or not all(line.text.strip() and line.section for line in result.lines):
         raise CompactorFailed(name, "empty", "it returned no lines, or a line without text or section")
     return sum(estimate_text(line.text) + 1 for line in result.lines)
 
 
-def _failure(name: str, error: Exception, deadline_s: float) -> CompactorFailed:
-    if isinstance(error, CompactorFailed):
-        return error
-    if isinstance(error, TimeoutError):
-        return CompactorFailed(name, "timeout", f"no result within {deadline_s:g} s")
-    if isinstance(error, ModelError):
-        return CompactorFailed(name, error.reason, str(error))
-    if isinstance(error, MemoryEngineError):
-        return CompactorFailed(name, "refused", str(error))
-    return CompactorFailed(name, "raised", f"{type(error).__name__}: {error}")
+def _is_line(line: object) -> bool:
+    """Whether it is a line whose every field is of its type: nothing has checked that yet."""
+    match line:
+        case SummaryLine(section=str(), text=str(), sources=tuple() as sources):
+            return all(isinstance(source, str) for source in sources)
+    return False
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cost_usd=one.cost_usd + other.cost_usd,
+def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[SummaryLine, ...]:
+    """The lines without citations of what the compactor was not given. One that is left with none cites all."""
+    return tuple(
+        msgspec.structs.replace(line, sources=tuple(source for source in line.sources if source in known))
+        for line in lines
     )
+
+
+def _seen(working: "asyncio.Future[CompactionCompleted]") -> None:
+    """What a compactor raises after it was left behind concerns nobody."""
+    if not working.cancelled():
+        working.exception()
+
+
+def _failure(name: str, error: Exception) -> CompactorFailed:
+    """The error as it can be recorded: its text is of any length and may hold what is no character."""
+    reason, text = "raised", f"{type(error).__name__}: {error}"
+    if isinstance(error, CompactorFailed):
+        reason, text = error.reason, error.error
+    elif isinstance(error, ModelError):
+        reason, text = error.reason, str(error)
+    elif isinstance(error, MemoryEngineError):
+        reason, text = "refused", str(error)
+    return CompactorFailed(name, reason, text[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode())
 
 
 def this_process() -> str:

@@ -9,7 +9,13 @@ from memory_engine.chunks import Chunk
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.planning import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.running import CompactionReport, Run, Trigger, owner_is_gone
-from memory_engine.errors import CompactionError, CompactorFailed, MemoryEngineError, NothingToCompact
+from memory_engine.errors import (
+    CompactionError,
+    CompactorFailed,
+    EngineClosed,
+    MemoryEngineError,
+    NothingToCompact,
+)
 from memory_engine.events.base import Event
 from memory_engine.events.compaction import CompactionAbandoned, CompactionStarted
 from memory_engine.persistence import CompactionPolicy, Store
@@ -26,6 +32,7 @@ class Services(Protocol):
 
     store: Store
     reader: LogReader
+    closing: bool
 
     def now_us(self) -> int:
         """The time."""
@@ -35,8 +42,8 @@ class Services(Protocol):
         """Encode events."""
         ...
 
-    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run in a task that the engine owns."""
+    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
+        """Run in a task that the engine owns, and that ends, or is ended, with it."""
         ...
 
     def new_id(self) -> str:
@@ -78,7 +85,9 @@ class CompactionService:
         tally = runtime.state.tally
         if not is_due(tally, policy) or tally.compactable < runtime.compaction_backoff or self.is_running(runtime.id):
             return
-        plan = plan_auto(runtime.state, policy)
+        if self._services.closing:
+            return
+        plan = plan_auto(runtime.state, policy, runtime.stiff)
         if not plan:
             runtime.compaction_backoff = tally.compactable + max(1, policy.threshold // 4)
             return
@@ -91,13 +100,17 @@ class CompactionService:
 
         Raises `NothingToCompact`, or `CompactorFailed` (recorded in the log).
         """
-        while runtime.id in self._running:
-            await asyncio.wait([self._running[runtime.id]])
+        await self.settle(runtime)
+        if self._services.closing:
+            raise EngineClosed
         return await asyncio.shield(self._start(runtime, trigger, chunk_ids))
 
     async def before_context(self, runtime: ThreadRuntime) -> None:
         """Over the hard limit, wait for a compaction; where the compactor fails, the embedded one is used."""
-        if not is_overdue(runtime.state.tally, self.policy_of(runtime)):
+        policy = self.policy_of(runtime)
+        if is_overdue(runtime.state.tally, policy):
+            await self.settle(runtime)  # the one under way may be enough
+        if not is_overdue(runtime.state.tally, policy):
             return
         try:
             await self.compact(runtime, None, "hard")
@@ -108,6 +121,7 @@ class CompactionService:
 
     async def settle(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction of the thread is under way; how it ended is in the log."""
+        await asyncio.sleep(0)  # a commit that was acknowledged just now is looked at in the loop's next round
         while runtime.id in self._running:
             await asyncio.wait([self._running[runtime.id]])
 
@@ -132,7 +146,7 @@ class CompactionService:
         future.add_done_callback(_observed)
         self._running[runtime.id] = future
         runtime.queue.block(BlockingReason.COMPACTING)
-        self._services.spawn(self._run(runtime, trigger, chunk_ids, future))
+        self._services.spawn(self._run(runtime, trigger, chunk_ids, future), until_close=True)
         return future
 
     async def _run(
@@ -148,10 +162,11 @@ class CompactionService:
             report = await self._attempt(runtime, trigger, chunk_ids)
             runtime.compaction_backoff = runtime.compaction_failures = 0
             _end(future, report)
-        except (MemoryEngineError, asyncio.CancelledError) as error:
-            self._back_off(runtime)
+        except BaseException as error:  # whatever it is, nobody may wait for ever
+            if not isinstance(error, NothingToCompact):
+                self._back_off(runtime)
             _end(future, error)
-            if isinstance(error, asyncio.CancelledError):
+            if not isinstance(error, MemoryEngineError):
                 raise
         finally:
             del self._running[runtime.id]
@@ -174,7 +189,7 @@ class CompactionService:
         policy = self.policy_of(runtime)
         if trigger == "manual":
             return plan_manual(runtime.state, policy, chunk_ids)
-        return plan_auto(runtime.state, policy)
+        return plan_auto(runtime.state, policy, runtime.stiff)
 
     async def _execute(
         self, runtime: ThreadRuntime, trigger: Trigger, plan: Plan, compactors: Sequence[Compactor]
@@ -193,6 +208,7 @@ class CompactionService:
             originals=_Originals(self._services.reader, runtime.id),
             append=append,
             now_us=self._services.now_us(),
+            stiff=runtime.stiff,
         )
         return await run.execute()
 
@@ -213,7 +229,7 @@ class CompactionService:
     def _taker(self, runtime: ThreadRuntime, chunk_id: str, compactors: Sequence[Compactor]) -> Compactor:
         chunk = runtime.state.get(chunk_id)
         for compactor in compactors:
-            if chunk is not None and compactor.can_compact((chunk,)):
+            if chunk is not None and _can_compact(compactor, chunk):
                 return compactor
         return self._fallback
 
@@ -246,6 +262,14 @@ class _Originals:
 
     async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
         return await self._reader.times(self._thread_id, chunks)
+
+
+def _can_compact(compactor: Compactor, chunk: Chunk) -> bool:
+    try:
+        return compactor.can_compact((chunk,))
+    except Exception:  # the boundary to user code: who cannot even say so is passed over
+        _log.exception("compactor %s cannot say whether it can take chunk %s", compactor.name, chunk.id)
+        return False
 
 
 def _end(future: "asyncio.Future[CompactionReport]", outcome: CompactionReport | BaseException) -> None:

@@ -73,15 +73,14 @@ def build_context(
     top = [chunk for chunk in state.chunks() if chunk.category not in _TRAILING]
     trailing = [_trailing(state, chunk, renderers) for chunk in state.chunks() if chunk.category in _TRAILING]
     costed = [_cost(atom, renderers, counter) for atom in atoms_of(top, INVARIANTS)]
-    if max_tokens is None:
-        chosen = costed
-    else:
+    chosen: list[_Costed] | None = costed
+    if max_tokens is not None:
         fixed = 3 + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
         chosen = _choose(costed, max_tokens - fixed, counter)
         if chosen is None:
             needed = fixed + sum(c.tokens for c in costed if c.fixed) + _least(costed)
             raise ContextBudgetError(thread_id, needed, max_tokens)
-    pieces = sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
+    pieces = sorted((piece for c in chosen or () for piece in c.pieces), key=lambda piece: piece.position)
     return _finish(state, thread_id, [*pieces, *trailing], counter)
 
 

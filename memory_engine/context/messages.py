@@ -110,7 +110,8 @@ def shorten(pieces: Sequence[Piece], room: int, counter: TokenCounter) -> tuple[
 
 
 def _text_tokens(piece: Piece, counter: TokenCounter) -> int:
-    return sum(counter.count(m["content"]) for m in piece.messages if isinstance(m.get("content"), str))  # type: ignore[arg-type]
+    texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
+    return sum(map(counter.count, texts))
 
 
 def _cut(piece: Piece, tokens: int, of: int) -> Piece:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import ClassVar, TypeVar
+from typing import ClassVar, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -59,7 +59,12 @@ class Body(msgspec.Struct, frozen=True):
     lines: tuple[SummaryLine, ...] = ()
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class EventMeta(msgspec.StructMeta):
+    """Tells type checkers what `Event` passes on to its subclasses: frozen, keyword-only."""
+
+
+class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit_defaults=True):
     """Base of every event: an immutable fact. Subclasses are declared with `@event(name)`."""
 
     event_type: ClassVar[str] = ""

@@ -16,13 +16,15 @@ class MemoryMarkCritical(Event):
 class MemoryForget(Event):
     """Hide chunks, or all that came of the events at `seqs`, from every view.
 
-    Summary lines that cite a forgotten chunk go too. The log keeps its bytes
-    (to destroy them is another, administrative act).
+    Summary lines that cite a forgotten chunk go too. `summaries` names the summaries that stand
+    for what is forgotten, through other summaries too: `Thread.forget` fills it in. The log
+    keeps its bytes (to destroy them is another, administrative act).
     """
 
     chunk_ids: tuple[str, ...] = ()
     seqs: tuple[int, ...] = ()
     reason: str = ""
+    summaries: tuple[str, ...] = ()
 
 
 class InitialChunk(msgspec.Struct, frozen=True, omit_defaults=True):

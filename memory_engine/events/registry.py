@@ -70,5 +70,9 @@ class EventRegistry:
             upcaster = self._upcasters.get((name, step))
             if upcaster is None:
                 return UnknownEvent(name, version, bytes(payload))
-            value = upcaster(value)
+            try:
+                value = upcaster(value)
+            except Exception as error:  # the boundary to user code: whatever it raises becomes the typed error
+                why = f"the upcaster of version {step} raised {type(error).__name__}: {error}"
+                raise EventDecodeError(name, version, why) from error
         return msgspec.convert(value, cls)

@@ -1,1 +1,41 @@
-"""For tests of those who use the engine: fakes, fault injection and contract suites."""
+"""For tests of those who use the engine: given/when/then, fakes, fault injection and the storage contract.
+
+`StoreContract` is imported when it is asked for, since it needs pytest; all else needs nothing more than
+the engine does.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_engine.testing.compactors import CompactorCall as CompactorCall
+    from memory_engine.testing.compactors import FakeCompactor as FakeCompactor
+    from memory_engine.testing.compactors import Hangs as Hangs
+    from memory_engine.testing.compactors import Returns as Returns
+    from memory_engine.testing.deterministic import ManualClock as ManualClock
+    from memory_engine.testing.deterministic import SequentialIds as SequentialIds
+    from memory_engine.testing.faults import FaultyStore as FaultyStore
+    from memory_engine.testing.faults import Hold as Hold
+    from memory_engine.testing.observing import RecordingObserver as RecordingObserver
+    from memory_engine.testing.scenarios import Outcome as Outcome
+    from memory_engine.testing.scenarios import Scenario as Scenario
+    from memory_engine.testing.scenarios import given as given
+    from memory_engine.testing.store_contract import StoreContract as StoreContract
+
+_HOMES = {
+    "compactors": "CompactorCall FakeCompactor Hangs Returns",
+    "deterministic": "ManualClock SequentialIds",
+    "faults": "FaultyStore Hold",
+    "observing": "RecordingObserver",
+    "scenarios": "Outcome Scenario given",
+    "store_contract": "StoreContract",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its home."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'memory_engine.testing' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"memory_engine.testing.{home}"), name)

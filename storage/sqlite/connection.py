@@ -1,13 +1,14 @@
 """A connection whose thread runs whole closures, and the one table from SQLite's errors to ours."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import aiosqlite
 
-from memory_engine.errors import StorageBusy, StorageError, StorageFailed
+from memory_engine.errors import EngineClosed, StorageBusy, StorageError, StorageFailed
 
 T = TypeVar("T")
 
@@ -24,6 +25,7 @@ class Connection:
     def __init__(self, connection: aiosqlite.Connection, path: str) -> None:
         self._connection = connection
         self._path = path
+        self._open = True
 
     @classmethod
     async def writer(cls, path: str, busy_timeout_s: float) -> "Connection":
@@ -38,20 +40,58 @@ class Connection:
         await connection.run(lambda raw: raw.execute("PRAGMA query_only = 1"))
         return connection
 
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a closure on the connection's thread: one hop, however many statements.
+    def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
+        """Start a closure on the connection's thread, after those started before: one hop, however many statements.
 
-        Raises the `StorageError` that SQLite's error stands for.
+        `ended` is called on the event loop with the result, or with what was raised.
+        aiosqlite has no public way to do this. Its own methods put a future and a function
+        on the thread's queue, and the thread tells the future's loop to settle it; so does
+        this, with a stand-in for the future that calls back at once instead of in the
+        loop's next round. It is the only place that knows of it.
         """
-        raw: sqlite3.Connection = self._connection._conn
+        raw = self._connection._conn
+        outcome = cast("asyncio.Future[T]", _Outcome(asyncio.get_running_loop(), ended))
+        self._connection._tx.put_nowait((outcome, lambda: work(raw)))
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a closure and wait for it.
+
+        Raises the `StorageError` that SQLite's error stands for, `EngineClosed` after `close`.
+        """
+        if not self._open:
+            raise EngineClosed
+        raw = self._connection._conn
         try:
-            return await self._connection._execute(work, raw)
+            return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
         except sqlite3.Error as error:
             raise storage_error(self._path, error) from error
 
     async def close(self) -> None:
         """Close it and end its thread."""
+        self._open = False
         await self._connection.close()
+
+
+class _Outcome:
+    """What aiosqlite's thread asks of a future, and no more."""
+
+    __slots__ = ("_ended", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[..., None]) -> None:
+        self._loop = loop
+        self._ended = ended
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._loop
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, result: object) -> None:
+        self._ended(result)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._ended(error)
 
 
 async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.Connection:

@@ -5,16 +5,12 @@ checkpoint at the same instant. Under this lock they never do.
 """
 
 import os
+import sys
 import time
 from types import TracebackType
 from typing import IO
 
 from memory_engine.errors import StorageBusy
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _POLL_S = 0.0005
 _POLL_S_MAX = 0.01
@@ -27,28 +23,49 @@ class FileLock:
         self._path = path
         self._timeout_s = timeout_s
         self._file: IO[bytes] = open(path + ".lock", "ab")  # noqa: SIM115, PTH123 - held for the store's life
+        self._descriptor = self._file.fileno()
 
     def __enter__(self) -> "FileLock":
-        waited = time.monotonic()
+        if not _try_lock(self._descriptor):
+            self._wait()
+        return self
+
+    def _wait(self) -> None:
+        began = time.monotonic()
         pause = _POLL_S
-        while not _try_lock(self._file.fileno()):
-            if time.monotonic() - waited > self._timeout_s:
+        while not _try_lock(self._descriptor):
+            if time.monotonic() - began > self._timeout_s:
                 raise StorageBusy(self._path, self._timeout_s)
             time.sleep(pause)
             pause = min(pause * 2, _POLL_S_MAX)
-        return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        _unlock(self._file.fileno())
+        _unlock(self._descriptor)
 
     def close(self) -> None:
         """Let go of the file; it stays, since another process may be waiting on it."""
         self._file.close()
 
 
-if fcntl is not None:
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(descriptor: int) -> None:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
+    import fcntl
 
     def _try_lock(descriptor: int) -> bool:
         try:
@@ -59,18 +76,3 @@ if fcntl is not None:
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-else:
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError:
-            return False
-        return True
-
-    def _unlock(descriptor: int) -> None:
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)  # type: ignore[attr-defined]

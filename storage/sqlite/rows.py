@@ -45,20 +45,8 @@ def position(tid: int, seq: int) -> int:
 def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[type-arg]
     """A row of `EVENT_COLUMNS`."""
     pos, event_id, kind, version, recorded, occurred, causation, correlation, salt, digest, payload, record = row
-    return StoredEvent(
-        seq=pos & 0xFFFFFFFF,
-        id=id_from_row(event_id),
-        type=kind,
-        version=version,
-        recorded_at_us=recorded,
-        payload=payload,
-        record=record,
-        salt=salt,
-        hash=digest,
-        occurred_at_us=occurred,
-        causation_id=causation or "",
-        correlation_id=correlation or "",
-    )
+    header = (pos & 0xFFFFFFFF, id_from_row(event_id), kind, version, recorded, occurred)
+    return StoredEvent(*header, causation or "", correlation or "", payload, record, salt, digest)
 
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]

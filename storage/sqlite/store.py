@@ -1,6 +1,7 @@
 """The SQLite store: `memory_engine.persistence.Store` over one file."""
 
 import asyncio
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from memory_engine.errors import StorageFailed, ThreadExists
+from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.persistence import (
     DELETED,
     CommitUnit,
@@ -31,7 +32,11 @@ from memory_engine.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
 
+_log = logging.getLogger("memory_engine.storage")
+
 Durability = Literal["normal", "full"]
+SQLITE_MIN = (3, 37, 0)
+SQLITE_SAFE_WAL = (3, 51, 3)
 SPILL_BYTES = 64 * 1024
 """Payloads over this size are kept apart, once for each content."""
 
@@ -60,6 +65,7 @@ class SQLiteStore:
         Raises `SchemaError` for a file of another program or of a newer version,
         `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
         """
+        check_sqlite_version(path)
         if not Path(path).resolve().parent.is_dir():
             raise StorageFailed(path, f"the directory {Path(path).resolve().parent} does not exist; create it")
         try:
@@ -173,6 +179,20 @@ class SQLiteStore:
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         self._turn = (self._turn + 1) % len(self._readers)
         return await self._readers[self._turn].run(query)
+
+
+def check_sqlite_version(path: str) -> None:
+    """Refuse an SQLite without STRICT tables; say once where one has the write-ahead log bug.
+
+    SQLite before 3.51.3 can lose pages when two connections write or checkpoint at one
+    instant (https://sqlite.org/wal.html#walresetbug). The lock beside the file keeps this
+    package's processes from that; other programs that write to the file do not take it.
+    """
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < SQLITE_MIN:
+        raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
+    if sqlite3.sqlite_version_info < SQLITE_SAFE_WAL:
+        _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
 
 
 def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability) -> None:

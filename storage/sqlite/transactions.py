@@ -20,6 +20,9 @@ _MOVE_HEAD = (
 _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?, ?, ?, ?, ?)"
 _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
+_REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound)
+"""What is wrong with one unit only."""
+
 
 class Transactions:
     """Writes units. Payloads over `spill_bytes` go to `blobs`, once for each content."""
@@ -29,14 +32,20 @@ class Transactions:
         self._tids: dict[str, int] = {}
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
-        """Write the units in one transaction, with a savepoint each; say for each what refused it, if anything."""
+        """Write the units in one transaction, with a savepoint each where they are several; say for each what refused it, if anything."""
+        outcomes: list[MemoryEngineError | None] = [None]
         raw.execute("BEGIN IMMEDIATE")
         try:
-            outcomes = [self._one(raw, unit) for unit in units]
+            if len(units) == 1:
+                self._write(raw, units[0])
+            else:
+                outcomes = [self._one(raw, unit) for unit in units]
             raw.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
             if raw.in_transaction:
                 raw.execute("ROLLBACK")
+            if isinstance(error, _REFUSALS):
+                return [error]
             raise
         return outcomes
 
@@ -44,7 +53,7 @@ class Transactions:
         raw.execute("SAVEPOINT unit")
         try:
             self._write(raw, unit)
-        except (HeadMoved, EventIdTaken, ThreadNotFound) as error:
+        except _REFUSALS as error:
             raw.execute("ROLLBACK TO unit")
             raw.execute("RELEASE unit")
             return error

@@ -1,4 +1,4 @@
-"""The writer: one task, one connection. Takes units, commits many in one transaction, answers each."""
+"""The writer: one owner of one connection. Takes units, commits many in one transaction, answers each."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from memory_engine.errors import MemoryEngineError, StorageFailed
 from memory_engine.persistence import CommitUnit
-from memory_engine.storage.sqlite.connection import Connection
+from memory_engine.storage.sqlite.connection import Connection, storage_error
 from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.transactions import Transactions
 
@@ -22,84 +22,96 @@ IDLE_S = 1.0
 
 
 class Writer:
-    """Owns the write connection. `submit` and `run` may be called from the event loop only."""
+    """Owns the write connection. One transaction is under way at a time; what comes meanwhile waits for the next.
+
+    Used from the event loop only. It is driven by the ends of its own transactions, not by
+    a task: a unit that finds the connection idle is on its thread before `submit` returns.
+    """
 
     def __init__(self, connection: Connection, lock: FileLock, transactions: Transactions, path: str) -> None:
         self._connection = connection
         self._lock = lock
         self._transactions = transactions
         self._path = path
-        self._waiting: deque[tuple[CommitUnit, asyncio.Future[None]]] = deque()
-        self._wake = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._units: deque[tuple[CommitUnit, asyncio.Future[None]]] = deque()
+        self._jobs: deque[tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]] = deque()
+        self._busy = False
+        self._idle: list[asyncio.Future[None]] = []
         self._failed: StorageFailed | None = None
         self._commits = 0
-        loop = asyncio.get_running_loop()
-        self._task = loop.create_task(self._work())
-        self._idle_task = loop.create_task(self._fold_when_idle())
+        self._folding = asyncio.get_running_loop().create_task(self._fold_when_idle())
 
     def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-        """Queue a unit; it is committed with the others that wait."""
+        """Take a unit; it is committed with the others that wait."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._failed is not None:
-            future.set_exception(self._failed)
-        else:
-            self._waiting.append((unit, future))
-            self._wake.set()
+        self._units.append((unit, future))
+        self._go_on()
         return future
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a transaction of its own between those of the units; it is rolled back if it raises."""
-        if self._failed is not None:
-            raise self._failed
-        return await self._hop(lambda raw: self._in_transaction(raw, work))
+        return await self._job(lambda raw: self._in_transaction(raw, work))
 
     async def checkpoint(self, mode: str) -> None:
         """Fold the write-ahead log into the database, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
-        await self._hop(lambda raw: self._checkpoint(raw, mode))
+        await self._job(lambda raw: self._checkpoint(raw, mode))
 
     async def close(self) -> None:
-        """Commit what waits, fold the log, and close, in the lock: closing the last connection checkpoints."""
-        self._idle_task.cancel()
-        while self._waiting and not self._task.done():
-            await asyncio.wait([self._waiting[-1][1]])
-        self._task.cancel()
-        await asyncio.wait([self._task, self._idle_task])
-        async with self._turn:
-            if self._failed is None:
-                with contextlib.suppress(MemoryEngineError):
-                    await self._connection.run(lambda raw: self._checkpoint(raw, "TRUNCATE"))
-            await self._connection.close()
+        """Commit what waits, fold the log, and close. In the lock: closing the last connection checkpoints."""
+        self._folding.cancel()
+        await asyncio.wait([self._folding])
+        while self._busy:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
+        if self._failed is None:
+            with contextlib.suppress(MemoryEngineError):
+                await self.checkpoint("TRUNCATE")
+        await self._connection.close()
         self._lock.close()
 
-    async def _work(self) -> None:
-        while True:
-            if not self._waiting:
-                self._wake.clear()
-                await self._wake.wait()
-            batch = [self._waiting.popleft() for _ in range(min(UNITS_MAX, len(self._waiting)))]
-            units = [unit for unit, _ in batch]
-            try:
-                outcomes = await self._hop(lambda raw, units=units: self._commit(raw, units))  # type: ignore[misc]
-            except MemoryEngineError as error:
-                outcomes = [error] * len(batch)
-            self._commits += 1
-            for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if future.done():
-                    continue
-                if outcome is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(outcome)
+    async def _job(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._jobs.append((work, future))
+        self._go_on()
+        return await future  # type: ignore[return-value]  # the result of `work`
 
-    async def _hop(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run on the connection's thread; a disk that fails makes the store read-only for good."""
-        async with self._turn:
-            try:
-                return await self._connection.run(work)
-            except StorageFailed as error:
-                self._failed = error
-                raise
+    def _go_on(self) -> None:
+        """Start the next transaction if none is under way."""
+        if self._busy:
+            return
+        if self._jobs:
+            work, future = self._jobs.popleft()
+            self._start(work, lambda outcome: _settle(future, outcome))
+        elif self._units:
+            batch = [self._units.popleft() for _ in range(min(UNITS_MAX, len(self._units)))]
+            units = [unit for unit, _ in batch]
+            self._start(lambda raw: self._commit(raw, units), lambda outcome: _settle_all(batch, outcome))
+        else:
+            idle, self._idle = self._idle, []
+            for waiter in idle:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    def _start(self, work: Callable[[sqlite3.Connection], object], settle: Callable[[object], None]) -> None:
+        self._busy = True
+        if self._failed is not None:
+            self._busy = False
+            settle(self._failed)
+            self._go_on()
+            return
+        self._connection.start(work, lambda outcome: self._ended(outcome, settle))
+
+    def _ended(self, outcome: object, settle: Callable[[object], None]) -> None:
+        """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
+        if isinstance(outcome, sqlite3.Error):
+            outcome = storage_error(self._path, outcome)
+        if isinstance(outcome, StorageFailed):
+            self._failed = outcome
+        self._commits += 1
+        self._busy = False
+        settle(outcome)
+        self._go_on()
 
     def _commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         with self._lock:
@@ -112,7 +124,8 @@ class Writer:
                 result = work(raw)
                 raw.execute("COMMIT")
             except BaseException:
-                roll_back(raw)
+                if raw.in_transaction:
+                    raw.execute("ROLLBACK")
                 raise
             return result
 
@@ -121,17 +134,29 @@ class Writer:
             raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     async def _fold_when_idle(self) -> None:
+        """Fold the log once after each stretch of commits."""
         seen = folded = 0
         while True:
             await asyncio.sleep(IDLE_S)
             if self._commits == seen and folded != seen and self._failed is None:
-                folded = seen
                 with contextlib.suppress(MemoryEngineError):
                     await self.checkpoint("PASSIVE")
-            seen = self._commits
+                folded = seen = self._commits
+            else:
+                seen = self._commits
 
 
-def roll_back(raw: sqlite3.Connection) -> None:
-    """End the transaction, if SQLite has not ended it itself."""
-    if raw.in_transaction:
-        raw.execute("ROLLBACK")
+def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _settle_all(batch: Sequence[tuple[CommitUnit, "asyncio.Future[None]"]], outcome: object) -> None:
+    """Answer each unit: with what refused it, or with what failed the whole transaction."""
+    outcomes = outcome if isinstance(outcome, list) else [outcome] * len(batch)
+    for (_, future), one in zip(batch, outcomes, strict=True):
+        _settle(future, one)  # type: ignore[arg-type]  # None stands for success

@@ -1,1 +1,0 @@
-"""Search: passages, lexical and vector candidates, their fusion and their order."""

@@ -1,1 +1,0 @@
-"""Logs in PostgreSQL, for more than one machine."""
