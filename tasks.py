@@ -9,9 +9,7 @@ nothing has changed since, that costs a few milliseconds. CI calls the same task
 import sys
 
 WANTED = (3, 11)
-if (
-    sys.version_info < WANTED
-):  # Everything above this line must parse, and everything below it too, in any Python 3.
+if sys.version_info < WANTED:  # Everything above this line must parse, and everything below it too, in any Python 3.
     import shutil
 
     found = [name for name in ("python3.14", "python3.13", "python3.12", "python3.11") if shutil.which(name)]
@@ -143,19 +141,14 @@ class Environment:
         ours = "{}.{}".format(*sys.version_info[:2])
         if asked.stdout.strip() != ours:
             held = asked.stdout.strip() or "a Python that no longer starts"
-            raise TaskError(
-                f"{self.path} holds {held}, this is {ours}: delete it, or name another with --venv"
-            )
+            raise TaskError(f"{self.path} holds {held}, this is {ours}: delete it, or name another with --venv")
 
     def _refuse_startup_files(self) -> None:
         strange = [
             file
             for file in self.path.glob("[Ll]ib/**/site-packages/*.pth")
             if not file.name.startswith(STARTUP_FILES_EXPECTED)
-            and any(
-                line.startswith(("import ", "import\t"))
-                for line in file.read_text(errors="replace").splitlines()
-            )
+            and any(line.startswith(("import ", "import\t")) for line in file.read_text(errors="replace").splitlines())
         ]
         if strange:
             raise TaskError(f"an installed package would run code at every start of Python: {strange[0]}")
@@ -348,8 +341,7 @@ def holds_python(name: str) -> bool:
 
 
 TASKS: dict[str, Callable[[Environment, list[str]], None]] = {
-    task.__name__: task
-    for task in (demo, test, coverage, lint, types, imports, docs, wheel, bench, peers, lock, ci)
+    task.__name__: task for task in (demo, test, coverage, lint, types, imports, docs, wheel, bench, peers, lock, ci)
 }
 
 
@@ -362,9 +354,7 @@ def main() -> int:
         description=f"tasks:\n{listing}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--venv", type=Path, default=ROOT / ".venv", help="the virtual environment (default .venv)"
-    )
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", help="the virtual environment (default .venv)")
     parser.add_argument("task", choices=TASKS, metavar="TASK")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="...")
     if len(sys.argv) == 1:

@@ -67,9 +67,7 @@ class SharedDataMissing(Exception):
     """The recordings are not beside the repository."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"skipped: {path} is absent; put the shared data beside the repository to measure this"
-        )
+        super().__init__(f"skipped: {path} is absent; put the shared data beside the repository to measure this")
 
 
 @frozen
@@ -168,9 +166,7 @@ def tau_cuts() -> Iterator[Cut]:
     for conversation in json.loads(TAU_BENCH.read_text()):
         messages = [message for message in conversation["traj"] if message["role"] != "system"]
         for place in _cut_places(messages):
-            entries = tuple(
-                entry for i, message in enumerate(messages[:place]) for entry in as_entries(i, message)
-            )
+            entries = tuple(entry for i, message in enumerate(messages[:place]) for entry in as_entries(i, message))
             before = "\n".join(_shown(entry) for entry in entries)
             needed = tuple(value for value in later_values(messages[place:]) if _stands_in(value, before))
             if needed:
@@ -189,9 +185,7 @@ def as_entries(index: int, message: Message) -> Iterator[Entry]:
     text = message.get("content") or ""
     if message["role"] == "tool":
         call_id = message.get("tool_call_id", "")
-        yield Entry(
-            id=f"m{index}", kind="tool_result", text=text, name=message.get("name", ""), call_id=call_id
-        )
+        yield Entry(id=f"m{index}", kind="tool_result", text=text, name=message.get("name", ""), call_id=call_id)
         return
     if text:
         yield Entry(id=f"m{index}", kind="user" if message["role"] == "user" else "assistant", text=text)

@@ -42,20 +42,14 @@ class EmbeddedCompactor:
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
         """The lines that fit `context.budget_tokens`. Runs in a worker thread: the loop goes on."""
-        entries = [
-            entry for chunk in chunks for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))
-        ]
+        entries = [entry for chunk in chunks for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))]
         earlier = [
             Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
             for line in context.earlier
         ]
-        lines = await anyio.to_thread.run_sync(
-            lambda: extract(entries, context.budget_tokens, earlier=earlier)
-        )
+        lines = await anyio.to_thread.run_sync(lambda: extract(entries, context.budget_tokens, earlier=earlier))
         return CompactionResult(
-            lines=tuple(
-                SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines
-            )
+            lines=tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
         )
 
 

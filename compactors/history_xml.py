@@ -30,13 +30,9 @@ class Entry:
 
 def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[Entry]:
     """The lines of earlier summaries first, each with the sources that it had, then the chunks in order."""
-    earlier = [
-        Entry(type=ChunkType.COMPACTED, text=line.text, sources=line.sources) for line in context.earlier
-    ]
+    earlier = [Entry(type=ChunkType.COMPACTED, text=line.text, sources=line.sources) for line in context.earlier]
     return earlier + [
-        Entry(
-            type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,)
-        )
+        Entry(type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,))
         for chunk in chunks
     ]
 

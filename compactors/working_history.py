@@ -56,9 +56,7 @@ class WorkingHistoryCompactor:
         """
         entries = fitted(entries_of(chunks, context), self._entry_tokens_max, self._input_tokens_max)
         if entries is None:
-            raise CompactorFailed(
-                self.name, "input_too_long", f"{len(chunks)} chunks; compact fewer at a time"
-            )
+            raise CompactorFailed(self.name, "input_too_long", f"{len(chunks)} chunks; compact fewer at a time")
         words = int(min(context.budget_tokens, self._max_tokens) * WORDS_PER_TOKEN)
         completion = await self._model.complete(
             [
@@ -75,5 +73,6 @@ class WorkingHistoryCompactor:
         lines = read_summary(completion.text, [entry.sources for entry in entries])
         if not lines:
             beginning = " ".join(completion.text.split())[:120]
-            raise CompactorFailed(self.name, "invalid_output", f"no progress summary: {beginning!r}")
+            why = f"no progress summary: {beginning!r}"
+            raise CompactorFailed(self.name, "invalid_output", why, completion.usage)
         return CompactionResult(lines=lines, model=completion.model, usage=completion.usage)

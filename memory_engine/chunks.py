@@ -56,7 +56,7 @@ REDACTED = "redacted"
 """The status of a summary some of whose sources were forgotten: it is never made again from its originals."""
 
 
-class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One unit of retained context.
 
     `id` is derived from the event (`ctx.new_id()`): `"<seq>.<n>"`, so every chunk leads
@@ -105,4 +105,6 @@ def content_text(content: Content) -> str:
     """The text of content; an image stands as `[image: alt]`."""
     if isinstance(content, str):
         return content
-    return "\n".join(p.text if isinstance(p, TextPart) else f"[image: {p.alt or p.media_type or 'image'}]" for p in content)
+    return "\n".join(
+        p.text if isinstance(p, TextPart) else f"[image: {p.alt or p.media_type or 'image'}]" for p in content
+    )

@@ -4,14 +4,15 @@ A reduction is recorded as JSON. A chunk that carries its event's own content, c
 lines does not repeat them: it names the event's body that it shares.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 
 from memory_engine.chunks import Chunk
-from memory_engine.errors import EventDecodeError, InvalidEvent, UndeclaredEvent
+from memory_engine.errors import EventDecodeError, InvalidEvent, ReducerError, UndeclaredEvent
 from memory_engine.events.base import Body, Event, UnknownEvent
 from memory_engine.events.registry import EventRegistry
 from memory_engine.operations import Operation
@@ -22,7 +23,7 @@ GENESIS = sha256(b"memory_engine log, version 1").digest()
 """The hash that the first event of every log links to."""
 
 
-class Share(msgspec.Struct, frozen=True, array_like=True):
+class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """That a chunk's fields are those of its event's body: positions of both, and names of the fields."""
 
     chunk: int
@@ -30,7 +31,7 @@ class Share(msgspec.Struct, frozen=True, array_like=True):
     fields: tuple[str, ...]
 
 
-class ReductionRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReductionRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A reduction as the log holds it. Shared fields are empty in `chunks`."""
 
     operations: tuple[Operation, ...] = ()
@@ -85,7 +86,7 @@ def _explain_difference(event: Event) -> None:
 
 def _check_json(event_type: str, where: str, value: Any) -> None:
     match value:
-        case float() if value != value or value in (float("inf"), float("-inf")):
+        case float() if not math.isfinite(value):
             raise InvalidEvent(event_type, where, f"{value} is no JSON number")
         case dict():
             for key, inner in value.items():
@@ -113,13 +114,29 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
     bodies = event.bodies()
     chunks: list[Chunk] = []
     shares: list[Share] = []
-    for n, chunk in enumerate(reduction.chunks):
-        share = _share(n, chunk, bodies)
-        if share is not None:
+    for n, whole in enumerate(reduction.chunks):
+        share = _share(n, whole, bodies)
+        if share is None:
+            chunks.append(whole)
+        else:
             shares.append(share)
-            chunk = msgspec.structs.replace(chunk, **{name: _EMPTY[name] for name in share.fields})
-        chunks.append(chunk)
+            chunks.append(msgspec.structs.replace(whole, **{name: _EMPTY[name] for name in share.fields}))
     return _ENCODER.encode(ReductionRecord(reduction.operations, tuple(chunks), tuple(shares)))
+
+
+def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reducers: Iterable[str]) -> bytes:
+    """The record of a reduction, once it is sure that the log can give it back.
+
+    Raises `ReducerError` for chunks that JSON or their own types cannot hold: a reducer's
+    mistake must not become a thread that nobody can open.
+    """
+    try:
+        record = encode_reduction(reduction, event)
+        decode_reduction(record)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        why = f"what it returned cannot be recorded: {error}"
+        raise ReducerError(thread_id, event.event_type, ", ".join(reducers), "", why) from error
+    return record
 
 
 def _share(at: int, chunk: Chunk, bodies: Sequence[Body]) -> Share | None:

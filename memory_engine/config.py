@@ -5,11 +5,9 @@ from attrs import Attribute, field, frozen
 from memory_engine.persistence import CompactionPolicy
 
 
-def _positive(_config: object, attribute: "Attribute[float]", value: float) -> None:
+def _positive(_config: object, attribute: "Attribute[int] | Attribute[float]", value: float) -> None:
     if value <= 0:
         raise ValueError(f"{attribute.name} must be above 0, got {value}")
-
-
 
 
 @frozen(kw_only=True)
@@ -17,7 +15,8 @@ class EngineConfig:
     """Limits and defaults. Bytes are of the encoded payload; times are in seconds.
 
     A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most
-    `open_threads_max` threads are held in memory while nobody uses them.
+    `open_threads_max` threads are held in memory while nobody uses them. A write waits up to
+    `busy_timeout_s` for other processes that write to the same file.
     """
 
     compaction: CompactionPolicy = CompactionPolicy()
@@ -27,3 +26,4 @@ class EngineConfig:
     commit_tries_max: int = field(default=50, validator=_positive)
     batch_events_max: int = field(default=256, validator=_positive)
     open_threads_max: int = field(default=4096, validator=_positive)
+    busy_timeout_s: float = field(default=5.0, validator=_positive)

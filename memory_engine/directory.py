@@ -3,11 +3,13 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.errors import EngineClosed, IntegrityError
 from memory_engine.log import load_state
+from memory_engine.persistence import HeadMoved
 from memory_engine.projections.base import Projection
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.reading import LogReader
@@ -31,6 +33,7 @@ class OpenThreads:
         self._inline = inline
         self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
+        self._broken: dict[str, IntegrityError] = {}
 
     def get(self, thread_id: str) -> ThreadRuntime | None:
         """The thread, if it is in memory."""
@@ -60,6 +63,13 @@ class OpenThreads:
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
         return await asyncio.shield(loading)
 
+    def refuse(self, thread_id: str, error: IntegrityError) -> None:
+        """Take no more events for a thread whose log is broken."""
+        self._broken[thread_id] = error
+        runtime = self._open.get(thread_id)
+        if runtime is not None:
+            runtime.failed = error
+
     def drop(self, thread_id: str) -> None:
         """Let go of a thread: it was deleted."""
         self._open.pop(thread_id, None)
@@ -70,8 +80,7 @@ class OpenThreads:
             await asyncio.wait(self._loading.values())
         for runtime in list(self._open.values()):
             await runtime.idle()
-            for request in runtime.queue.drain():
-                request.fail(EngineClosed())
+            runtime.queue.fail(EngineClosed())
         self._open.clear()
 
     async def _load(self, thread_id: str) -> ThreadRuntime:
@@ -81,12 +90,14 @@ class OpenThreads:
             load_state(loaded, self._host.events)
         except IntegrityError:
             # the live rows are a cache of the log: made again, and refused only if that does not mend them
-            await rebuild_thread(store, self._host.reader, thread_id)
+            with suppress(HeadMoved):  # then another process has written, and perhaps mended them
+                await rebuild_thread(store, self._host.reader, thread_id)
             loaded = await store.load(thread_id)
-        projections = InlineProjections(self._inline)
-        await projections.load(store, thread_id)
+        projections = InlineProjections(self._inline, store, self._host.reader)
+        await projections.load(thread_id)
         runtime = ThreadRuntime(self._host, loaded, projections)
         self._evict()
+        runtime.failed = self._broken.get(thread_id)
         self._open[thread_id] = runtime
         await self._host.compaction.recover(runtime)
         return runtime
@@ -99,8 +110,13 @@ class OpenThreads:
     def _evict(self) -> None:
         """Make room: the threads used longest ago go, but for those at work."""
         excess = len(self._open) - self._host.config.open_threads_max + 1
-        for thread_id in [] if excess <= 0 else list(self._open)[: excess + 64]:
-            runtime = self._open[thread_id]
-            if excess > 0 and not runtime.busy and not len(runtime.queue) and not self._host.compaction.is_running(thread_id):
-                del self._open[thread_id]
+        for thread_id in list(self._open)[: excess + 64] if excess > 0 else ():
+            if excess > 0 and self.let_go(self._open[thread_id]):
                 excess -= 1
+
+    def let_go(self, runtime: ThreadRuntime) -> bool:
+        """Drop a thread from memory unless it is at work or somebody waits for it; says whether it did."""
+        if runtime.busy or not runtime.queue.is_clear or self._host.compaction.is_running(runtime.id):
+            return False
+        del self._open[runtime.id]
+        return True

@@ -35,7 +35,7 @@ from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.queue import Prepared, Request
 from memory_engine.reading import LogReader
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.reducing import ReducerRegistry
+from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.replay.verify import Progress, Verifier, VerifyReport
 from memory_engine.runtime import Reduced, ThreadRuntime
 from memory_engine.state import State
@@ -123,7 +123,7 @@ class Engine:
 
     # threads
 
-    async def create_thread(
+    async def create_thread(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
         thread_id: str = "",
         *,
@@ -139,7 +139,8 @@ class Engine:
         """Make a thread. Without an id it gets a UUIDv7.
 
         `initial_chunks` become its first event. `policy` replaces the engine's compaction
-        policy for this thread. Raises `ThreadExists`, `InvalidIdentifier`.
+        policy for this thread. Raises `ThreadExists`, `InvalidIdentifier`, and for initial
+        chunks what `dispatch` raises; then there is no thread.
         """
         record = ThreadRecord(
             id=thread_id or self.new_id(),
@@ -153,17 +154,28 @@ class Engine:
             created_at_us=self.now_us(),
         )
         check_record(record)
+        seeded = ThreadSeeded(chunks=tuple(initial_chunks))
+        if initial_chunks:
+            self._try_first(record.id, seeded)
         await self.store.create(record, Head(), ())
         thread = Thread(self, record.id)
         if initial_chunks:
-            await thread.dispatch(ThreadSeeded(chunks=tuple(initial_chunks)))
+            await thread.dispatch(seeded)
         return thread
+
+    def _try_first(self, thread_id: str, event: Event) -> None:
+        """Reduce an event as the first of a thread: what will be refused is refused before the id is taken."""
+        payload, recorded = encode_event(event, self.events)
+        if len(payload) > self.config.event_bytes_max:
+            raise EventTooLarge(recorded.event_type, len(payload), self.config.event_bytes_max)
+        reducers = self.reducers.of_type(recorded.event_type)
+        reduce_into(State().draft(), reducers, recorded, ReduceContext(1, "", self.now_us()), thread_id)
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
         return Thread(self, thread_id)
 
-    async def threads(
+    async def threads(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
         *,
         kind: str | None = None,
@@ -175,6 +187,8 @@ class Engine:
         limit: int | None = None,
     ) -> list[ThreadInfo]:
         """The threads that match every given value exactly, oldest first; `limit` keeps the latest N."""
+        for value in filter(None, (kind, user_id, tenant_id, agent_id, parent_id)):
+            check_identifier("filter", value)
         where = ThreadFilter(
             kind=kind,
             user_id=user_id,
@@ -188,7 +202,7 @@ class Engine:
 
     # events
 
-    async def dispatch(
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         thread_id: str,
         event: Event | NewEvent,
@@ -242,7 +256,7 @@ class Engine:
         reports = []
         done = 0
         for thread_id in thread_ids:
-            report = await self.verifier.verify(thread_id, None if progress is None else _from(progress, done))
+            report = await self.thread(thread_id).verify(None if progress is None else _from(progress, done))
             done += report.events
             reports.append(report)
         return reports
@@ -306,7 +320,7 @@ class Engine:
     def _prepare_new(self, new: NewEvent) -> Prepared:
         return self._prepare(new.event, new.id, new.occurred_at, new.causation_id, new.correlation_id)
 
-    def _prepare(
+    def _prepare(  # noqa: PLR0913 - those of `dispatch`, on its hottest path
         self,
         event: Event,
         event_id: str = "",
@@ -337,14 +351,21 @@ class Engine:
         )
 
     def committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Tell observers and projections, and let compaction look at the thresholds."""
-        if self._observers:
-            for step in reduced:
-                recorded = runtime.recorded(step)
-                for observer in list(self._observers):
-                    self._notify(observer, recorded)
-        self.worker.touched(runtime.id)
+        """Let compaction look at the thresholds, and tell observers and projections.
+
+        The queue is blocked now, if it must be. The others are told in the loop's next
+        round: the senders go on first.
+        """
         self.compaction.after_commit(runtime)
+        if self._observers or self.worker.is_needed:
+            asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
+
+    def _tell(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        for step in reduced if self._observers else ():
+            recorded = runtime.recorded(step)
+            for observer in list(self._observers):
+                self._notify(observer, recorded)
+        self.worker.touched(runtime.id)
 
     def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
         try:

@@ -48,9 +48,7 @@ def apply(state: State, operations: Sequence[Operation], chunks: Iterable[Chunk]
     return draft.freeze(seq)
 
 
-def apply_to_draft(
-    draft: StateDraft, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int
-) -> None:
+def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int) -> None:
     """Apply to a draft, which is of no further use where this raises (see `apply`)."""
     carried = {chunk.id: chunk for chunk in chunks}
     run = _Run(draft, carried)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from memory_engine.clock import to_datetime
 from memory_engine.chunks import Chunk
+from memory_engine.clock import to_datetime
 from memory_engine.codec import GENESIS, commitment, decode_reduction, link, resolve_chunks
 from memory_engine.errors import IntegrityError
 from memory_engine.events.base import Event, UnknownEvent

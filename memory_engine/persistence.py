@@ -38,6 +38,15 @@ class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     summary_tokens_max: int = 4_000
     deadline_s: float = 120.0
 
+    def __post_init__(self) -> None:
+        for name in ("threshold", "soft_tokens", "hard_tokens", "summary_tokens_max", "deadline_s"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"CompactionPolicy.{name} must be above 0, got {getattr(self, name)}")
+        if self.keep_recent < 0:
+            raise ValueError(f"CompactionPolicy.keep_recent must not be negative, got {self.keep_recent}")
+        if not 0 < self.ratio < 1:
+            raise ValueError(f"CompactionPolicy.ratio must be between 0 and 1, got {self.ratio}")
+
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a thread is, fixed at its creation."""
@@ -119,6 +128,7 @@ class LoadedThread(msgspec.Struct, frozen=True):
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Exact matches; `None` matches anything. No value acts as a pattern."""
 
+    id: str | None = None
     kind: str | None = None
     user_id: str | None = None
     tenant_id: str | None = None

@@ -47,7 +47,7 @@ class PersistentMap(Generic[V]):
         return MapDraft(self)
 
     def changed(self, changes: Mapping[str, V | None]) -> "PersistentMap[V]":
-        """With these values put (`None`: removed). Copies the touched buckets; splits them when they outgrow their number."""
+        """With these values put (`None`: removed). Copies touched buckets; splits all when they outgrow their number."""
         buckets = list(self._buckets)
         mask = len(buckets) - 1
         size = self._size

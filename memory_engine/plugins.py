@@ -28,6 +28,7 @@ from memory_engine.reducing import Reducer
 ENTRY_POINT_GROUP = "memory_engine.plugins"
 
 E = TypeVar("E", bound=Event)
+V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -89,9 +90,9 @@ class Plugin:
         """Add a compactor; of those that can take the chunks, the highest priority does. Built-in ones have 0."""
         self.compactors.append((compactor, priority))
 
-    def projection(self, projection: Projection[object]) -> None:
+    def projection(self, projection: Projection[V]) -> None:
         """Add a read model."""
-        self.projections.append(projection)
+        self.projections.append(projection)  # type: ignore[arg-type]  # its rows are decoded as its own `row` says
 
     def renderer(self, chunk_type: str) -> Callable[[Renderer], Renderer]:
         """Say how chunks of a type look in the context."""

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
-from memory_engine.errors import EngineClosed, QueueFull
+from memory_engine.errors import MemoryEngineError, QueueFull
 from memory_engine.events.base import Event
 from memory_engine.records import Receipt
 
@@ -42,7 +42,7 @@ class Request:
 
     def __init__(self, events: Sequence[Prepared], *, system: bool = False) -> None:
         self.events = events
-        self.has_callers_ids = any([event.id_is_callers for event in events])
+        self.has_callers_ids = any(event.id_is_callers for event in events)
         self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
         self.settled: dict[str, Receipt] = {}
         self.system = system
@@ -169,17 +169,17 @@ class ThreadQueue:
             self._size -= len(request.events)
             self._wake()
 
-    def drain(self) -> list[Request]:
-        """Everything, to be failed: the engine closes."""
-        everything = [*self._system, *self._waiting]
+    def fail(self, error: MemoryEngineError) -> None:
+        """Give everything that waits, here or for room, the error."""
+        for request in (*self._system, *self._waiting):
+            request.fail(error)
         self._system.clear()
         self._waiting.clear()
         self._size = 0
         for _, turn in self._room:
             if not turn.done():
-                turn.set_exception(EngineClosed())
+                turn.set_exception(error)
         self._room.clear()
-        return everything
 
     def _wake(self) -> None:
         """Let those who wait for room in, in their order, as far as it reaches."""

@@ -20,7 +20,7 @@ from memory_engine.state import StateDraft, StateView
 from memory_engine.tokens import estimate_chunk
 
 
-class Reduction(msgspec.Struct, frozen=True):
+class Reduction(msgspec.Struct, frozen=True, gc=False):
     """What an event does: operations in order, and the new chunks that they place."""
 
     operations: tuple[Operation, ...] = ()
@@ -52,7 +52,7 @@ class ReduceContext:
     @property
     def random(self) -> random.Random:
         """A generator seeded by the event's id and the reducer's name; anew at each access."""
-        return random.Random(f"{self.event_id}/{self.reducer}")  # noqa: S311 - wants to be predictable
+        return random.Random(f"{self.event_id}/{self.reducer}")
 
 
 E_contra = TypeVar("E_contra", bound=Event, contravariant=True)
@@ -140,9 +140,7 @@ def reduce_into(
     return whole
 
 
-def _run(
-    draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str
-) -> Reduction:
+def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str) -> Reduction:
     try:
         reduction = entry.reduce(draft, event, ctx)
         stamped = [_stamped(chunk) for chunk in reduction.chunks]

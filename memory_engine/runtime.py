@@ -12,13 +12,14 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.codec import encode_reduction
+from memory_engine.codec import checked_record
 from memory_engine.config import EngineConfig
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
     IdempotencyConflict,
     MemoryEngineError,
+    StorageBusy,
     ThreadClosed,
 )
 from memory_engine.events.base import Event
@@ -34,7 +35,6 @@ from memory_engine.persistence import (
     HeadMoved,
     LiveChunk,
     LoadedThread,
-    ProjectionChange,
     Store,
 )
 from memory_engine.projections.inline import InlineProjections
@@ -42,6 +42,9 @@ from memory_engine.queue import BlockingReason, Prepared, Request, ThreadQueue
 from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
 from memory_engine.state import State
+
+PAUSE_POLL_S = 0.2
+"""How often an event that waits for a pause to end looks whether another process has ended it."""
 
 
 class Services(Protocol):
@@ -57,8 +60,8 @@ class Services(Protocol):
         """The time to record with."""
         ...
 
-    def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run in a task that the engine owns, and whose end it waits for when it closes."""
+    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
+        """Run in a task that the engine owns. It waits for its end when it closes, or ends it (`until_close`)."""
         ...
 
     def committed(self, runtime: "ThreadRuntime", recorded: "Sequence[Reduced]") -> None:
@@ -127,6 +130,7 @@ class ThreadRuntime:
         self.compaction_failures = 0
         self.stiff: set[str] = set()
         self._idle: list[asyncio.Future[None]] = []
+        self._watching = False
         self._follow_status()
 
     async def submit(self, request: Request) -> tuple[Receipt, ...]:
@@ -159,6 +163,9 @@ class ThreadRuntime:
         while not self.busy:
             requests = self.queue.take(self._services.config.batch_events_max)
             if not requests:
+                if self.head.status == PAUSED and len(self.queue) and not self._watching:
+                    self._watching = True
+                    self._services.spawn(self._watch_pause(), until_close=True)
                 return
             self._take_up(requests)
 
@@ -178,11 +185,34 @@ class ThreadRuntime:
         self.queue.unblock(reason)
         self.pump()
 
+    async def archive(self) -> None:
+        """Take no more events, whoever sends them. Raises `ContentionError` where others write without pause."""
+        tries = self._services.config.commit_tries_max
+        for _ in range(tries):
+            await self.idle()
+            head = msgspec.structs.replace(self.head, status=ARCHIVED, epoch=self.head.epoch + 1)
+            try:
+                await self._services.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
+            except HeadMoved:
+                await self.reload()
+                continue
+            self.head = head
+            self.end(ARCHIVED)
+            return
+        raise ContentionError(self.id, tries)
+
+    def end(self, status: str) -> None:
+        """The thread was archived or deleted: what waits is refused."""
+        self.head = msgspec.structs.replace(self.head, status=status)
+        self.unblock(BlockingReason.PAUSED)
+
     def _add(self, attempt: _Attempt, request: Request) -> None:
         """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
         try:
             self._check_open()
             state, head, reduced, live = self._reduce(attempt, request)
+            if self.projections:
+                self.projections.apply([self.recorded(step) for step in reduced])
         except MemoryEngineError as error:
             if request.has_callers_ids:
                 self._services.spawn(self._settle_or_fail(request, error))
@@ -214,7 +244,9 @@ class ThreadRuntime:
             context = ReduceContext(head.seq + 1, prepared.id, now_us)
             entries = self._services.reducers.of_type(event.event_type)
             reduction = reduce_into(draft, entries, event, context, self.id)
-            stored = _row(prepared, encode_reduction(reduction, event), head, now_us)
+            names = [entry.name for entry in entries]
+            record = checked_record(reduction, event, thread_id=self.id, reducers=names)
+            stored = _row(prepared, record, head, now_us)
             for chunk_id, placed in draft.touched.items():
                 live[chunk_id] = live_chunk(placed)
             state = draft.freeze(stored.seq)
@@ -241,20 +273,13 @@ class ThreadRuntime:
 
     def _commit(self, attempt: _Attempt) -> None:
         self.busy = True
-        changes: Sequence[ProjectionChange] = ()
-        try:
-            if self.projections:
-                changes = self.projections.apply([self.recorded(step) for step in attempt.reduced])
-        except MemoryEngineError as error:
-            self._finish(attempt, error)
-            return
         unit = CommitUnit(
             thread_id=self.id,
             expected=self.head,
             head=attempt.head,
             events=[step.stored for step in attempt.reduced],
             live=attempt.live,
-            projections=changes,
+            projections=self.projections.changes(attempt.head.seq),
         )
         future = self._services.store.commit(unit)
         attempt.settle(self._receipt)
@@ -277,8 +302,7 @@ class ThreadRuntime:
             self._follow_status()
             for request, _, _ in attempt.requests:
                 request.resolve()
-            # in the loop's next round: the senders go on first, and this runs while their next commit is under way
-            asyncio.get_running_loop().call_soon(self._services.committed, self, attempt.reduced)
+            self._services.committed(self, attempt.reduced)
         else:
             self.projections.discard()
             for request, _, _ in attempt.requests:
@@ -305,7 +329,10 @@ class ThreadRuntime:
                 if not request.future.done():
                     again.append(request)
             await self.reload()
-        except MemoryEngineError as failure:
+        except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
+            again = [request for request, _, _ in attempt.requests if not request.future.done()]
+            raise
+        except Exception as failure:  # whatever it is, nobody may wait for ever
             for request, _, _ in attempt.requests:
                 request.fail(failure)
             again = []
@@ -322,7 +349,7 @@ class ThreadRuntime:
             await self._settle(request)
         except MemoryEngineError as failure:
             error = failure
-        if not request.future.done():
+        finally:
             request.fail(error)
 
     async def _settle(self, request: Request) -> None:
@@ -359,8 +386,33 @@ class ThreadRuntime:
         loaded = await self._services.store.load(self.id)
         self.head = loaded.head
         self.state = load_state(loaded, self._services.events)
-        await self.projections.load(self._services.store, self.id)
+        await self.projections.load(self.id)
         self._follow_status()
+
+    async def _watch_pause(self) -> None:
+        """While something waits for a pause to end, look whether another process has ended it."""
+        try:
+            while self.head.status == PAUSED and len(self.queue):
+                await asyncio.sleep(PAUSE_POLL_S)
+                if not self.busy:
+                    await self._look_again()
+        finally:
+            self._watching = False
+
+    async def _look_again(self) -> None:
+        """Follow the store's head if it has moved; what waits fails where the thread can be read no more."""
+        self.busy = True
+        try:
+            if await self._services.store.head(self.id) != self.head:
+                await self.reload()
+        except StorageBusy:
+            pass
+        except MemoryEngineError as error:
+            self.queue.fail(error)
+        finally:
+            self.busy = False
+            self._wake_idle()
+            self.pump()
 
     def _follow_status(self) -> None:
         """A pause holds until the log says otherwise, in whichever process it was said."""

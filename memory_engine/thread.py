@@ -11,7 +11,7 @@ from memory_engine.chunks import Chunk
 from memory_engine.clock import to_datetime
 from memory_engine.compaction.running import CompactionReport
 from memory_engine.context.builder import Context, build_context
-from memory_engine.errors import ThreadHasForks, UnknownChunk
+from memory_engine.errors import IntegrityError, ThreadHasForks, ThreadNotFound, UnknownChunk
 from memory_engine.events.base import Event
 from memory_engine.events.execution import ExecutionPause, ExecutionResume
 from memory_engine.events.memory import MemoryForget, MemoryMarkCritical
@@ -19,11 +19,11 @@ from memory_engine.events.session import SessionEnded
 from memory_engine.log import live_chunk
 from memory_engine.persistence import (
     ACTIVE,
-    ARCHIVED,
-    CommitUnit,
+    DELETED,
     CompactionPolicy,
     ForkPoint,
     Head,
+    ThreadFilter,
     ThreadRecord,
     check_record,
 )
@@ -123,7 +123,7 @@ class Thread:
         """The log: events with `after` < seq <= `upto` (default: the head), in order."""
         head = await self._engine.store.head(self.id)
         last = head.seq if upto is None else min(upto, head.seq)
-        async for event in self._engine.reader.events(self.id, after=after, upto=last):
+        async for event in self._engine.reader.events(self.id, after=max(0, after), upto=last):
             yield event
 
     async def latest(self, limit: int) -> list[RecordedEvent]:
@@ -135,8 +135,10 @@ class Thread:
 
     async def info(self) -> ThreadInfo:
         """What the thread is and where it stands."""
-        loaded = await self._engine.store.load(self.id)
-        return ThreadInfo.of(loaded.record, loaded.head)
+        found = await self._engine.store.threads(ThreadFilter(id=self.id))
+        if not found:
+            raise ThreadNotFound(self.id)
+        return ThreadInfo.of(*found[0])
 
     async def state(self) -> State:
         """The state after the last event of this process's view."""
@@ -274,33 +276,42 @@ class Thread:
         return await self.dispatch(SessionEnded(content=reason))
 
     async def archive(self) -> None:
-        """Take no more events. The log stays readable."""
-        runtime = await self._runtime()
-        await runtime.idle()
-        head = msgspec.structs.replace(runtime.head, status=ARCHIVED, epoch=runtime.head.epoch + 1)
-        await self._engine.store.commit(CommitUnit(thread_id=self.id, expected=runtime.head, head=head))
-        runtime.head = head
+        """Take no more events, those that wait included. The log stays readable."""
+        await self.settle()
+        await (await self._runtime()).archive()
 
     async def delete(self) -> None:
         """Destroy the log and the state. The id stays taken. Raises `ThreadHasForks`."""
         forks = await self._engine.store.forks(self.id)
         if forks:
             raise ThreadHasForks(self.id, tuple(forks))
+        runtime = await self._runtime()
         await self.settle()
+        await runtime.idle()
         await self._engine.store.delete(self.id)
         self._engine.directory.drop(self.id)
+        runtime.end(DELETED)
 
     # replay
 
     async def verify(self, progress: Progress | None = None) -> VerifyReport:
-        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
-        return await self._engine.verifier.verify(self.id, progress)
+        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
+
+        Where the log itself is broken (a gap, a hash), the thread takes no events in this process any more.
+        """
+        report = await self._engine.verifier.verify(self.id, progress)
+        broken = report.divergence
+        if broken is not None and broken.kind in ("gap", "hash"):
+            self._engine.directory.refuse(self.id, IntegrityError(self.id, broken.seq, str(broken)))
+        return report
 
     async def rebuild(self) -> ThreadInfo:
         """Drop the live rows and projections and make them again from the recorded operations."""
         await self.settle()
         runtime = await self._runtime()
         await runtime.idle()
-        await rebuild_thread(self._engine.store, self._engine.reader, self.id, self._engine.parts.projections)
-        await runtime.reload()
-        return await self.info()
+        parts = self._engine.parts
+        head = await rebuild_thread(parts.store, self._engine.reader, self.id, parts.projections)
+        if not self._engine.directory.let_go(runtime):
+            await runtime.reload()
+        return ThreadInfo.of(runtime.record, head)

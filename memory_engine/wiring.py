@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from typing import Literal
 
+from attrs import frozen
+
 from memory_engine.clock import Clock, SystemClock
 from memory_engine.compaction.base import Compactor
 from memory_engine.compactors import EmbeddedCompactor, WorkingHistoryCompactor
@@ -26,7 +28,7 @@ Durability = Literal["normal", "full"]
 
 
 @asynccontextmanager
-async def open(  # noqa: A001 - reads as memory_engine.open
+async def open(  # noqa: PLR0913 - the one place that takes every part; all but the path by keyword
     path: str | Store = "memory.db",
     *,
     config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
@@ -54,46 +56,48 @@ async def open(  # noqa: A001 - reads as memory_engine.open
             await thread.dispatch(UserMessage(content="Hello"))
     """
     model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
-    store = await _open_store(path, durability) if isinstance(path, str) else path
+    store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
+    if compactor is not None:
+        taken.append(Plugin("compactor", compactors=[(compactor, 2)]))
     if model is not None:
         taken.append(Plugin("compact_model", compactors=[(WorkingHistoryCompactor(model), 1)]))
+    sources = _Sources(tokens or EstimatedTokens(), clock or SystemClock(), ids or RandomIds())
     try:
-        engine = Engine(_parts(store, config, taken, compactor, tokens, clock, ids))
-    except BaseException:
+        engine = Engine(_parts(store, config, taken, sources))
+    except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
     async with aclosing(model) if model is not None else nullcontext(), engine:
         yield engine
 
 
-async def _open_store(path: str, durability: Durability) -> Store:
+async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
     if path == ":memory:":
         return MemoryStore()
     if path.startswith(("postgres://", "postgresql://")):
-        raise SchemaError(path, "this version keeps its memory in SQLite files; give a path, or \":memory:\"")
+        raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
     from memory_engine.storage.sqlite import SQLiteStore
 
-    return await SQLiteStore.open(path, durability=durability)
+    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=busy_timeout_s)
 
 
-def _parts(
-    store: Store,
-    config: EngineConfig,
-    plugins: Sequence[Plugin],
-    compactor: Compactor | None,
-    tokens: TokenCounter | None,
-    clock: Clock | None,
-    ids: IdSource | None,
-) -> Parts:
+@frozen
+class _Sources:
+    """Where counts, times and ids come from."""
+
+    counter: TokenCounter
+    clock: Clock
+    ids: IdSource
+
+
+def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Parts:
     """Everything the plug-ins bring, in their order; a name given twice is refused."""
     events = builtin_registry()
     reducers = ReducerRegistry()
     projections: dict[str, Projection[object]] = {}
     embedded = EmbeddedCompactor()
     compactors: list[tuple[Compactor, int]] = [(embedded, 0)]
-    if compactor is not None:
-        compactors.insert(0, (compactor, 1))
     renderers = dict(DEFAULT_RENDERERS)
     for plugin in plugins:
         for cls in plugin.events:
@@ -119,7 +123,7 @@ def _parts(
         fallback=embedded,
         projections=tuple(projections.values()),
         renderers=renderers,
-        counter=tokens or EstimatedTokens(),
-        clock=clock or SystemClock(),
-        ids=ids or RandomIds(),
+        counter=sources.counter,
+        clock=sources.clock,
+        ids=sources.ids,
     )

@@ -56,18 +56,16 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk in list(view.chunks()):
-        if targets.match(chunk.id) or any(map(targets.match, chunk.parent_ids)) and not chunk.lines:
+        if targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk)):
             operations.append(Delete(chunk.id))
         elif chunk.lines:
             kept = targets.lines_kept(chunk)
             if kept != chunk.lines or targets.concern(chunk):
-                shorter = msgspec.structs.replace(
-                    chunk, id=ctx.new_id(), lines=kept, parent_ids=(), status=REDACTED
-                )
+                shorter = msgspec.structs.replace(chunk, id=ctx.new_id(), lines=kept, parent_ids=(), status=REDACTED)
                 chunks.append(shorter)
                 operations.append(Update(chunk.id, shorter.id))
         else:
-            operations += [Delete(child.id) for child in view.children(chunk.id) if targets.match(child.id)]
+            operations += [Delete(child.id) for child in view.children(chunk.id) if targets.brought(child)]
     return Reduction(operations=tuple(operations), chunks=tuple(chunks))
 
 
@@ -76,11 +74,16 @@ class _Targets:
 
     def __init__(self, event: MemoryForget) -> None:
         self._ids = frozenset(event.chunk_ids)
-        self._seqs = frozenset(event.seqs)
+        self._seqs = frozenset(map(str, event.seqs))
         self._summaries = frozenset(event.summaries)
 
     def match(self, chunk_id: str) -> bool:
-        return chunk_id in self._ids or int(chunk_id.partition(".")[0]) in self._seqs
+        # compared as text: what a compactor gave for a source may be no chunk id at all
+        return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
+
+    def brought(self, chunk: Chunk) -> bool:
+        """Whether the chunk, or an older version of it, is among them."""
+        return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
 
     def concern(self, summary: Chunk) -> bool:
         """Whether a summary stands for something forgotten, itself or through a summary that it covers."""

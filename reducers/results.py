@@ -62,6 +62,4 @@ def _result(ctx: ReduceContext, event: ToolResult | SkillResult | SubagentResult
 
 
 def _error(ctx: ReduceContext, content: str, call_id: str, label: str) -> Chunk:
-    return Chunk(
-        id=ctx.new_id(), type=ChunkType.ERROR, content=content, label=label, call_id=call_id, status="failed"
-    )
+    return Chunk(id=ctx.new_id(), type=ChunkType.ERROR, content=content, label=label, call_id=call_id, status="failed")

@@ -75,9 +75,7 @@ def reduce_execution_retry(_view: StateView, event: ExecutionRetry, ctx: ReduceC
     )
 
 
-def reduce_execution_flow(
-    _view: StateView, _event: ExecutionPause | ExecutionResume, _ctx: ReduceContext
-) -> Reduction:
+def reduce_execution_flow(_view: StateView, _event: ExecutionPause | ExecutionResume, _ctx: ReduceContext) -> Reduction:
     """Pausing and resuming concern the queue, not the state."""
     return NOTHING
 

@@ -122,7 +122,7 @@ def reduce_todo_updated(view: StateView, event: TodoUpdated, ctx: ReduceContext)
         id=ctx.new_id(),
         content=event.text if event.text is not None else item.content,
         status=event.status or item.status,
-        parent_ids=(),
+        parent_ids=(*item.parent_ids, item.id),  # all versions: the text may be of any of them
     )
     return Reduction(operations=(Update(item.id, changed.id),), chunks=(changed,))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from memory_engine.errors import IntegrityError, ThreadExists, ThreadNotFound
+from memory_engine.errors import EngineClosed, IntegrityError, ThreadExists, ThreadNotFound
 from memory_engine.persistence import (
     DELETED,
     CommitUnit,
@@ -42,7 +42,8 @@ class MemoryStore:
     """See `memory_engine.persistence.Store`. Everything is gone when it is."""
 
     def __init__(self) -> None:
-        self._threads: dict[str, _Kept] = {}
+        self._all: dict[str, _Kept] = {}
+        self._closed = False
         self._rows: dict[tuple[str, int, str], dict[str, bytes]] = {}
         self._checkpoints: dict[tuple[str, int, str], int] = {}
 
@@ -206,10 +207,18 @@ class MemoryStore:
         )
 
     async def flush(self) -> None:
-        """Nothing outlives the process anyway."""
+        """Nothing outlives the process anyway. Raises `EngineClosed` after `close`."""
+        _ = self._threads
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Be of no further use, as a store with a file is."""
+        self._closed = True
+
+    @property
+    def _threads(self) -> dict[str, _Kept]:
+        if self._closed:
+            raise EngineClosed
+        return self._all
 
     def _thread(self, thread_id: str) -> _Kept:
         kept = self._threads.get(thread_id)

@@ -51,9 +51,7 @@ ENTRIES = st.lists(
     ),
     max_size=12,
 )
-LINES = st.lists(
-    st.builds(Line, section=st.sampled_from(SECTIONS), text=TEXTS, sources=st.just(("old",))), max_size=3
-)
+LINES = st.lists(st.builds(Line, section=st.sampled_from(SECTIONS), text=TEXTS, sources=st.just(("old",))), max_size=3)
 
 
 def call(number: int, name: str, arguments: object, result: str, *, failed: bool = False) -> list[Entry]:
@@ -61,9 +59,7 @@ def call(number: int, name: str, arguments: object, result: str, *, failed: bool
     asked = json.dumps(arguments)
     return [
         Entry(id=f"c{number}", kind="tool_call", text="", name=name, call_id=str(number), arguments=asked),
-        Entry(
-            id=f"r{number}", kind="tool_result", text=result, name=name, call_id=str(number), failed=failed
-        ),
+        Entry(id=f"r{number}", kind="tool_result", text=result, name=name, call_id=str(number), failed=failed),
     ]
 
 
@@ -142,9 +138,7 @@ def test_a_long_monotonous_text_takes_linear_time(unit: str) -> None:
 
 def test_a_call_becomes_an_action_with_arguments_and_values() -> None:
     """A line says what was called, with what, and what came back, and cites both."""
-    lines = extract(
-        call(1, "find_order", {"order": "ORD-77"}, '{"total": "129.90", "status": "shipped"}'), 60
-    )
+    lines = extract(call(1, "find_order", {"order": "ORD-77"}, '{"total": "129.90", "status": "shipped"}'), 60)
     assert ("completed_actions", ("c1", "r1")) == (lines[0].section, lines[0].sources)
     assert "find_order: ORD-77 → total 129.90 status shipped" == lines[0].text
 

@@ -41,9 +41,7 @@ print(json.dumps({{
 
 def packages_on_disk() -> set[str]:
     """Return every folder with Python in it, by the name it is installed under."""
-    rooms = {"memory_engine": ROOT / "memory_engine"} | {
-        f"memory_engine.{name}": ROOT / name for name in LINKED_ROOTS
-    }
+    rooms = {"memory_engine": ROOT / "memory_engine"} | {f"memory_engine.{name}": ROOT / name for name in LINKED_ROOTS}
     found = set()
     for name, room in rooms.items():
         for path in room.rglob("*.py"):
@@ -106,9 +104,7 @@ def test_a_lock_file_holds_what_is_asked_for(lock: Path) -> None:
     unmet = [
         str(requirement)
         for requirement in declared_requirements(lock.stem)
-        if not requirement.specifier.contains(
-            held.get(canonicalize_name(requirement.name), "0"), prereleases=False
-        )
+        if not requirement.specifier.contains(held.get(canonicalize_name(requirement.name), "0"), prereleases=False)
     ]
     assert [] == unmet, "run `python3 tasks.py lock`"
 
@@ -134,9 +130,7 @@ def test_changelog_fragments_are_named_so_that_towncrier_finds_them() -> None:
     assert [] == [name for name in names if not re.fullmatch(rf"\+[\w-]+\.({types})\.md", name)]
 
 
-def test_importing_the_package_does_nothing(
-    tmp_path: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_importing_the_package_does_nothing(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
     """Importing memory_engine loads nothing heavy and leaves environment, logging, threads and disk alone."""
     probe = subprocess.run(
         [sys.executable, "-c", IMPORT_PROBE],

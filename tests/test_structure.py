@@ -178,9 +178,7 @@ def test_the_linked_roots_go_by_their_installed_names() -> None:
 def test_a_heavy_library_is_named_in_its_room_only(library: str, room: str) -> None:
     """A back end's library is imported in one room, by statement or by name."""
     elsewhere = [path for path in SHIPPED if not place(path).startswith(room)]
-    assert [] == find(
-        elsewhere, lambda node: library in {name.partition(".")[0] for name in names_imported(node)}
-    )
+    assert [] == find(elsewhere, lambda node: library in {name.partition(".")[0] for name in names_imported(node)})
 
 
 def test_every_mutation_of_the_store_carries_the_thread() -> None:

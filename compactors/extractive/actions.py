@@ -149,9 +149,7 @@ class _ActionLine:
         shared = _shared_key_parts(record)
         label = f"{clean(record.label)} " if labelled and record.label not in first.text else ""
         head = len(self.pieces)
-        self.pieces.append(
-            Piece(f"; {label}{_shown(first, shared)}", self._terms(record, first, worth), self.parent)
-        )
+        self.pieces.append(Piece(f"; {label}{_shown(first, shared)}", self._terms(record, first, worth), self.parent))
         told = f"{record.label} {first.text}"
         group, group_at = "", head
         for leaf in record.leaves:

@@ -36,9 +36,7 @@ def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
                 outcome_of[waiting.pop()] = index
             elif entry.kind == "tool_result":
                 actions.append(Action(-1, index))
-    actions.extend(
-        Action(i, outcome_of.get(i, -1)) for i, entry in enumerate(entries) if entry.kind == "tool_call"
-    )
+    actions.extend(Action(i, outcome_of.get(i, -1)) for i, entry in enumerate(entries) if entry.kind == "tool_call")
     return tuple(sorted(actions, key=lambda action: action.place))
 
 

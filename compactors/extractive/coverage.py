@@ -83,8 +83,7 @@ class _Selection:
     def cost(self, path: Sequence[int]) -> int:
         """Characters that choosing the path adds."""
         return sum(
-            len(self.pieces[index].text) + (LINE_FRAME_CHARS if self.parents[index] < 0 else 0)
-            for index in path
+            len(self.pieces[index].text) + (LINE_FRAME_CHARS if self.parents[index] < 0 else 0) for index in path
         )
 
     def gain(self, path: Sequence[int]) -> float:

@@ -23,9 +23,7 @@ Kind = Literal[
     "summary",
     "other",
 ]
-Section = Literal[
-    "completed_actions", "attempted_approaches", "current_state", "key_information", "next_steps"
-]
+Section = Literal["completed_actions", "attempted_approaches", "current_state", "key_information", "next_steps"]
 
 SECTIONS: tuple[Section, ...] = (
     "completed_actions",

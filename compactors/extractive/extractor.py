@@ -20,9 +20,7 @@ STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
 """What is left of an older summary's state and plans once newer entries follow it."""
 
 
-def extract(
-    entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence[Line] = ()
-) -> tuple[Line, ...]:
+def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence[Line] = ()) -> tuple[Line, ...]:
     """The lines worth most within the budget, section by section in reading order.
 
     Budget: tokens (characters / 4) of the lines with their "- " and newline;

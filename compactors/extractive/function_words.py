@@ -27,9 +27,7 @@ def _parts(word: str) -> tuple[str, ...]:
 class FunctionWords:
     """The function words of one input, and the test a telegram applies to each word."""
 
-    def __init__(
-        self, passages: Iterable[str], languages: Mapping[str, frozenset[str]] = FUNCTION_WORDS
-    ) -> None:
+    def __init__(self, passages: Iterable[str], languages: Mapping[str, frozenset[str]] = FUNCTION_WORDS) -> None:
         """Count the passages (sentences, turns) of the input once; linear in their length."""
         frequency: Counter[str] = Counter()
         spread: Counter[str] = Counter()

@@ -60,9 +60,7 @@ def _bounded(text: str, start: int, end: int) -> Iterator[Sentence]:
         piece = clean(BULLET.sub("", text[start:stop].strip()))
         if piece and not NUMBERING.match(piece):
             closed = piece.rstrip(CLOSERS)
-            yield Sentence(
-                piece, word_count(piece), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "！"))
-            )
+            yield Sentence(piece, word_count(piece), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "！")))
         start = stop
 
 

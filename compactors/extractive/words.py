@@ -10,9 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-)
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 WORD = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['’./@+\-][^\W{UNSPACED}]+|:\d+)*")
 UNSPACED_CHARACTER = re.compile(rf"[{UNSPACED}]")
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
@@ -56,9 +54,7 @@ def is_identifier(word: str) -> bool:
         return False
     if not any(character.isalpha() for character in word):
         return word.isdigit() and len(word) > 5
-    return any(character.isdigit() or character in "@/" for character in word) or (
-        len(word) > 4 and word.isupper()
-    )
+    return any(character.isdigit() or character in "@/" for character in word) or (len(word) > 4 and word.isupper())
 
 
 @lru_cache(maxsize=65_536)

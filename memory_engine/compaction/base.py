@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from memory_engine.chunks import Chunk
 from memory_engine.events.base import SummaryLine
-from memory_engine.events.compaction import Usage
+from memory_engine.usage import Usage
 
 SECTIONS: tuple[tuple[str, str], ...] = (
     ("completed_actions", "Completed Actions"),

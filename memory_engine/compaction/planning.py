@@ -32,9 +32,7 @@ class Plan:
 
 def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether the thresholds ask for a compaction. O(1): the counters are kept with the state."""
-    return policy.enabled and (
-        tally.compactable >= policy.threshold or tally.compactable_tokens > policy.soft_tokens
-    )
+    return policy.enabled and (tally.compactable >= policy.threshold or tally.compactable_tokens > policy.soft_tokens)
 
 
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
@@ -62,12 +60,15 @@ def plan_auto(state: State, policy: CompactionPolicy, stiff: Collection[str] = (
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
-    """Everything compactable, or those of the given chunks whose atoms may be taken (with their partners)."""
+    """Everything compactable, or those of the given chunks whose atoms may be taken (with their partners).
+
+    One chunk alone is taken only where it was asked for.
+    """
     atoms = _closed(_flow(state))
-    if chunk_ids is not None:
-        wanted = set(chunk_ids)
-        atoms = [atom for atom in atoms if wanted.intersection(c.id for c in atom.chunks)]
-    return _plan(state, atoms, policy)
+    if chunk_ids is None:
+        return _plan(state, atoms, policy)
+    wanted = set(chunk_ids)
+    return _plan(state, [a for a in atoms if wanted.intersection(c.id for c in a.chunks)], policy, batch_min=1)
 
 
 def _flow(state: State) -> list[Chunk]:
@@ -78,7 +79,13 @@ def _closed(flow: Sequence[Chunk]) -> list[Atom]:
     return [atom for atom in atoms_of(flow, INVARIANTS) if not atom.open]
 
 
-def _plan(state: State, atoms: Sequence[Atom], policy: CompactionPolicy, stiff: Collection[str] = ()) -> Plan:
+def _plan(
+    state: State,
+    atoms: Sequence[Atom],
+    policy: CompactionPolicy,
+    stiff: Collection[str] = (),
+    batch_min: int = 2,
+) -> Plan:
     """An atom goes whole: its DISPOSABLE chunks are dropped only together with what they belong to."""
     drops: list[str] = []
     singles: list[str] = []
@@ -95,7 +102,7 @@ def _plan(state: State, atoms: Sequence[Atom], policy: CompactionPolicy, stiff: 
         else:
             batch += [chunk for chunk in atom.chunks if not _is_scrap(chunk)]
             beside += [chunk.id for chunk in atom.chunks if _is_scrap(chunk)]
-    if len(batch) + len(beside) > 1:
+    if len(batch) + len(beside) >= batch_min:
         drops += beside
         order = {chunk.id: n for n, chunk in enumerate(state.chunks())}
         batch = sorted([*_summaries_to_merge(state, policy), *batch], key=lambda chunk: order[chunk.id])
@@ -115,7 +122,5 @@ def _is_scrap(chunk: Chunk) -> bool:
 
 def _summaries_to_merge(state: State, policy: CompactionPolicy) -> list[Chunk]:
     """The summaries, once together they pass the limit; until then they stand, and the prefix with them."""
-    summaries = [
-        c for c in state.chunks() if c.type == ChunkType.COMPACTED and c.retention is Retention.COMPRESSIBLE
-    ]
+    summaries = [c for c in state.chunks() if c.type == ChunkType.COMPACTED and c.retention is Retention.COMPRESSIBLE]
     return summaries if sum(chunk.tokens for chunk in summaries) > policy.summary_tokens_max else []

@@ -20,15 +20,15 @@ from memory_engine.events.compaction import (
     CompactionFailed,
     CompactionStarted,
     Replacement,
-    Usage,
 )
 from memory_engine.persistence import CompactionPolicy
 from memory_engine.records import Receipt
 from memory_engine.state import State
 from memory_engine.tokens import estimate_text
+from memory_engine.usage import Usage
 
 Trigger = Literal["auto", "manual", "hard"]
-ORIGINAL_TOKENS_MAX = 60_000
+ORIGINAL_TOKENS_MAX = 20_000
 """Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
 GRACE_S = 0.5
 """How long a compactor that was cancelled may take to end. Past it, nobody waits for it any more."""
@@ -126,7 +126,11 @@ class Run:
         failure = _failure(name, error)
         await self.append(
             CompactionFailed(
-                compaction_id=self.compaction_id, compactor=name, reason=failure.reason, error=failure.error
+                compaction_id=self.compaction_id,
+                compactor=name,
+                reason=failure.reason,
+                error=failure.error,
+                usage=failure.usage,
             )
         )
         return failure
@@ -180,12 +184,17 @@ class Run:
         result = await compactor.compact(chunks, context)
         tokens = check_result(compactor.name, result)
         if tokens < self._tokens(covers):
-            known = {*covers, *(chunk.id for chunk in chunks), *(source for line in earlier for source in line.sources)}
+            known = {
+                *covers,
+                *(chunk.id for chunk in chunks),
+                *(source for line in earlier for source in line.sources),
+            }
             return evolve(result, lines=_cited(result.lines, known)), tokens
         if len(covers) == 1:
             self.stiff.update(covers)
             return None, 0
-        raise CompactorFailed(compactor.name, "not_shorter", f"{tokens} tokens for {self._tokens(covers)}")
+        why = f"{tokens} tokens for {self._tokens(covers)}"
+        raise CompactorFailed(compactor.name, "not_shorter", why, result.usage)
 
     async def _originals(self, covers: Sequence[str]) -> tuple[list[Chunk], tuple[SummaryLine, ...]]:
         """The chunks to compact, with earlier summaries opened to their originals where these are few enough."""
@@ -251,7 +260,8 @@ def check_result(name: str, result: CompactionResult) -> int:
     if not all(map(_is_line, result.lines)):
         raise CompactorFailed(name, "invalid", "its lines are not all of them a SummaryLine")
     if not result.lines or not all(line.text.strip() and line.section for line in result.lines):
-        raise CompactorFailed(name, "empty", "it returned no lines, or a line without text or section")
+        why = "it returned no lines, or a line without text or section"
+        raise CompactorFailed(name, "empty", why, result.usage)
     return sum(estimate_text(line.text) + 1 for line in result.lines)
 
 
@@ -279,14 +289,14 @@ def _seen(working: "asyncio.Future[CompactionCompleted]") -> None:
 
 def _failure(name: str, error: Exception) -> CompactorFailed:
     """The error as it can be recorded: its text is of any length and may hold what is no character."""
-    reason, text = "raised", f"{type(error).__name__}: {error}"
+    reason, text, usage = "raised", f"{type(error).__name__}: {error}", Usage()
     if isinstance(error, CompactorFailed):
-        reason, text = error.reason, error.error
+        reason, text, usage = error.reason, error.error, error.usage
     elif isinstance(error, ModelError):
-        reason, text = error.reason, str(error)
+        reason, text, usage = error.reason, str(error), error.usage
     elif isinstance(error, MemoryEngineError):
         reason, text = "refused", str(error)
-    return CompactorFailed(name, reason, text[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode())
+    return CompactorFailed(name, reason, text[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode(), usage)
 
 
 def this_process() -> str:

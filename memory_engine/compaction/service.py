@@ -121,7 +121,6 @@ class CompactionService:
 
     async def settle(self, runtime: ThreadRuntime) -> None:
         """Wait until no compaction of the thread is under way; how it ended is in the log."""
-        await asyncio.sleep(0)  # a commit that was acknowledged just now is looked at in the loop's next round
         while runtime.id in self._running:
             await asyncio.wait([self._running[runtime.id]])
 
@@ -137,7 +136,12 @@ class CompactionService:
             late = self._services.now_us() > event.deadline_us
             if late or owner_is_gone(event.owner):
                 reason = "past its deadline" if late else "its process is gone"
-                await self._append(runtime, CompactionAbandoned(compaction_id=event.compaction_id, reason=reason))
+                try:
+                    await self._append(runtime, CompactionAbandoned(compaction_id=event.compaction_id, reason=reason))
+                except (
+                    MemoryEngineError
+                ) as error:  # the thread can be read all the same; the next to open it tries again
+                    _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
     def _start(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
@@ -216,15 +220,12 @@ class CompactionService:
         self, runtime: ThreadRuntime, plan: Plan, compactors: Sequence[Compactor]
     ) -> tuple[tuple[Compactor, tuple[str, ...]], ...]:
         """Give each chunk to the first compactor that can take it; a batch is split by compactor."""
-        pieces: list[tuple[Compactor, tuple[str, ...]]] = []
-        for chunk_id in plan.singles:
-            pieces.append((self._taker(runtime, chunk_id, compactors), (chunk_id,)))
+        pieces = [(self._taker(runtime, chunk_id, compactors), (chunk_id,)) for chunk_id in plan.singles]
         batches: dict[int, tuple[Compactor, list[str]]] = {}
         for chunk_id in plan.batch:
             taker = self._taker(runtime, chunk_id, compactors)
             batches.setdefault(id(taker), (taker, []))[1].append(chunk_id)
-        pieces += [(taker, tuple(ids)) for taker, ids in batches.values()]
-        return tuple(pieces)
+        return (*pieces, *((taker, tuple(ids)) for taker, ids in batches.values()))
 
     def _taker(self, runtime: ThreadRuntime, chunk_id: str, compactors: Sequence[Compactor]) -> Compactor:
         chunk = runtime.state.get(chunk_id)

@@ -62,7 +62,12 @@ class _Costed:
 
 
 def build_context(
-    state: State, *, thread_id: str, max_tokens: int | None, renderers: Mapping[str, Renderer], counter: TokenCounter
+    state: State,
+    *,
+    thread_id: str,
+    max_tokens: int | None,
+    renderers: Mapping[str, Renderer],
+    counter: TokenCounter,
 ) -> Context:
     """Choose whole atoms for the budget and render them.
 
@@ -126,12 +131,8 @@ def _choose(costed: Sequence[_Costed], room: int, counter: TokenCounter) -> list
         window = [newest]
     chosen = {id(c) for c in (*kept, *window)}
     replaced = {id(turns[-1]): window[-1]} if window else {}
-    result = []
-    for c in costed:
-        c = replaced.get(id(c), c)
-        if c.fixed or id(c) in chosen:
-            result.append(c)
-    return result
+    final = [replaced.get(id(c), c) for c in costed]
+    return [c for c in final if c.fixed or id(c) in chosen]
 
 
 def _newest_within(costed: Sequence[_Costed], room: int) -> list[_Costed]:
@@ -145,8 +146,11 @@ def _newest_within(costed: Sequence[_Costed], room: int) -> list[_Costed]:
 
 
 def _window(turns: Sequence[_Costed], room: int) -> list[_Costed]:
-    """The newest turns that fit. Found by walking from the oldest, so that where the window
-    starts depends on the log alone and it moves only when it has to."""
+    """The newest turns that fit.
+
+    Found by walking from the oldest, so that where the window starts depends on the log
+    alone and it moves only when it has to.
+    """
     start = total = 0
     for n, turn in enumerate(turns):
         total += turn.tokens

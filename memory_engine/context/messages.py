@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from attrs import evolve, frozen
 
 from memory_engine.chunks import Chunk
+from memory_engine.context.invariants.answers import NOBODY
 from memory_engine.context.rendering import Message
 from memory_engine.tokens import IMAGE_TOKENS, TokenCounter
 
@@ -27,30 +28,46 @@ class Piece:
 
 
 def assemble(pieces: Iterable[Piece]) -> list[Message]:
-    """The messages in order; each result directly after its call, a placeholder where there is none,
-    and a result whose call is not there as a note."""
+    """The messages in order, each result directly after its call.
+
+    A placeholder stands where a call has no result, a note for a result whose call is not there.
+    """
     flat = [(piece.chunk, message) for piece in pieces for message in piece.messages]
-    answers: dict[str, Message] = {}
-    for chunk, message in flat:
-        if message.get("role") == "tool" and chunk.final:
-            answers.setdefault(str(message["tool_call_id"]), message)
-    for _, message in flat:
-        if message.get("role") == "tool":
-            answers.setdefault(str(message["tool_call_id"]), message)
+    answers = _answers(flat)
     result: list[Message] = []
     used: set[int] = set()
-    for _, message in flat:
+    for n, (_, message) in enumerate(flat):
         if message.get("role") == "tool":
             continue
         result.append(message)
         for call_id in _call_ids(message):
-            answer = answers.pop(call_id, None)
+            answer = answers.pop((n, call_id), None) or answers.pop((NOBODY, call_id), None)
             if answer is not None:
                 used.add(id(answer))
             result.append(answer or {"role": "tool", "tool_call_id": call_id, "content": NO_RESULT})
     if len(used) < sum(message.get("role") == "tool" for _, message in flat):
         return _with_strays(flat, result, used)
     return result
+
+
+def _answers(flat: Sequence[tuple[Chunk, Message]]) -> dict[tuple[int, str], Message]:
+    """The last word on each call, by the place of its message and its id: the first final result, else the first.
+
+    A result belongs to the latest call of its id before it: some models number their calls anew each time.
+    """
+    asking: dict[str, int] = {}
+    final: dict[tuple[int, str], Message] = {}
+    any_: dict[tuple[int, str], Message] = {}
+    for n, (chunk, message) in enumerate(flat):
+        if message.get("role") == "tool":
+            call_id = str(message["tool_call_id"])
+            place = asking.get(call_id, NOBODY), call_id
+            any_.setdefault(place, message)
+            if chunk.final:
+                final.setdefault(place, message)
+        else:
+            asking.update(dict.fromkeys(_call_ids(message), n))
+    return any_ | final
 
 
 def _call_ids(message: Message) -> list[str]:
@@ -116,14 +133,18 @@ def _text_tokens(piece: Piece, counter: TokenCounter) -> int:
 
 def _cut(piece: Piece, tokens: int, of: int) -> Piece:
     """The piece with its texts cut to about `tokens` of `of`, head and tail kept, saying what was left out."""
-    messages = []
-    for message in piece.messages:
-        content = message.get("content")
-        if isinstance(content, str):
-            keep = max(40, len(content) * tokens // max(of, 1) - 40)
-            if keep < len(content):
-                head, tail = content[: keep * 2 // 3], content[len(content) - keep // 3 :]
-                left = len(content) - len(head) - len(tail)
-                message = {**message, "content": f"{head} [… {left} characters of {piece.chunk.id} …] {tail}"}
-        messages.append(message)
-    return evolve(piece, messages=tuple(messages), shortened=True)
+    messages = tuple(
+        {**message, "content": _cut_text(content, tokens, of, piece.chunk.id)}
+        if isinstance(content := message.get("content"), str)
+        else message
+        for message in piece.messages
+    )
+    return evolve(piece, messages=messages, shortened=True)
+
+
+def _cut_text(text: str, tokens: int, of: int, chunk_id: str) -> str:
+    keep = max(40, len(text) * tokens // max(of, 1) - 40)
+    if keep >= len(text):
+        return text
+    head, tail = text[: keep * 2 // 3], text[len(text) - keep // 3 :]
+    return f"{head} [… {len(text) - len(head) - len(tail)} characters of {chunk_id} …] {tail}"

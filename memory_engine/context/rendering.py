@@ -56,6 +56,8 @@ def render_assistant(chunk: Chunk) -> Iterable[Message]:
 
 def render_action(chunk: Chunk) -> Iterable[Message]:
     """Calls: one message, however many they are."""
+    if not chunk.calls:
+        return render_assistant(chunk) if chunk.content else ()  # providers refuse an empty list of calls
     calls = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in chunk.calls
@@ -111,14 +113,19 @@ def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
     """A list with its items, ticked or not."""
     marks = {"completed": "x", "in_progress": "~"}
     lines = [f"- [{marks.get(item.status, ' ')}] {item.text}" for item in items]
-    return {"role": "user", "content": "\n".join([f"[To-do{': ' + chunk.text if chunk.text else ''}]", *lines])}
+    return {
+        "role": "user",
+        "content": "\n".join([f"[To-do{': ' + chunk.text if chunk.text else ''}]", *lines]),
+    }
 
 
 def render_xml(chunks: Iterable[Chunk]) -> str:
     """The XML form: one element a chunk, with its id, so that a model can cite it."""
     parts = ["<memory>"]
     for chunk in chunks:
-        attributes = f" id={quoteattr(chunk.id)}"
+        named = chunk.type.isidentifier()
+        tag = chunk.type if named else "chunk"
+        attributes = f" id={quoteattr(chunk.id)}" + ("" if named else f" type={quoteattr(chunk.type)}")
         for name in ("label", "call_id", "status"):
             value = getattr(chunk, name)
             if value:
@@ -127,6 +134,6 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
         calls = "".join(
             f"<call id={quoteattr(c.id)} name={quoteattr(c.name)}>{escape(c.arguments)}</call>" for c in chunk.calls
         )
-        parts.append(f"<{chunk.type}{attributes}>{escape(body)}{calls}</{chunk.type}>")
+        parts.append(f"<{tag}{attributes}>{escape(body)}{calls}</{tag}>")
     parts.append("</memory>")
     return "\n".join(parts)

@@ -16,7 +16,6 @@ from memory_engine.events.compaction import (
     CompactionFailed,
     CompactionStarted,
     Replacement,
-    Usage,
 )
 from memory_engine.events.errors import SkillError, SubagentError, SystemFailure, ToolError
 from memory_engine.events.execution import ExecutionPause, ExecutionResume, ExecutionRetry
@@ -45,6 +44,7 @@ from memory_engine.events.todo import (
     TodoUpdated,
     upcast_todo_set_v1,
 )
+from memory_engine.usage import Usage
 
 BUILTIN_EVENTS: tuple[type[Event], ...] = (
     UserMessage, ParentAgentMessage,

@@ -7,13 +7,13 @@ from typing import ClassVar, TypeVar, dataclass_transform
 import msgspec
 
 
-class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text", gc=False):
     """A piece of text inside mixed content."""
 
     text: str
 
 
-class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_defaults=True):
+class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_defaults=True, gc=False):
     """An image inside mixed content, by address or as a `data:` URL."""
 
     url: str
@@ -25,7 +25,7 @@ Content = str | tuple[TextPart | ImagePart, ...]
 """Text, or text and images in order."""
 
 
-class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One call of a response. `arguments` is the JSON text as the model wrote it."""
 
     id: str
@@ -43,15 +43,15 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(id=id, name=name, arguments=text)
 
 
-class SummaryLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One line of a summary, and the ids of the chunks that it was drawn from."""
+class SummaryLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One line of a summary, and the ids of the chunks that it was drawn from. An array on the wire: they are many."""
 
     section: str
     text: str
     sources: tuple[str, ...] = ()
 
 
-class Body(msgspec.Struct, frozen=True):
+class Body(msgspec.Struct, frozen=True, gc=False):
     """The bulky part of an event that a chunk may share with it instead of repeating it."""
 
     content: Content = ""

@@ -72,7 +72,7 @@ class EventRegistry:
                 return UnknownEvent(name, version, bytes(payload))
             try:
                 value = upcaster(value)
-            except Exception as error:  # the boundary to user code: whatever it raises becomes the typed error
+            except Exception as error:  # the boundary to user code: what it raises becomes the typed error
                 why = f"the upcaster of version {step} raised {type(error).__name__}: {error}"
                 raise EventDecodeError(name, version, why) from error
         return msgspec.convert(value, cls)

@@ -71,10 +71,14 @@ class Rows(Generic[V]):
                 self._kept[key] = encoded
         self._changed.clear()
 
+    def restore(self, changes: Mapping[str, bytes | None]) -> None:
+        """Go back to what `changes` gave."""
+        self._changed = dict(changes)
+
     def discard(self) -> None:
         """The changes were not written."""
         self._changed.clear()
 
     def encoded(self) -> dict[str, bytes]:
         """All rows as stored, in order of keys."""
-        return {k: self._changed.get(k) or self._kept[k] for k in self.keys()}  # noqa: SIM118 - not a mapping
+        return {k: self._changed.get(k) or self._kept[k] for k in self.keys()}

@@ -25,6 +25,11 @@ class ProjectionWorker:
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
         self.failures: dict[tuple[str, str], MemoryEngineError] = {}
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is any asynchronous projection."""
+        return bool(self._projections)
+
     def touched(self, thread_id: str) -> None:
         """A thread has new events."""
         if self._projections:

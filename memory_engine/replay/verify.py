@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from attrs import frozen
 
 from memory_engine.codec import encode_reduction
-from memory_engine.errors import EventDecodeError, MemoryEngineError
+from memory_engine.errors import EventDecodeError, IntegrityError, MemoryEngineError
 from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
 from memory_engine.log import link_hash
@@ -35,7 +35,11 @@ class Divergence:
     found: str = ""
 
     def __str__(self) -> str:
-        at = f" ({self.event_type}" + (f", reducer {self.reducer}" if self.reducer else "") + ")" if self.event_type else ""
+        at = (
+            f" ({self.event_type}" + (f", reducer {self.reducer}" if self.reducer else "") + ")"
+            if self.event_type
+            else ""
+        )
         detail = f": recorded {self.expected}, now {self.found}" if self.expected or self.found else ""
         return f"thread {self.thread_id!r}, seq {self.seq}{at}: {self.kind} differs{detail}"
 
@@ -85,16 +89,20 @@ class Verifier:
         previous = b""
         rows = {p.name: Rows(p.row, {}) for p in self._projections}
         found: Divergence | None = None
-        async for page in self._reader.pages(thread_id, after=0, upto=head.seq):
-            for stored in page:
-                found = self._check(thread_id, stored, draft, previous)
-                if found is None:
-                    found = self._project(thread_id, stored, rows)
-                if found is not None:
-                    return _report(thread_id, head, draft.seq, found)
-                previous = stored.hash
-            if progress is not None:
-                progress(draft.seq)
+        try:
+            async for page in self._reader.pages(thread_id, after=0, upto=head.seq):
+                for stored in page:
+                    found = self._check(thread_id, stored, draft, previous)
+                    if found is None:
+                        found = self._project(thread_id, stored, rows)
+                    if found is not None:
+                        return _report(thread_id, head, draft.seq, found)
+                    previous = stored.hash
+                if progress is not None:
+                    progress(draft.seq)
+        except IntegrityError as error:
+            gap = Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why)
+            return _report(thread_id, head, draft.seq, gap)
         found = _check_head(loaded, draft, previous) or await self._check_rows(thread_id, head, rows)
         return _report(thread_id, head, draft.seq, found)
 
@@ -144,9 +152,7 @@ class Verifier:
             rows[projection.name].keep()
         return None
 
-    async def _check_rows(
-        self, thread_id: str, head: Head, rows: Mapping[str, Rows[object]]
-    ) -> Divergence | None:
+    async def _check_rows(self, thread_id: str, head: Head, rows: Mapping[str, Rows[object]]) -> Divergence | None:
         for projection in self._projections:
             checkpoint, stored = await self._store.rows(projection.name, projection.version, thread_id)
             if checkpoint == head.seq and dict(stored) != rows[projection.name].encoded():
@@ -158,9 +164,13 @@ def _check_head(loaded: LoadedThread, draft: StateDraft, previous: bytes) -> Div
     """The head's hash and counters, and the live rows, against what the log gives."""
     head, thread_id = loaded.head, loaded.record.id
     if draft.seq != head.seq:
-        return Divergence(thread_id=thread_id, seq=draft.seq + 1, kind="gap", found=f"the log ends, the head is {head.seq}")
+        return Divergence(
+            thread_id=thread_id, seq=draft.seq + 1, kind="gap", found=f"the log ends, the head is {head.seq}"
+        )
     if head.seq and head.hash != previous:
-        return Divergence(thread_id=thread_id, seq=head.seq, kind="head", expected=head.hash.hex(), found=previous.hex())
+        return Divergence(
+            thread_id=thread_id, seq=head.seq, kind="head", expected=head.hash.hex(), found=previous.hex()
+        )
     expected = [LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed()]
     if sorted(loaded.live, key=_row_id) != sorted(expected, key=_row_id):
         return Divergence(thread_id=thread_id, seq=head.seq, kind="state", found=f"{len(loaded.live)} live rows")

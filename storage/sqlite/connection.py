@@ -8,7 +8,14 @@ from typing import TypeVar, cast
 
 import aiosqlite
 
-from memory_engine.errors import EngineClosed, StorageBusy, StorageError, StorageFailed
+from memory_engine.errors import (
+    EngineClosed,
+    InvalidIdentifier,
+    SchemaError,
+    StorageBusy,
+    StorageError,
+    StorageFailed,
+)
 
 T = TypeVar("T")
 
@@ -35,8 +42,7 @@ class Connection:
     @classmethod
     async def reader(cls, path: str, busy_timeout_s: float) -> "Connection":
         """A connection that cannot write."""
-        uri = Path(path).resolve().as_uri() + "?mode=ro"
-        connection = cls(await _connect(uri, path, busy_timeout_s), path)
+        connection = cls(await _connect(_read_only(path), path, busy_timeout_s), path)
         await connection.run(lambda raw: raw.execute("PRAGMA query_only = 1"))
         return connection
 
@@ -49,6 +55,8 @@ class Connection:
         this, with a stand-in for the future that calls back at once instead of in the
         loop's next round. It is the only place that knows of it.
         """
+        if not self._open:
+            raise EngineClosed
         raw = self._connection._conn
         outcome = cast("asyncio.Future[T]", _Outcome(asyncio.get_running_loop(), ended))
         self._connection._tx.put_nowait((outcome, lambda: work(raw)))
@@ -65,6 +73,8 @@ class Connection:
             return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
         except sqlite3.Error as error:
             raise storage_error(self._path, error) from error
+        except UnicodeEncodeError as error:
+            raise InvalidIdentifier("a text", ascii(error.object), "it holds a lone surrogate") from None
 
     async def close(self) -> None:
         """Close it and end its thread."""
@@ -94,11 +104,21 @@ class _Outcome:
         self._ended(error)
 
 
+def _read_only(path: str) -> str:
+    return Path(path).resolve().as_uri() + "?mode=ro"
+
+
 async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.Connection:
+    connection = aiosqlite.connect(
+        target,
+        uri=target.startswith("file:"),
+        isolation_level=None,
+        timeout=busy_timeout_s,
+        cached_statements=256,
+    )
+    connection._thread.daemon = True  # a store that nobody closed keeps no process from ending
     try:
-        return await aiosqlite.connect(
-            target, uri=target.startswith("file:"), isolation_level=None, timeout=busy_timeout_s, cached_statements=256
-        )
+        return await connection
     except sqlite3.Error as error:
         raise storage_error(path, error) from error
 
@@ -108,4 +128,6 @@ def storage_error(path: str, error: sqlite3.Error) -> StorageError:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _BUSY:
         return StorageBusy(path, 0.0)
+    if code == sqlite3.SQLITE_NOTADB:
+        return SchemaError(path, "it is no SQLite file; give a path of its own")
     return StorageFailed(path, str(error))

@@ -108,13 +108,12 @@ def find(raw: sqlite3.Connection, thread_id: str, event_ids: Sequence[str]) -> l
 
 def _events_at(raw: sqlite3.Connection, tid: int, seqs: Sequence[int]) -> dict[int, StoredEvent]:
     parts = lineage(raw, tid)
-    places = [
-        position(part, seq) for seq in seqs for part, first, last in parts if first <= seq <= last
-    ]
+    places = [position(part, seq) for seq in seqs for part, first, last in parts if first <= seq <= last]
     found: dict[int, StoredEvent] = {}
     for some in _sliced(places):
         rows = raw.execute(
-            f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos IN ({_marks(some)}) ORDER BY e.pos", tuple(some)
+            f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos IN ({_marks(some)}) ORDER BY e.pos",
+            tuple(some),
         )
         found.update((stored.seq, stored) for stored in map(event_from_row, rows))
     return found
@@ -138,7 +137,8 @@ def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRe
 def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:
     """Ids of the threads that were forked from a thread."""
     rows = raw.execute(
-        "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid WHERE t.forked_tid = ? AND h.status <> ? ORDER BY t.tid",
+        "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid "
+        "WHERE t.forked_tid = ? AND h.status <> ? ORDER BY t.tid",
         (find_tid(raw, thread_id), DELETED),
     )
     return [row[0] for row in rows]
@@ -153,7 +153,8 @@ def projection_rows(
         key = (projection, version, find_tid(raw, thread_id))
         at = raw.execute("SELECT seq FROM checkpoints WHERE projection = ? AND version = ? AND tid = ?", key).fetchone()
         rows = raw.execute(
-            "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? ORDER BY key", key
+            "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? ORDER BY key",
+            key,
         ).fetchall()
         return (at[0] if at is not None else 0), dict(rows)
     finally:
@@ -174,7 +175,8 @@ def behind(raw: sqlite3.Connection, projection: str, version: int) -> list[str]:
 def totals(raw: sqlite3.Connection) -> tuple[int, int, int, int, int, int]:
     """Threads, events, live chunks, tokens, payload bytes, and bytes of the database."""
     alive, chunks, tokens = raw.execute(
-        "SELECT count(*), coalesce(sum(chunks), 0), coalesce(sum(tokens), 0) FROM heads WHERE status <> ?", (DELETED,)
+        "SELECT count(*), coalesce(sum(chunks), 0), coalesce(sum(tokens), 0) FROM heads WHERE status <> ?",
+        (DELETED,),
     ).fetchone()
     events, payloads = raw.execute(
         f"SELECT count(*), coalesce(sum(length(coalesce(e.payload, b.body))), 0) FROM {EVENTS}"

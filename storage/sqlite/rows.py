@@ -12,7 +12,7 @@ EVENT_COLUMNS = (
     "e.pos, e.id, e.type, e.version, e.recorded_at_us, e.occurred_at_us, e.causation_id, e.correlation_id, "
     "e.salt, e.hash, coalesce(e.payload, b.body), e.record"
 )
-EVENTS = "events e LEFT JOIN blobs b ON b.digest = e.spilled"
+EVENTS = "events e LEFT JOIN blobs b ON b.tid = e.tid AND b.digest = e.spilled"
 HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens"
 THREAD_COLUMNS = (
     "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, t.metadata, t.policy, "
@@ -44,9 +44,23 @@ def position(tid: int, seq: int) -> int:
 
 def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[type-arg]
     """A row of `EVENT_COLUMNS`."""
-    pos, event_id, kind, version, recorded, occurred, causation, correlation, salt, digest, payload, record = row
+    (
+        pos,
+        event_id,
+        kind,
+        version,
+        recorded,
+        occurred,
+        causation,
+        correlation,
+        salt,
+        digest,
+        payload,
+        record,
+    ) = row
     header = (pos & 0xFFFFFFFF, id_from_row(event_id), kind, version, recorded, occurred)
-    return StoredEvent(*header, causation or "", correlation or "", payload, record, salt, digest)
+    body = payload if payload is not None else b""  # its blob is missing: no payload, and never the hash's
+    return StoredEvent(*header, causation or "", correlation or "", body, record, salt, digest)
 
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]

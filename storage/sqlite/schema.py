@@ -52,12 +52,14 @@ MIGRATIONS: tuple[str, ...] = (
         spilled BLOB,
         record BLOB NOT NULL
     ) STRICT;
-    CREATE UNIQUE INDEX events_by_id ON events (tid, id);
+    CREATE UNIQUE INDEX events_by_id ON events (id, tid);
     CREATE INDEX events_by_correlation ON events (correlation_id) WHERE correlation_id IS NOT NULL;
     CREATE TABLE blobs (
-        digest BLOB PRIMARY KEY,
-        body BLOB NOT NULL
-    ) STRICT, WITHOUT ROWID;
+        tid INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (tid, digest)
+    ) STRICT;
     CREATE TABLE live (
         tid INTEGER NOT NULL,
         seq INTEGER NOT NULL,
@@ -93,22 +95,23 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
     Raises `SchemaError` for a file that is no store of ours, or is of a newer version.
     """
-    if _version(connection, path) == len(MIGRATIONS):
+    if check_version(connection, path) == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for number in range(_version(connection, path), len(MIGRATIONS)):
+        for number in range(check_version(connection, path), len(MIGRATIONS)):
             for statement in _statements(MIGRATIONS[number]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number + 1}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # whatever it is, the transaction must not stay open; it goes on to the caller
         connection.execute("ROLLBACK")
         raise
 
 
-def _version(connection: sqlite3.Connection, path: str) -> int:
+def check_version(connection: sqlite3.Connection, path: str) -> int:
+    """The schema version of the file, 0 for a new one. Raises `SchemaError` (see `migrate`)."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:

@@ -26,8 +26,14 @@ from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.rows import position
-from memory_engine.storage.sqlite.schema import migrate
-from memory_engine.storage.sqlite.transactions import Transactions, find_tid, move_head, put_live, write_projection
+from memory_engine.storage.sqlite.schema import check_version, migrate
+from memory_engine.storage.sqlite.transactions import (
+    Transactions,
+    find_tid,
+    move_head,
+    put_live,
+    write_projection,
+)
 from memory_engine.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -66,8 +72,7 @@ class SQLiteStore:
         `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
         """
         check_sqlite_version(path)
-        if not Path(path).resolve().parent.is_dir():
-            raise StorageFailed(path, f"the directory {Path(path).resolve().parent} does not exist; create it")
+        _check_place(path)
         try:
             lock = FileLock(path, busy_timeout_s)
         except OSError as error:
@@ -77,7 +82,7 @@ class SQLiteStore:
             opened.append(await Connection.writer(path, busy_timeout_s))
             await opened[0].run(lambda raw: _prepare(raw, lock, path, durability))
             opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
-        except BaseException:
+        except BaseException:  # whatever it is, no thread of a connection must stay behind; it goes on to the caller
             for connection in opened:
                 await connection.close()
             lock.close()
@@ -160,8 +165,7 @@ class SQLiteStore:
     async def stats(self) -> StoreStats:
         """Totals; `bytes` is what the database and its write-ahead log take."""
         threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
-        log = Path(self._path + "-wal")
-        size += log.stat().st_size if log.exists() else 0
+        size += _size_of(self._path + "-wal")
         return StoreStats(
             threads=threads, events=events, chunks=chunks, tokens=tokens, payload_bytes=payloads, bytes=size
         )
@@ -181,6 +185,19 @@ class SQLiteStore:
         return await self._readers[self._turn].run(query)
 
 
+def _check_place(path: str) -> None:
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise StorageFailed(path, f"the directory {folder} does not exist; create it")
+    if Path(path).is_dir():
+        raise StorageFailed(path, "it is a directory; give the path of a file")
+
+
+def _size_of(path: str) -> int:
+    file = Path(path)
+    return file.stat().st_size if file.exists() else 0
+
+
 def check_sqlite_version(path: str) -> None:
     """Refuse an SQLite without STRICT tables; say once where one has the write-ahead log bug.
 
@@ -198,9 +215,10 @@ def check_sqlite_version(path: str) -> None:
 def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability) -> None:
     """Settings that hold for the connection, and the schema. In the lock: the first open may be raced."""
     with lock:
+        check_version(raw, path)  # before anything is changed: the file may be another program's
         raw.execute("PRAGMA journal_mode = WAL").fetchone()
         raw.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        raw.execute("PRAGMA wal_autocheckpoint = 4000")
+        raw.execute("PRAGMA wal_autocheckpoint = 1000")
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path)
 
@@ -240,21 +258,16 @@ def _delete(raw: sqlite3.Connection, thread_id: str) -> None:
     tid = find_tid(raw, thread_id)
     raw.execute("PRAGMA secure_delete = ON").fetchone()
     try:
-        blobs = raw.execute("SELECT spilled FROM events WHERE tid = ? AND spilled IS NOT NULL", (tid,)).fetchall()
         raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
-        for (digest,) in blobs:
-            raw.execute(
-                "DELETE FROM blobs WHERE digest = ? AND NOT EXISTS (SELECT 1 FROM events WHERE spilled = ?)",
-                (digest, digest),
-            )
-        for table in ("live", "projection_rows", "checkpoints"):
+        for table in ("blobs", "live", "projection_rows", "checkpoints"):
             raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
         raw.execute(
             "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
             (DELETED, tid),
         )
         raw.execute(
-            "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' WHERE tid = ?",
+            "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' "
+            "WHERE tid = ?",
             (tid,),
         )
     finally:

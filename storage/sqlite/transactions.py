@@ -4,8 +4,16 @@ import hashlib
 import sqlite3
 from collections.abc import Sequence
 
-from memory_engine.errors import MemoryEngineError, ThreadNotFound
-from memory_engine.persistence import DELETED, CommitUnit, EventIdTaken, Head, HeadMoved, LiveChunk, ProjectionChange
+from memory_engine.errors import IntegrityError, MemoryEngineError, ThreadNotFound
+from memory_engine.persistence import (
+    DELETED,
+    CommitUnit,
+    EventIdTaken,
+    Head,
+    HeadMoved,
+    LiveChunk,
+    ProjectionChange,
+)
 from memory_engine.records import StoredEvent
 from memory_engine.storage.sqlite.rows import id_to_row, position
 
@@ -17,42 +25,47 @@ _MOVE_HEAD = (
     "UPDATE heads SET seq = ?, hash = ?, epoch = ?, status = ?, open_compaction = ?, chunks = ?, tokens = ? "
     "WHERE tid = ? AND seq = ? AND epoch = ?"
 )
+_PUT_BLOB = "INSERT OR IGNORE INTO blobs (tid, digest, body) VALUES (?, ?, ?)"
 _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?, ?, ?, ?, ?)"
 _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
-_REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound)
+_REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, IntegrityError)
 """What is wrong with one unit only."""
 
 
 class Transactions:
-    """Writes units. Payloads over `spill_bytes` go to `blobs`, once for each content."""
+    """Writes units. Payloads over `spill_bytes` go to `blobs`, once for each content of a thread."""
 
     def __init__(self, spill_bytes: int) -> None:
         self._spill_bytes = spill_bytes
         self._tids: dict[str, int] = {}
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
-        """Write the units in one transaction, with a savepoint each where they are several; say for each what refused it, if anything."""
-        outcomes: list[MemoryEngineError | None] = [None]
+        """Write the units in one transaction; say for each what refused it, if anything.
+
+        All of them in one go where nothing refuses one: a statement for each table. Else
+        again from the start, with a savepoint for each unit.
+        """
         raw.execute("BEGIN IMMEDIATE")
         try:
-            if len(units) == 1:
-                self._write(raw, units[0])
-            else:
+            outcomes: list[MemoryEngineError | None] = [None] * len(units)
+            try:
+                self._write(raw, units)
+            except _REFUSALS:
+                raw.execute("ROLLBACK")
+                raw.execute("BEGIN IMMEDIATE")
                 outcomes = [self._one(raw, unit) for unit in units]
             raw.execute("COMMIT")
-        except BaseException as error:
+        except BaseException:  # whatever it is, the transaction must not stay open; it goes on to the caller
             if raw.in_transaction:
                 raw.execute("ROLLBACK")
-            if isinstance(error, _REFUSALS):
-                return [error]
             raise
         return outcomes
 
     def _one(self, raw: sqlite3.Connection, unit: CommitUnit) -> MemoryEngineError | None:
         raw.execute("SAVEPOINT unit")
         try:
-            self._write(raw, unit)
+            self._write(raw, (unit,))
         except _REFUSALS as error:
             raw.execute("ROLLBACK TO unit")
             raw.execute("RELEASE unit")
@@ -60,21 +73,39 @@ class Transactions:
         raw.execute("RELEASE unit")
         return None
 
-    def _write(self, raw: sqlite3.Connection, unit: CommitUnit) -> None:
-        tid = self.tid(raw, unit.thread_id)
-        move_head(raw, tid, unit.expected, unit.head)
+    def _write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
+        """Compare and set the heads, then write what hangs on them. Raises what refuses any of the units."""
+        tids = [self.tid(raw, unit.thread_id) for unit in units]
+        heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
+        if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
+            raise HeadMoved
+        events: list[tuple[object, ...]] = []
+        gone: list[tuple[object, ...]] = []
+        placed: list[tuple[object, ...]] = []
+        for tid, unit in zip(tids, units, strict=True):
+            events += [self._event_row(raw, tid, stored) for stored in unit.events]
+            for chunk_id, row in unit.live.items():
+                if row is None:
+                    gone.append((tid, *_place(chunk_id)))
+                else:
+                    placed.append((tid, *_place(chunk_id), row.key, row.container))
         try:
-            raw.executemany(_INSERT_EVENT, [self._event_row(raw, tid, stored) for stored in unit.events])
+            raw.executemany(_INSERT_EVENT, events)
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
                 raise EventIdTaken from error
+            if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
+                first = units[0]
+                raise IntegrityError(
+                    first.thread_id, first.expected.seq + 1, "its log goes on past its head"
+                ) from error
             raise
-        gone = [chunk_id for chunk_id, row in unit.live.items() if row is None]
         if gone:
-            raw.executemany(_DROP_LIVE, [(tid, *_place(chunk_id)) for chunk_id in gone])
-        put_live(raw, tid, [row for row in unit.live.values() if row is not None])
-        for change in unit.projections:
-            write_projection(raw, tid, change)
+            raw.executemany(_DROP_LIVE, gone)
+        raw.executemany(_PUT_LIVE, placed)
+        for tid, unit in zip(tids, units, strict=True):
+            for change in unit.projections:
+                write_projection(raw, tid, change)
 
     def tid(self, raw: sqlite3.Connection, thread_id: str) -> int:
         """The row id of a thread. Raises `ThreadNotFound`."""
@@ -93,7 +124,7 @@ class Transactions:
         if len(stored.payload) > self._spill_bytes:
             spilled = hashlib.sha256(stored.payload).digest()
             payload = None
-            raw.execute("INSERT OR IGNORE INTO blobs (digest, body) VALUES (?, ?)", (spilled, stored.payload))
+            raw.execute(_PUT_BLOB, (tid, spilled, stored.payload))
         return (
             position(tid, stored.seq),
             tid,
@@ -125,23 +156,13 @@ def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:
 
 def move_head(raw: sqlite3.Connection, tid: int, expected: Head, head: Head) -> None:
     """Compare and set: raises `HeadMoved` if (seq, epoch) are not the expected ones."""
-    moved = raw.execute(
-        _MOVE_HEAD,
-        (
-            head.seq,
-            head.hash,
-            head.epoch,
-            head.status,
-            head.open_compaction,
-            head.chunks,
-            head.tokens,
-            tid,
-            expected.seq,
-            expected.epoch,
-        ),
-    )
-    if moved.rowcount == 0:
+    if raw.execute(_MOVE_HEAD, _head_row(tid, expected, head)).rowcount == 0:
         raise HeadMoved
+
+
+def _head_row(tid: int, expected: Head, head: Head) -> tuple[object, ...]:
+    counters = (head.open_compaction, head.chunks, head.tokens)
+    return (head.seq, head.hash, head.epoch, head.status, *counters, tid, expected.seq, expected.epoch)
 
 
 def put_live(raw: sqlite3.Connection, tid: int, rows: Sequence[LiveChunk]) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from memory_engine.errors import MemoryEngineError, StorageFailed
+from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
 from memory_engine.persistence import CommitUnit
 from memory_engine.storage.sqlite.connection import Connection, storage_error
 from memory_engine.storage.sqlite.locking import FileLock
@@ -36,8 +36,9 @@ class Writer:
         self._units: deque[tuple[CommitUnit, asyncio.Future[None]]] = deque()
         self._jobs: deque[tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]] = deque()
         self._busy = False
+        self._crowded = False
         self._idle: list[asyncio.Future[None]] = []
-        self._failed: StorageFailed | None = None
+        self._failed: StorageFailed | EngineClosed | None = None
         self._commits = 0
         self._folding = asyncio.get_running_loop().create_task(self._fold_when_idle())
 
@@ -45,7 +46,12 @@ class Writer:
         """Take a unit; it is committed with the others that wait."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._units.append((unit, future))
-        self._go_on()
+        if self._crowded:
+            # others are about to come in this round of the loop: one transaction for all of them
+            if len(self._units) == 1:
+                asyncio.get_running_loop().call_soon(self._go_on)
+        else:
+            self._go_on()
         return future
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -67,6 +73,7 @@ class Writer:
         if self._failed is None:
             with contextlib.suppress(MemoryEngineError):
                 await self.checkpoint("TRUNCATE")
+        self._failed = self._failed or EngineClosed()
         await self._connection.close()
         self._lock.close()
 
@@ -85,6 +92,7 @@ class Writer:
             self._start(work, lambda outcome: _settle(future, outcome))
         elif self._units:
             batch = [self._units.popleft() for _ in range(min(UNITS_MAX, len(self._units)))]
+            self._crowded = len(batch) > 1
             units = [unit for unit, _ in batch]
             self._start(lambda raw: self._commit(raw, units), lambda outcome: _settle_all(batch, outcome))
         else:
@@ -123,7 +131,7 @@ class Writer:
             try:
                 result = work(raw)
                 raw.execute("COMMIT")
-            except BaseException:
+            except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
                 raise

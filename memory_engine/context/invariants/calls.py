@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from memory_engine.chunks import Chunk
+from memory_engine.context.invariants.answers import answers_to_calls
 from memory_engine.context.invariants.atoms import Group, exchange_passed
 
 
@@ -13,18 +14,11 @@ def calls_with_results(chunks: Sequence[Chunk]) -> Iterator[Group]:
     it may go, so that one orphan does not stand in the way for ever. A long-running
     call never dies of that.
     """
-    answers: dict[str, list[int]] = {}
-    for position, chunk in enumerate(chunks):
-        if chunk.call_id:
-            answers.setdefault(chunk.call_id, []).append(position)
+    answers = answers_to_calls(chunks)
     for position, chunk in enumerate(chunks):
         if not chunk.calls:
             continue
-        members = {p for call in chunk.calls for p in answers.get(call.id, ()) if p > position}
-        waiting = [call for call in chunk.calls if not _answered(chunks, position, answers.get(call.id, ()))]
+        members = {p for call in chunk.calls for p in answers[position, call.id]}
+        waiting = [c for c in chunk.calls if not any(chunks[p].final for p in answers[position, c.id])]
         alive = any(call.long_running for call in waiting) or not exchange_passed(chunks, position)
         yield Group((position, *sorted(members)), open=bool(waiting) and alive)
-
-
-def _answered(chunks: Sequence[Chunk], call: int, answers: Sequence[int]) -> bool:
-    return any(position > call and chunks[position].final for position in answers)

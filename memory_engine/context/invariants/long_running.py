@@ -3,15 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from memory_engine.chunks import Chunk
+from memory_engine.context.invariants.answers import answers_to_calls
 from memory_engine.context.invariants.atoms import Group
 
 
 def long_running_calls(chunks: Sequence[Chunk]) -> Iterator[Group]:
     """One group for each call that reports in pieces, even where the call itself is no longer there."""
-    pieces: dict[str, list[int]] = {}
-    for position, chunk in enumerate(chunks):
-        if chunk.call_id:
-            pieces.setdefault(chunk.call_id, []).append(position)
-    for members in pieces.values():
-        if len(members) > 1 or not chunks[members[0]].final:
+    for members in answers_to_calls(chunks).values():
+        if len(members) > 1 or (members and not chunks[members[0]].final):
             yield Group(tuple(members), open=not any(chunks[position].final for position in members))

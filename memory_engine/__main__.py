@@ -1,0 +1,8 @@
+"""`python -m memory_engine`: the same as `memory-engine`."""
+
+import sys
+
+from memory_engine.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

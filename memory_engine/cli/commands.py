@@ -1,0 +1,77 @@
+"""What a command is, and the options that all of them share."""
+
+import argparse
+from collections.abc import Awaitable, Callable
+
+from attrs import frozen
+
+from memory_engine.cli.databases import DEFAULT, VARIABLE
+from memory_engine.cli.terminal import Terminal
+from memory_engine.errors import InvalidInput
+
+FOUND_PROBLEMS = 1
+"""Exit code of a command that did its work and found something wrong in what it was given."""
+FAILED = 2
+INTERRUPTED = 130
+
+Run = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
+"""Does a command's work and returns the exit code. Raises `MemoryEngineError` where it cannot."""
+
+
+@frozen
+class Command:
+    """A word of the command line. `declare` adds its own arguments to a parser."""
+
+    name: str
+    help: str
+    declare: Callable[[argparse.ArgumentParser], None]
+    run: Run
+
+
+@frozen
+class WrongArgument(InvalidInput):
+    """An argument that the database, or another argument, rules out."""
+
+    why: str
+
+    def __str__(self) -> str:
+        return self.why
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """The options that stand anywhere: before a command, or after it."""
+    parser.add_argument(
+        "--db",
+        metavar="PATH",
+        default=argparse.SUPPRESS,
+        help=f"the database (default: ${VARIABLE}, else {DEFAULT})",
+    )
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+
+
+def whole(text: str) -> int:
+    """A whole number from 0 on, as argparse wants its types."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number from 1 on."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is below 1")
+    return value
+
+
+whole.__name__ = positive.__name__ = "whole number"  # what argparse calls them in its errors
+
+
+def no_arguments(_parser: argparse.ArgumentParser) -> None:
+    """For a command that takes none."""
+
+
+def add_thread(parser: argparse.ArgumentParser) -> None:
+    """The thread that a command is about."""
+    parser.add_argument("thread", metavar="THREAD", help="a thread's id (`memory-engine threads` lists them)")

@@ -1,0 +1,64 @@
+"""Opening the database that a command works on."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from attrs import frozen
+
+import memory_engine
+from memory_engine.config import EngineConfig
+from memory_engine.engine import Engine
+from memory_engine.errors import MemoryEngineError
+
+DEFAULT = "memory.db"
+VARIABLE = "MEMORY_ENGINE_DB"
+
+
+@frozen
+class NoDatabase(MemoryEngineError):
+    """A command that reads was given a path with no database."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.why}; name a database with --db or ${VARIABLE}, "
+            f"or make one: memory-engine ingest FILE --db {self.path}"
+        )
+
+
+def database_path(asked: str | None) -> str:
+    """The path that is asked for, else what the environment says, else `memory.db`."""
+    return asked or os.environ.get(VARIABLE) or DEFAULT
+
+
+@asynccontextmanager
+async def existing(path: str) -> AsyncIterator[Engine]:
+    """Open a database that is there. Raises `NoDatabase`, and never makes a file."""
+    _check_is_there(path)
+    async with memory_engine.open(path) as engine:
+        yield engine
+
+
+def _check_is_there(path: str) -> None:
+    if "://" in path:
+        return
+    if path == ":memory:":
+        raise NoDatabase(path, "it is always empty at first")
+    file = Path(path)
+    if not file.exists():
+        raise NoDatabase(path, "there is no such file")
+    if file.is_dir():
+        raise NoDatabase(path, "it is a directory")
+    if not file.stat().st_size:
+        raise NoDatabase(path, "the file is empty")
+
+
+@asynccontextmanager
+async def writable(path: str, *, config: EngineConfig | None = None) -> AsyncIterator[Engine]:
+    """Open a database, making it if it is not there."""
+    async with memory_engine.open(path, config=config or EngineConfig()) as engine:
+        yield engine

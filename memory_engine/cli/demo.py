@@ -1,0 +1,218 @@
+"""The demo: recorded agents become a log, a state, compacted memory, and a context for the next call."""
+
+import argparse
+import itertools
+import statistics
+import tempfile
+import textwrap
+import time
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from attrs import define, field
+
+from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.cli.commands import FOUND_PROBLEMS, Command, WrongArgument, no_arguments
+from memory_engine.cli.databases import VARIABLE, writable
+from memory_engine.cli.messages import measure, put_messages_briefly
+from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.text import counted, duration, escaped, number, one_line
+from memory_engine.compaction.base import render_lines
+from memory_engine.context import Context
+from memory_engine.engine import Engine
+from memory_engine.events.base import SummaryLine
+from memory_engine.events.compaction import CompactionCompleted
+from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
+from memory_engine.records import RecordedEvent
+from memory_engine.replay.verify import VerifyReport
+from memory_engine.thread import Thread
+
+SAMPLES = {
+    "support": "a bicycle shop's support agent",
+    "coding": "a coding agent and a test that fails one time in four",
+    "datenanalyse": "an analyst of a bakery's sales, in German",
+}
+BUDGET = 4_000
+"""Tokens of the context that is shown."""
+_MARGIN = "  "
+_INDENT = " " * 11
+
+
+@define
+class _Shown:
+    """What one conversation came to."""
+
+    thread: Thread
+    messages: int
+    added: int
+    seconds: list[float]
+    events: list[RecordedEvent] = field(factory=list)
+
+    @property
+    def compactions(self) -> list[tuple[RecordedEvent, CompactionCompleted]]:
+        """The compactions in the log, in order."""
+        return [(e, e.event) for e in self.events if isinstance(e.event, CompactionCompleted)]
+
+    @property
+    def tokens_saved(self) -> int:
+        """By how much compactions made the state smaller."""
+        return sum(event.tokens_before - event.tokens_after for _, event in self.compactions)
+
+
+async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Ingest the sample, narrating. Returns 1 if the log that came of it does not verify."""
+    db = asked.db if asked.is_db_given else _new_database()
+    terminal.say("Three recorded agents become memory. No key, no network, no model.", "bold")
+    begun = time.perf_counter()
+    results: list[dict[str, object]] = []
+    async with writable(db) as engine:
+        for at, (name, title) in enumerate(SAMPLES.items(), 1):
+            terminal.say()
+            terminal.put(terminal.styled(f"{at}/{len(SAMPLES)} {name}", "bold", "cyan") + f"  {escaped(title)}")
+            shown = await _dispatch(engine, name)
+            results.append(await _narrate(engine, shown, terminal))
+    seconds = time.perf_counter() - begun
+    terminal.json({"db": db, "seconds": round(seconds, 3), "conversations": results})
+    _end(db, seconds, terminal)
+    return 0 if all(result["verified"] for result in results) else FOUND_PROBLEMS
+
+
+def _new_database() -> str:
+    return str(Path(tempfile.mkdtemp(prefix="memory-engine-demo-")) / "demo.db")
+
+
+async def _dispatch(engine: Engine, name: str) -> _Shown:
+    """Ingest one conversation of the sample, taking the time of each message."""
+    moments = [time.perf_counter()]
+
+    def tick(_report: IngestReport) -> None:
+        moments.append(time.perf_counter())
+
+    ingestion = Ingestion(engine, IngestOptions(thread_id=name), on_record=tick)
+    sample = resources.files("memory_engine.cli") / "sample" / f"{name}.jsonl"
+    with resources.as_file(sample) as path:
+        if not await ingestion.file(path):
+            raise WrongArgument(f"{ingestion.report.errors[-1]}; give the demo a database of its own")
+    thread = engine.thread(name)
+    seconds = [after - before for before, after in itertools.pairwise(moments)]
+    added = sum(result.added for result in ingestion.report.threads)
+    return _Shown(thread, len(seconds), added, seconds, [event async for event in thread.events()])
+
+
+async def _narrate(engine: Engine, shown: _Shown, terminal: Terminal) -> dict[str, object]:
+    """Show what became of a conversation, and return it in figures."""
+    _put_log(shown, terminal)
+    state = await shown.thread.state()
+    _put_compactions(shown, terminal)
+    summaries = [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]
+    if summaries:
+        _put_summary(summaries[-1], terminal)
+    begun = time.perf_counter()
+    context = await shown.thread.context(max_tokens=BUDGET)
+    took = time.perf_counter() - begun
+    _put_context(engine, context, shown.tokens_saved, terminal)
+    for chunk in summaries[-1:]:
+        await _put_why(shown, chunk, terminal)
+    begun = time.perf_counter()
+    report = await shown.thread.verify()
+    _put_verified(report, time.perf_counter() - begun, took, terminal)
+    return {
+        "thread": shown.thread.id,
+        "messages": shown.messages,
+        "events": len(shown.events),
+        "compactions": [
+            {"seq": e.seq, "tokens_before": c.tokens_before, "tokens_after": c.tokens_after}
+            for e, c in shown.compactions
+        ],
+        "context": {"messages": len(context.messages), "tokens": context.tokens},
+        "verified": report.ok,
+        "median_ms": round(statistics.median(shown.seconds) * 1e3, 3),
+    }
+
+
+def _step(terminal: Terminal, name: str, text: str) -> None:
+    """A step under its name, wrapped where the terminal is narrow."""
+    lines = textwrap.wrap(escaped(text), terminal.width - len(_INDENT))
+    terminal.put(f"{_MARGIN}{terminal.styled(f'{name:<8}', 'green')} {lines[0]}")
+    for line in lines[1:]:
+        terminal.put(_INDENT + line)
+
+
+def _put_log(shown: _Shown, terminal: Terminal) -> None:
+    messages, each = counted(shown.messages, "message"), duration(statistics.median(shown.seconds))
+    if shown.added:
+        _step(terminal, "log", f"{messages} dispatched one by one, {each} each, durable")
+    else:
+        _step(terminal, "log", f"{messages} dispatched again: all were here, so nothing was added")
+
+
+def _put_compactions(shown: _Shown, terminal: Terminal) -> None:
+    ran = counted(len(shown.compactions), "time")
+    _step(terminal, "memory", f"compacted {ran} on the way, each an event in the log:")
+    for recorded, event in shown.compactions:
+        before, after = event.tokens_before, event.tokens_after
+        covered = counted(sum(len(replacement.covers) for replacement in event.replacements), "chunk")
+        less = f"-{100 * (before - after) // max(before, 1)} %"
+        text = f"event {recorded.seq}: {covered}, {number(before)} → {number(after)} tokens ({less})"
+        terminal.put(f"{_INDENT}{text}")
+
+
+def _put_summary(chunk: Chunk, terminal: Terminal) -> None:
+    _step(terminal, "summary", f"chunk {chunk.id} now stands for {counted(len(chunk.parent_ids), 'chunk')}:")
+    for line in render_lines(chunk.lines, title="").splitlines():
+        if line:
+            shown = one_line(line, min(terminal.width, 110) - 13)
+            terminal.put(f"{_INDENT}{terminal.styled('│', 'dim')} {shown}")
+
+
+def _put_context(engine: Engine, context: Context, saved: int, terminal: Terminal) -> None:
+    instead = f", instead of about {number(context.tokens + saved)}" if saved > 0 else ""
+    _step(terminal, "context", f"the next model call: {measure(context)}{instead}")
+    width = min(terminal.width, 110) - 29
+    put_messages_briefly(context, engine.parts.counter, terminal, width=width, margin=_INDENT)
+
+
+async def _put_why(shown: _Shown, chunk: Chunk, terminal: Terminal) -> None:
+    """From a line of the summary back to the event that it came from."""
+    line = _line_with_source(chunk.lines)
+    if line is None:
+        return
+    source = await shown.thread.chunk(line.sources[-1])
+    event = next(event for event in shown.events if event.seq == source.seq)
+    said = one_line(line.text, 48)
+    way = f"← chunk {source.id} ({source.type}) ← event {event.seq} ({event.type}, id {event.id[:8]}…)"
+    _step(terminal, "why", f"“{said}” {way}")
+
+
+def _line_with_source(lines: Sequence[SummaryLine]) -> SummaryLine | None:
+    return next((line for line in lines if line.sources), None)
+
+
+def _put_verified(report: VerifyReport, seconds: float, context: float, terminal: Terminal) -> None:
+    result = "every hash, operation and state is as recorded" if report.ok else str(report.divergence)
+    _step(terminal, "verify", f"{counted(report.events, 'event')} replayed in {duration(seconds)}: {result}")
+    _step(terminal, "speed", f"context built in {duration(context)}")
+
+
+def _end(db: str, seconds: float, terminal: Terminal) -> None:
+    terminal.say()
+    terminal.say(f"All of it took {duration(seconds)} and is in {db}. Look around:", "bold")
+    terminal.say()
+    for command in (
+        f"export {VARIABLE}={db}",
+        "memory-engine threads",
+        "memory-engine log coding --limit 10",
+        "memory-engine show support --at 20",
+        "memory-engine context coding --max-tokens 600",
+        "memory-engine verify",
+    ):
+        terminal.say(f"{_MARGIN}{command}", "cyan")
+
+
+DEMO = Command(
+    "demo",
+    "watch recorded agents become memory: no key, no network; writes to a new temporary file, or to --db",
+    no_arguments,
+    demo,
+)

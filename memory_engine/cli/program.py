@@ -1,0 +1,94 @@
+"""The program: parses the command line, runs the command, and turns what goes wrong into an exit code."""
+
+import argparse
+import asyncio
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from memory_engine.cli.commands import FAILED, INTERRUPTED, Command, add_shared
+from memory_engine.cli.databases import database_path
+from memory_engine.cli.demo import DEMO
+from memory_engine.cli.ingesting import INGEST
+from memory_engine.cli.looking import CONTEXT, LOG, SHOW, STATS, THREADS
+from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.working import COMPACT, VERIFY
+from memory_engine.errors import MemoryEngineError
+
+COMMANDS: tuple[Command, ...] = (DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, COMPACT, VERIFY, STATS)
+_EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="memory-engine",
+        description="An event-sourced memory for agents: logs, states, compacted memory and contexts.",
+        epilog=_EPILOG,
+        allow_abbrev=False,
+    )
+    add_shared(parser)
+    words = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for command in COMMANDS:
+        inner = words.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
+        command.declare(inner)
+        add_shared(inner)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line (default: the process's own) and return the exit code.
+
+    Raises `SystemExit` for `--help` and for arguments that argparse refuses.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    parser = build_parser()
+    asked = parser.parse_args(argv)
+    if asked.command is None:
+        parser.print_help()
+        return FAILED
+    asked.is_db_given = "db" in asked
+    asked.db = database_path(getattr(asked, "db", None))
+    terminal = Terminal(as_json="json" in asked)
+    try:
+        return _run({command.name: command for command in COMMANDS}[asked.command], asked, terminal)
+    except KeyboardInterrupt:
+        terminal.warn("interrupted")
+        return INTERRUPTED
+
+
+def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int:
+    async def run() -> int:
+        return await command.run(asked, terminal)
+
+    try:
+        code = asyncio.run(run())
+        terminal.out.flush()
+        return code
+    except MemoryEngineError as error:
+        return _failed(terminal, type(error).__name__, str(error))
+    except BrokenPipeError:
+        _let_go(terminal)
+        return 0
+    except OSError as error:
+        return _failed(terminal, type(error).__name__, str(error))
+
+
+def _failed(terminal: Terminal, kind: str, message: str) -> int:
+    """Say what went wrong: to programs on standard output, to people on standard error, in one line."""
+    if terminal.as_json:
+        terminal.json({"error": {"type": kind, "message": message}})
+    else:
+        terminal.warn(f"memory-engine: error: {' '.join(message.split())}")
+    return FAILED
+
+
+def _let_go(terminal: Terminal) -> None:
+    """Whoever reads has read enough: what is still buffered goes nowhere, without a word at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), terminal.out.fileno())
+    except (OSError, ValueError):
+        return

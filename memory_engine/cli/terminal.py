@@ -1,0 +1,130 @@
+"""Where a command speaks: lines, tables and colours for people, JSON for programs, progress beside both."""
+
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from attrs import field, frozen
+
+from memory_engine.cli.text import columns, escaped, escaped_in_json, one_line, padded
+
+WIDTH_ELSEWHERE = 200
+"""Columns of a line that goes into a file or a pipe."""
+_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+
+
+@frozen
+class Column:
+    """A column of a table. With a `least` width it may shrink to that where the terminal is narrow."""
+
+    title: str
+    right: bool = False
+    least: int = 0
+
+
+@frozen
+class Terminal:
+    """A command's output. `as_json` silences everything for people on standard output."""
+
+    as_json: bool = False
+    out: TextIO = field(factory=lambda: sys.stdout)
+    err: TextIO = field(factory=lambda: sys.stderr)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person is looking at standard output."""
+        return self.out.isatty()
+
+    @property
+    def width(self) -> int:
+        """Columns of a line."""
+        return max(40, shutil.get_terminal_size().columns) if self.is_terminal else WIDTH_ELSEWHERE
+
+    def styled(self, text: str, *styles: str) -> str:
+        """The text in colour, on a terminal that wants colours."""
+        if not self.is_terminal or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+            return text
+        codes = ";".join(_COLOURS[style] for style in styles)
+        return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
+
+    def say(self, text: str = "", *styles: str) -> None:
+        """Print text for people, whatever it holds made harmless."""
+        if not self.as_json:
+            self.out.write(self.styled(escaped(text), *styles) + "\n")
+
+    def put(self, line: str) -> None:
+        """Print a line for people that was escaped and styled already."""
+        if not self.as_json:
+            self.out.write(line + "\n")
+
+    def json(self, value: object) -> None:
+        """Print one JSON value on one line, if JSON is asked for."""
+        if self.as_json:
+            self.out.write(escaped_in_json(json.dumps(value, ensure_ascii=False, allow_nan=False)) + "\n")
+
+    def warn(self, text: str) -> None:
+        """Print a line beside the output."""
+        self.err.write(escaped(text) + "\n")
+
+    def table(self, heads: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Print rows under titles; on a terminal, cells that may shrink are cut so that every line fits."""
+        if self.as_json:
+            return
+        cells = [[one_line(cell, 4096) for cell in row] for row in rows]
+        widths = self._widths(heads, cells)
+        titles = [padded(head.title, width, right=head.right) for head, width in zip(heads, widths, strict=True)]
+        self.put(self.styled("  ".join(titles).rstrip(), "bold"))
+        for row in cells:
+            fitted = [
+                padded(one_line(cell, width), width, right=head.right)
+                for cell, head, width in zip(row, heads, widths, strict=True)
+            ]
+            self.put("  ".join(fitted).rstrip())
+
+    def _widths(self, heads: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
+        widths = [max(columns(head.title), *(columns(row[n]) for row in cells), 0) for n, head in enumerate(heads)]
+        over = sum(widths) + 2 * (len(widths) - 1) - self.width if self.is_terminal else 0
+        for _ in range(over):
+            wide = [n for n, head in enumerate(heads) if head.least and widths[n] > head.least]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        return widths
+
+
+@frozen
+class Progress:
+    """One line on standard error, once something takes longer than a second.
+
+    On a terminal the line is written over; elsewhere a line comes now and then.
+    """
+
+    what: str
+    terminal: Terminal
+    _state: dict[str, float] = field(factory=dict)
+
+    def update(self, counts: Mapping[str, int]) -> None:
+        """Show how far it is."""
+        now = time.monotonic()
+        begun = self._state.setdefault("begun", now)
+        every = 0.1 if self.terminal.err.isatty() else 10.0
+        if now - begun < 1 or now - self._state.get("shown", begun) < min(every, now - begun):
+            return
+        self._state["shown"] = now
+        text = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+        line = f"{self.what}: {text}, {now - begun:.0f} s"
+        if self.terminal.err.isatty():
+            self.terminal.err.write(f"\r\x1b[K{one_line(line, shutil.get_terminal_size().columns - 1)}")
+            self.terminal.err.flush()
+        else:
+            self.terminal.warn(line)
+
+    def end(self) -> None:
+        """Clear the line."""
+        if "shown" in self._state and self.terminal.err.isatty():
+            self.terminal.err.write("\r\x1b[K")
+            self.terminal.err.flush()

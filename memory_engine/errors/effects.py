@@ -1,0 +1,129 @@
+"""Compaction, context and storage."""
+
+from attrs import frozen
+
+from memory_engine.errors.base import MemoryEngineError
+from memory_engine.usage import Usage
+
+
+class CompactionError(MemoryEngineError):
+    """A compaction that replaced nothing."""
+
+
+@frozen
+class NothingToCompact(CompactionError):
+    """No cut would make the state smaller."""
+
+    thread_id: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"nothing to compact in thread {self.thread_id!r}: {self.why}"
+
+
+@frozen
+class CompactorFailed(CompactionError):
+    """The compactor raised, timed out, or gave what cannot be used. The originals stand."""
+
+    compactor: str
+    reason: str
+    error: str
+    usage: Usage = Usage()
+
+    def __str__(self) -> str:
+        return f"compactor {self.compactor!r} failed ({self.reason}): {self.error}; the originals stand"
+
+
+@frozen
+class ModelError(CompactionError):
+    """The language model gave no usable answer.
+
+    `reason`: timeout, rate_limited, unavailable, refused, truncated, authentication,
+    context_window, bad_request or invalid_response. `retryable` says whether trying again
+    may help, `usage` what the answers took that were of no use.
+    """
+
+    model: str
+    reason: str
+    error: str
+    retryable: bool = False
+    usage: Usage = Usage()
+
+    def __str__(self) -> str:
+        return f"model {self.model!r}: {self.reason}: {self.error}"
+
+
+@frozen
+class ContextBudgetError(MemoryEngineError):
+    """What must be in the context does not fit into the budget."""
+
+    thread_id: str
+    needed: int
+    max_tokens: int
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} needs {self.needed} tokens for its CRITICAL chunks and newest exchange, "
+            f"max_tokens is {self.max_tokens}; raise max_tokens or shorten what is CRITICAL"
+        )
+
+
+class StorageError(MemoryEngineError):
+    """The store could not do it."""
+
+
+@frozen
+class StorageBusy(StorageError):
+    """Another process held the file past the timeout. Nothing was applied."""
+
+    path: str
+    waited_s: float
+
+    def __str__(self) -> str:
+        return f"{self.path} was locked by another process for {self.waited_s:.1f} s; nothing was applied, try again"
+
+
+@frozen
+class StorageFailed(StorageError):
+    """The disk or the file failed. The store is read-only; what was acknowledged is readable."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}; the store is read-only now. Mend the cause, then open it again"
+
+
+@frozen
+class SchemaError(StorageError):
+    """The file is not a store this version can use."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}"
+
+
+@frozen
+class IntegrityError(StorageError):
+    """The log does not hold together. The thread is read-only; export still works."""
+
+    thread_id: str
+    seq: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; run `memory-engine verify`"
+
+
+@frozen
+class EventDecodeError(StorageError):
+    """A stored payload does not fit its schema, or its type is not known here."""
+
+    event_type: str
+    version: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"event {self.event_type!r} version {self.version} cannot be decoded: {self.why}"

@@ -1,0 +1,160 @@
+"""What the executor refuses."""
+
+from attrs import frozen
+
+from memory_engine.errors.base import MemoryEngineError
+
+
+class InvalidOperation(MemoryEngineError):
+    """An operation that does not fit the state. The state is as it was."""
+
+
+@frozen
+class UnknownChunk(InvalidOperation):
+    """The operation names a chunk that is not in the state."""
+
+    operation: str
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation}: chunk {self.chunk_id!r} is not in the state"
+
+
+@frozen
+class DuplicateChunk(InvalidOperation):
+    """The chunk is in the state already."""
+
+    operation: str
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation}: chunk {self.chunk_id!r} is in the state already"
+
+
+@frozen
+class ForeignChunkId(InvalidOperation):
+    """A new chunk whose id was not derived from its event."""
+
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"chunk id {self.chunk_id!r} was not derived from the event; take ids from ctx.new_id()"
+
+
+@frozen
+class UndeclaredChunk(InvalidOperation):
+    """The operation places a chunk that the reduction does not carry."""
+
+    operation: str
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation}: the reduction carries no chunk {self.chunk_id!r}; add it to Reduction.chunks"
+
+
+@frozen
+class UnplacedChunk(InvalidOperation):
+    """The reduction carries a chunk that no operation places."""
+
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"chunk {self.chunk_id!r} is carried by the reduction but placed by no operation"
+
+
+@frozen
+class ConflictingPosition(InvalidOperation):
+    """More than one of `before`, `after` and `first` was given."""
+
+    operation: str
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} of {self.chunk_id!r}: give at most one of before, after and first"
+
+
+@frozen
+class ForeignAnchor(InvalidOperation):
+    """The anchor stands in another container, or is the chunk itself."""
+
+    operation: str
+    chunk_id: str
+    anchor_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} of {self.chunk_id!r}: {self.anchor_id!r} does not stand beside it"
+
+
+@frozen
+class NotAContainer(InvalidOperation):
+    """Children go into chunks that are containers."""
+
+    operation: str
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation}: chunk {self.chunk_id!r} is no container (Chunk.is_container)"
+
+
+@frozen
+class TypeChanged(InvalidOperation):
+    """UPDATE keeps a chunk's type; REPLACE may change it."""
+
+    chunk_id: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"UPDATE of {self.chunk_id!r} changes its type from {self.old!r} to {self.new!r}; use REPLACE"
+
+
+@frozen
+class EmptyBatch(InvalidOperation):
+    """A BATCH or BATCH_REPLACE of nothing."""
+
+    operation: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} names nothing"
+
+
+@frozen
+class RepeatedChunk(InvalidOperation):
+    """A chunk is named twice in one operation."""
+
+    operation: str
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"{self.operation} names chunk {self.chunk_id!r} twice"
+
+
+@frozen
+class ScatteredBatch(InvalidOperation):
+    """BATCH_REPLACE covers chunks of one container only."""
+
+    chunk_id: str
+    other_id: str
+
+    def __str__(self) -> str:
+        return f"BATCH_REPLACE: chunks {self.chunk_id!r} and {self.other_id!r} stand in different containers"
+
+
+@frozen
+class CriticalChunk(InvalidOperation):
+    """CRITICAL chunks are never compacted."""
+
+    chunk_id: str
+
+    def __str__(self) -> str:
+        return f"BATCH_REPLACE: chunk {self.chunk_id!r} is CRITICAL and cannot be compacted"
+
+
+@frozen
+class NestedTooDeep(InvalidOperation):
+    """BATCH within BATCH beyond any use."""
+
+    limit: int
+
+    def __str__(self) -> str:
+        return f"BATCH is nested more than {self.limit} deep"

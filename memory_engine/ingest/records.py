@@ -1,0 +1,140 @@
+"""The records of a file, in order: lines, elements of a JSON list, or messages of one conversation."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from attrs import frozen
+
+from memory_engine.errors import IngestError
+from memory_engine.ingest.scanning import VALUE_CHARS_MAX, BrokenText, Scanner, parse
+
+Format = Literal["auto", "openai", "tau", "events"]
+FIRST_LINE_MAX = 1 << 20
+_LINES = frozenset({".jsonl", ".ndjson"})
+_STREAMED = frozenset({"messages"})
+
+
+@frozen
+class Record:
+    """A JSON value, its line, its number in order (from 1), and whether it has the line to itself."""
+
+    value: object
+    line: int
+    number: int
+    is_line: bool
+
+
+def read_records(path: Path) -> Iterator[Record | IngestError]:
+    """Every record of a file, a broken one as the error that says where; none of them is held.
+
+    A broken line of JSON Lines costs that line; a broken list ends there, since nobody
+    knows where its next element begins.
+    """
+    try:
+        with path.open("rb") as file:
+            if path.suffix in _LINES or not file.seekable() or _is_json_lines(file):
+                yield from _lines(file, str(path))
+            else:
+                yield from _document(file, str(path))
+    except OSError as error:
+        yield IngestError(str(path), 1, f"cannot be read: {error.strerror or error}")
+
+
+def _is_json_lines(file: BinaryIO) -> bool:
+    """Whether the first line is a whole object and something comes after it. Goes back to the start."""
+    try:
+        first = file.readline(FIRST_LINE_MAX)
+        while first and not first.strip():
+            first = file.readline(FIRST_LINE_MAX)
+        is_object = isinstance(parse(first.decode("utf-8-sig"), 1), dict)
+        return is_object and any(line.strip() for line in iter(lambda: file.readline(FIRST_LINE_MAX), b""))
+    except (BrokenText, UnicodeDecodeError):
+        return False
+    finally:
+        file.seek(0)
+
+
+def _lines(file: BinaryIO, path: str) -> Iterator[Record | IngestError]:
+    number = 0
+    line = 0
+    while raw := file.readline(VALUE_CHARS_MAX):
+        line += 1
+        if not raw.strip():
+            continue
+        number += 1
+        try:
+            if len(raw) == VALUE_CHARS_MAX and not raw.endswith(b"\n"):
+                _skip_rest(file)
+                raise BrokenText(line, f"a line of over {VALUE_CHARS_MAX >> 20} MB")
+            yield Record(parse(_text(raw, line), line), line, number, True)
+        except BrokenText as error:
+            yield IngestError(path, line, error.why)
+
+
+def _text(raw: bytes, line: int) -> str:
+    try:
+        return raw.decode("utf-8-sig" if line == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise BrokenText(line, f"not UTF-8: byte 0x{raw[error.start]:02x}") from None
+
+
+def _skip_rest(file: BinaryIO) -> None:
+    while (raw := file.readline(VALUE_CHARS_MAX)) and not raw.endswith(b"\n"):
+        pass
+
+
+def _document(file: BinaryIO, path: str) -> Iterator[Record | IngestError]:
+    scanner = Scanner(file)
+    try:
+        start = scanner.peek()
+        if start == "[":
+            yield from _elements(scanner)
+        elif start == "{":
+            yield from _members(scanner)
+        elif start:
+            yield Record(scanner.value(), scanner.line, 1, False)
+        if scanner.peek():
+            why = "something follows the JSON value; if this is JSON Lines, name the file .jsonl"
+            raise BrokenText(scanner.line, why)
+    except BrokenText as error:
+        yield IngestError(path, error.line, error.why)
+
+
+def _elements(scanner: Scanner) -> Iterator[Record]:
+    scanner.expect("[")
+    if scanner.take("]"):
+        return
+    number = 0
+    while True:
+        number += 1
+        scanner.peek()
+        line = scanner.line
+        yield Record(scanner.value(), line, number, False)
+        if not scanner.take(","):
+            scanner.expect("]")
+            return
+
+
+def _members(scanner: Scanner) -> Iterator[Record]:
+    """The elements of `messages`, where the object has such a list; else the object itself."""
+    line = scanner.line
+    rest: dict[str, object] = {}
+    streamed = False
+    scanner.expect("{")
+    ended = scanner.take("}")
+    while not ended:
+        key = scanner.value()
+        if not isinstance(key, str):
+            raise BrokenText(scanner.line, "not JSON: a key is no text")
+        scanner.expect(":")
+        if key in _STREAMED and scanner.peek() == "[" and not streamed:
+            streamed = True
+            yield from _elements(scanner)
+        else:
+            rest[key] = scanner.value()
+        if not scanner.take(","):
+            scanner.expect("}")
+            ended = True
+    if not streamed:
+        yield Record(rest, line, 1, False)

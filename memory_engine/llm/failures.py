@@ -1,0 +1,161 @@
+"""What went wrong between us and a provider, as `ModelError`: one table for all that the libraries raise.
+
+Classes are known by name, so that reading the table imports neither library. An exception's own
+classes are looked up from the most special to the most general.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from memory_engine.errors import ModelError
+
+Reason = Literal[
+    "timeout",
+    "rate_limited",
+    "unavailable",
+    "refused",
+    "truncated",
+    "authentication",
+    "context_window",
+    "bad_request",
+    "invalid_response",
+]
+Verdict = tuple[Reason, bool]
+"""The reason, and whether another try may help."""
+
+ERROR_CHARS_MAX = 500
+"""What an error says goes into the log, and providers quote whole requests in it."""
+
+BY_CODE: Mapping[str, Verdict] = {
+    "content_filter": ("refused", False),
+    "content_policy_violation": ("refused", False),
+    "context_length_exceeded": ("context_window", False),
+    "invalid_api_key": ("authentication", False),
+}
+"""By the provider's own code, which says more than the class."""
+
+BY_CLASS: Mapping[str, Verdict] = {
+    # the provider will not
+    "BlockedPiiEntityError": ("refused", False),
+    "BudgetExceededError": ("refused", False),
+    "ContentPolicyViolationError": ("refused", False),
+    "GuardrailRaisedException": ("refused", False),
+    "ModifyResponseException": ("refused", False),
+    "RejectedRequestError": ("refused", False),
+    "SensitiveDataRouteException": ("refused", False),
+    # not with this key, or this account
+    "AuthenticationError": ("authentication", False),
+    "PaymentRequiredError": ("authentication", False),
+    "PermissionDeniedError": ("authentication", False),
+    # not this request
+    "ContextWindowExceededError": ("context_window", False),
+    "BadRequestError": ("bad_request", False),
+    "ConflictError": ("unavailable", True),
+    "ModelNotMappedError": ("bad_request", False),
+    "NotFoundError": ("bad_request", False),
+    "UnprocessableEntityError": ("bad_request", False),
+    # not now
+    "APITimeoutError": ("timeout", True),
+    "Timeout": ("timeout", True),
+    "TimeoutError": ("timeout", True),
+    "RateLimitError": ("rate_limited", True),
+    "APIConnectionError": ("unavailable", True),
+    "BadGatewayError": ("unavailable", True),
+    "InternalServerError": ("unavailable", True),
+    "OSError": ("unavailable", True),
+    "ServiceUnavailableError": ("unavailable", True),
+    # not like this
+    "APIResponseValidationError": ("invalid_response", True),
+}
+BY_CAUSE: Mapping[str, Verdict] = {
+    "json.decoder.JSONDecodeError": ("invalid_response", True),
+    "openai.APIResponseValidationError": ("invalid_response", True),
+    "openai.OpenAIError": ("authentication", False),  # itself, it is raised for missing credentials only
+    "builtins.UnicodeEncodeError": ("bad_request", False),
+}
+"""By an exception underneath: litellm says InternalServerError for whatever it cannot place."""
+
+BY_STATUS: Mapping[int, Verdict] = {
+    401: ("authentication", False),
+    402: ("authentication", False),
+    403: ("authentication", False),
+    408: ("timeout", True),
+    409: ("unavailable", True),
+    413: ("context_window", False),
+    425: ("unavailable", True),
+    429: ("rate_limited", True),
+}
+
+
+def verdict_on(error: BaseException) -> Verdict:
+    """Why a call failed and whether to try again; what nobody foresaw is an invalid response, and final."""
+    code = getattr(error, "code", None)
+    if isinstance(code, str) and code in BY_CODE:
+        return BY_CODE[code]
+    classes = [cls.__name__ for cls in type(error).__mro__]
+    found = next((BY_CLASS[name] for name in classes if name in BY_CLASS), None)
+    if found is None or found == ("unavailable", True):
+        for cause in _causes(error):
+            name = f"{type(cause).__module__}.{type(cause).__name__}"
+            if name in BY_CAUSE:
+                return BY_CAUSE[name]
+    return found or _by_status(getattr(error, "status_code", None))
+
+
+def model_error(model: str, error: Exception, *, secret: str | None = None) -> ModelError:
+    """The typed error. `secret` is blotted out of its text, which is shortened: it will be recorded."""
+    reason, retryable = verdict_on(error)
+    text = " ".join(str(error).split()) or type(error).__name__
+    if secret:
+        text = text.replace(secret, "[key]")
+    if len(text) > ERROR_CHARS_MAX:
+        text = text[: ERROR_CHARS_MAX - 2] + " …"
+    return ModelError(model, reason, text, retryable)
+
+
+def retry_after_s(error: BaseException | None) -> float:
+    """What a provider's Retry-After header asks for, in seconds (0: nothing)."""
+    for source in (error, getattr(error, "response", None)):
+        for name in ("litellm_response_headers", "headers"):
+            headers = getattr(source, name, None)
+            if isinstance(headers, Mapping) and (value := headers.get("retry-after")):
+                return _seconds(str(value))
+    return 0.0
+
+
+def _by_status(status: object) -> Verdict:
+    if not isinstance(status, int):
+        return ("invalid_response", False)
+    if status in BY_STATUS:
+        return BY_STATUS[status]
+    if status >= 500:
+        return ("unavailable", True)
+    return ("bad_request", False) if status >= 400 else ("invalid_response", False)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What lies underneath, through at most ten layers."""
+    current = error.__cause__ or error.__context__
+    for _ in range(10):
+        if current is None:
+            return
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def _seconds(value: str) -> float:
+    """Seconds from a number or an HTTP date (RFC 9110, 10.2.3); 0 for anything else."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except ValueError:
+            return 0.0
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = (moment - datetime.now(UTC)).total_seconds()
+    return seconds if 0 < seconds < float("inf") else 0.0

@@ -1,0 +1,160 @@
+"""The storage contract, about projections, totals, and what a store keeps beyond its own life."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from memory_engine.errors import ThreadNotFound
+from memory_engine.persistence import (
+    Head,
+    HeadMoved,
+    LiveChunk,
+    ProjectionChange,
+    Store,
+    ThreadFilter,
+    ThreadRecord,
+)
+from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
+
+StoreFactory = Callable[[], Awaitable[Store]]
+
+
+@asynccontextmanager
+async def opened(factory: StoreFactory) -> AsyncIterator[Store]:
+    """A store that is closed in the end, whatever happens: one left open would keep its process alive."""
+    store = await factory()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class ViewContract:
+    """What every store does with the rows of projections, and what it says of itself."""
+
+    async def test_a_projection_begins_with_nothing(self, store: Store) -> None:
+        """Before it has written, a projection has no rows and stands at 0."""
+        await filled(store, "t", 1)
+        assert (0, {}) == await store.rows("p", 1, "t")
+
+    async def test_a_commit_writes_inline_rows(self, store: Store) -> None:
+        """Rows and checkpoint of a unit are written with its events: put, replaced, dropped."""
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        first = ProjectionChange("p", 1, {"a": b"1", "b": b"\x00\xff", "c": b""}, 1)
+        await store.commit(unit("t", event(1), projections=[first]))
+        second = ProjectionChange("p", 1, {"a": b"2", "b": None, "never there": None}, 2)
+        await store.commit(unit("t", event(2), after=head_at(1), projections=[second]))
+        assert (2, {"a": b"2", "c": b""}) == await store.rows("p", 1, "t")
+
+    async def test_an_asynchronous_projection_writes_alone(self, store: Store) -> None:
+        """Rows are added to those there, or with `replace` take their place."""
+        await filled(store, "t", 2)
+        await store.write_projection("t", ProjectionChange("p", 1, {"a": b"1", "b": b"1"}, 1))
+        await store.write_projection("t", ProjectionChange("p", 1, {"b": b"2"}, 2))
+        added = await store.rows("p", 1, "t")
+        await store.write_projection("t", ProjectionChange("p", 1, {"c": b"3"}, 2), replace=True)
+        assert ((2, {"a": b"1", "b": b"2"}), (2, {"c": b"3"})) == (added, await store.rows("p", 1, "t"))
+
+    async def test_rows_belong_to_one_thread_projection_and_version(self, store: Store) -> None:
+        """Rows of another thread, projection or version are neither read, written nor replaced."""
+        places = [(name, version, thread) for name in ("p", "P") for version in (1, 2) for thread in ("t", "u")]
+        for thread_id in ("t", "u"):
+            await filled(store, thread_id, 1)
+        for name, version, thread in places:
+            change = ProjectionChange(name, version, {"k": f"{name}{version}{thread}".encode()}, 1)
+            await store.write_projection(thread, change, replace=True)
+        found = [await store.rows(*place) for place in places]
+        assert [(1, {"k": f"{n}{v}{t}".encode()}) for n, v, t in places] == found
+
+    async def test_row_keys_are_any_text(self, store: Store) -> None:
+        """Keys are compared exactly, also when they are dropped."""
+        await filled(store, "t", 1)
+        rows = {key: key.encode() for key in HOSTILE}
+        await store.write_projection("t", ProjectionChange("p", 1, rows, 1))
+        await store.write_projection("t", ProjectionChange("p", 1, {"%": None}, 1))
+        assert (1, {key: value for key, value in rows.items() if key != "%"}) == await store.rows("p", 1, "t")
+
+    async def test_threads_that_a_projection_has_not_read_are_behind(self, store: Store) -> None:
+        """Behind are the threads whose head is past the checkpoint of this version; empty ones are not."""
+        await store.create(ThreadRecord(id="empty"), Head(), ())
+        for name, checkpoint in (("new", 0), ("old", 1), ("done", 2), ("gone", 0)):
+            await filled(store, name, 2)
+            if checkpoint:
+                await store.write_projection(name, ProjectionChange("p", 1, {}, checkpoint))
+        await store.delete("gone")
+        assert ["new", "old"] == sorted(await store.behind("p", 1))
+        assert ["done", "new", "old"] == sorted(await store.behind("p", 2))
+
+    async def test_totals_are_of_what_is_there(self, store: Store) -> None:
+        """Threads, events, chunks, tokens and payload bytes of all threads but deleted ones."""
+        for name in ("a", "b", "gone"):
+            await store.create(ThreadRecord(id=name), Head(), ())
+            counted = msgspec.structs.replace(head_at(2), chunks=3, tokens=5)
+            work = unit(name, event(1, b"x" * 10), event(2, b"y" * 100_000))
+            await store.commit(msgspec.structs.replace(work, head=counted))
+        await store.delete("gone")
+        stats = await store.stats()
+        assert (2, 4, 6, 10) == (stats.threads, stats.events, stats.chunks, stats.tokens)
+        assert (200_020, True) == (stats.payload_bytes, stats.bytes > 0)
+
+    async def test_an_empty_store_has_totals_of_nothing(self, store: Store) -> None:
+        """No threads and no events are an answer, not an error."""
+        stats = await store.stats()
+        assert (0, 0, []) == (stats.threads, stats.events, list(await store.threads(ThreadFilter())))
+
+    async def test_closing_finishes_what_was_taken(self, store_factory: StoreFactory) -> None:
+        """A commit that was handed over before `close` is answered, and so is `flush`."""
+        store = await store_factory()
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        taken = [store.commit(unit("t", event(1)))]
+        await store.flush()
+        await store.close()
+        assert [None] == await asyncio.gather(*taken)
+
+
+class ReopeningContract:
+    """What a store keeps that says `persistent = True`: it is opened again, and twice at once."""
+
+    async def test_everything_is_there_after_reopening(self, store_factory: StoreFactory) -> None:
+        """Records, logs, states, forks, projections and deletions outlive the store that wrote them."""
+        live = {"1.0": LiveChunk("1.0", b"\x80")}
+        changes = [ProjectionChange("p", 1, {"k": b"v"}, 1)]
+        async with opened(store_factory) as store:
+            for number, thread_id in enumerate(IDS):
+                await store.create(ThreadRecord(id=thread_id, metadata={"n": str(number)}), Head(), ())
+            await store.commit(unit(IDS[0], event(1, b"x" * 260_000), live=live, projections=changes))
+            await forked(store, "fork", IDS[0], 1, own=1)
+            await store.delete(IDS[1])
+            before = [await store.load(IDS[0]), await store.load("fork"), await store.rows("p", 1, IDS[0])]
+            listed = [record for record, _ in await store.threads(ThreadFilter())]
+        async with opened(store_factory) as store:
+            after = [await store.load(IDS[0]), await store.load("fork"), await store.rows("p", 1, IDS[0])]
+            assert (before, listed) == (after, [record for record, _ in await store.threads(ThreadFilter())])
+
+    async def test_a_commit_is_seen_by_the_other_store(self, store_factory: StoreFactory) -> None:
+        """Two stores over the same data see each other's commits as soon as they are acknowledged."""
+        async with opened(store_factory) as one, opened(store_factory) as other:
+            head = await filled(one, "t", 1)
+            await other.commit(unit("t", event(2), after=head))
+            assert [["e1", "e2"]] * 2 == [await ids_of(one, "t"), await ids_of(other, "t")]
+
+    async def test_of_two_stores_one_moves_the_head(self, store_factory: StoreFactory) -> None:
+        """The slower of two writers is refused, and nothing of its unit is written."""
+        async with opened(store_factory) as one, opened(store_factory) as other:
+            head = await filled(one, "t", 1)
+            rivals = [store.commit(unit("t", event(2, id=f"r{n}"), after=head)) for n, store in enumerate((one, other))]
+            outcomes = await asyncio.gather(*rivals, return_exceptions=True)
+            won = [f"r{n}" for n, outcome in enumerate(outcomes) if outcome is None]
+            assert (1, ["e1", *won]) == (len(won), await ids_of(one, "t"))
+
+    async def test_a_stale_store_cannot_write_to_a_deleted_thread(self, store_factory: StoreFactory) -> None:
+        """A thread that another store deleted is refused here too, however long it was known."""
+        async with opened(store_factory) as one, opened(store_factory) as other:
+            head = await filled(one, "t", 1)
+            await other.delete("t")
+            with pytest.raises((HeadMoved, ThreadNotFound)):
+                await one.commit(unit("t", event(2), after=head))
+            assert 0 == (await other.stats()).events

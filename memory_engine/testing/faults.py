@@ -1,0 +1,165 @@
+"""Faults at the production seam: a store that fails or waits when a test says so."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from attrs import frozen
+
+from memory_engine.persistence import (
+    CommitUnit,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ProjectionChange,
+    Store,
+    StoreStats,
+    ThreadFilter,
+    ThreadRecord,
+)
+from memory_engine.records import StoredEvent
+
+When = Literal["before", "after"]
+
+
+@frozen
+class _Failure:
+    error: Exception
+    when: When
+
+
+class Hold:
+    """A commit that is held: `begun` is set when it came, `release` lets it go on to the store."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self._released = asyncio.Event()
+
+    def release(self) -> None:
+        """Let it go on."""
+        self._released.set()
+
+    async def wait(self) -> None:
+        """Wait until it is released."""
+        self.begun.set()
+        await self._released.wait()
+
+
+class FaultyStore:
+    """Any store, with faults planned for single commits; everything else goes straight through.
+
+    Open an engine over it: `memory_engine.open(FaultyStore(MemoryStore()))`. `commits`
+    counts the commits that came. See `memory_engine.persistence.Store` for the methods.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._failures: dict[int, _Failure] = {}
+        self._holds: dict[int, Hold] = {}
+        self._begun: list[Hold] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.commits = 0
+
+    def fail(self, error: Exception, *, commit: int = 1, when: When = "before") -> None:
+        """Fail the n-th commit from now on: `before` it is applied, or `after`, when its outcome is lost."""
+        self._failures[self.commits + commit] = _Failure(error, when)
+
+    def hold(self, *, commit: int = 1) -> Hold:
+        """Hold the n-th commit from now on until it is released."""
+        hold = self._holds[self.commits + commit] = Hold()
+        return hold
+
+    def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Commit, or do what was planned for this one."""
+        self.commits += 1
+        failure = self._failures.pop(self.commits, None)
+        hold = self._holds.pop(self.commits, None)
+        if failure is None and hold is None:
+            return self._store.commit(unit)
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        task = asyncio.get_running_loop().create_task(self._planned(unit, failure, hold, outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return outcome
+
+    async def _planned(
+        self, unit: CommitUnit, failure: _Failure | None, hold: Hold | None, outcome: "asyncio.Future[None]"
+    ) -> None:
+        try:
+            if hold is not None:
+                self._begun.append(hold)
+                await hold.wait()
+            if failure is None or failure.when == "after":
+                await self._store.commit(unit)
+            if failure is not None:
+                raise failure.error
+        except Exception as error:  # the outcome belongs to whoever asked for the commit
+            if not outcome.done():
+                outcome.set_exception(error)
+        else:
+            if not outcome.done():
+                outcome.set_result(None)
+
+    async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Pass on."""
+        await self._store.create(record, head, live)
+
+    async def load(self, thread_id: str) -> LoadedThread:
+        """Pass on."""
+        return await self._store.load(thread_id)
+
+    async def head(self, thread_id: str) -> Head:
+        """Pass on."""
+        return await self._store.head(thread_id)
+
+    async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
+        """Pass on."""
+        return await self._store.find(thread_id, event_ids)
+
+    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+        """Pass on."""
+        return await self._store.read(thread_id, after=after, upto=upto, limit=limit)
+
+    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
+        """Pass on."""
+        await self._store.reset(thread_id, expected, head, live)
+
+    async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
+        """Pass on."""
+        return await self._store.threads(where)
+
+    async def forks(self, thread_id: str) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.forks(thread_id)
+
+    async def delete(self, thread_id: str) -> None:
+        """Pass on."""
+        await self._store.delete(thread_id)
+
+    async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
+        """Pass on."""
+        return await self._store.rows(projection, version, thread_id)
+
+    async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
+        """Pass on."""
+        await self._store.write_projection(thread_id, change, replace=replace)
+
+    async def behind(self, projection: str, version: int) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.behind(projection, version)
+
+    async def stats(self) -> StoreStats:
+        """Pass on."""
+        return await self._store.stats()
+
+    async def flush(self) -> None:
+        """Pass on."""
+        await self._store.flush()
+
+    async def close(self) -> None:
+        """Let held commits go on, wait for them, then close the store."""
+        for hold in (*self._begun, *self._holds.values()):
+            hold.release()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self._store.close()

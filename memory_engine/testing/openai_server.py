@@ -1,0 +1,252 @@
+"""A real HTTP server on loopback that speaks `POST /v1/chat/completions`, as told by a script.
+
+    async with OpenAIServer(rate_limited(), answer("All done.")) as server:
+        model = LiteLLM("openai/any", api_base=server.base_url, api_key="any")
+
+For tests of what calls a model: nothing is patched, so that timeouts, retries, connections and
+cancellation are the real ones.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from types import TracebackType
+
+import msgspec
+from attrs import evolve, field, frozen
+
+PATH = "/v1/chat/completions"
+
+
+class ChatMessage(msgspec.Struct, frozen=True):
+    """A message of a request; mixed content comes as a list of parts."""
+
+    role: str
+    content: str | list[dict[str, object]] | None = None
+
+    @property
+    def text(self) -> str:
+        """The content where it is a text, else nothing."""
+        return self.content if isinstance(self.content, str) else ""
+
+
+class ChatRequest(msgspec.Struct, frozen=True):
+    """What a request asks for. `headers` have lower-case names."""
+
+    model: str
+    messages: list[ChatMessage]
+    temperature: float | None = None
+    max_tokens: int | None = None
+    headers: dict[str, str] = {}
+
+
+@frozen(kw_only=True)
+class Reply:
+    """What the server does with one request. `body` may depend on the request; `None` cuts the connection.
+
+    It answers after `delay_s` and, where `until` is given, not before that is set.
+    """
+
+    body: bytes | Callable[[ChatRequest], bytes] | None
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=dict)
+    delay_s: float = 0.0
+    until: asyncio.Event | None = None
+
+    def delayed(self, delay_s: float) -> "Reply":
+        """The same, after a delay."""
+        return evolve(self, delay_s=delay_s)
+
+    def held(self, until: asyncio.Event) -> "Reply":
+        """The same, once `until` is set."""
+        return evolve(self, until=until)
+
+
+def answer(text: str | None, *, finish_reason: str = "stop", usage: tuple[int, int] = (100, 20)) -> Reply:
+    """An answer; `usage` are the tokens of the prompt and of the completion that it reports."""
+    message = {"role": "assistant", "content": text}
+    return Reply(body=lambda request: _completion(request, message, finish_reason, usage))
+
+
+def echo() -> Reply:
+    """The text of the request's last message comes back."""
+
+    def body(request: ChatRequest) -> bytes:
+        text = request.messages[-1].text if request.messages else ""
+        return _completion(request, {"role": "assistant", "content": text}, "stop", (100, 20))
+
+    return Reply(body=body)
+
+
+def refusal(text: str = "I cannot help with that.") -> Reply:
+    """No content, but a refusal, as providers with structured answers report it."""
+    message = {"role": "assistant", "content": None, "refusal": text}
+    return Reply(body=lambda request: _completion(request, message, "stop", (100, 20)))
+
+
+def filtered() -> Reply:
+    """The provider's filter stopped the answer."""
+    return answer("", finish_reason="content_filter")
+
+
+def truncated(text: str) -> Reply:
+    """The answer met the limit of its tokens."""
+    return answer(text, finish_reason="length")
+
+
+def empty() -> Reply:
+    """A well-formed answer that says nothing."""
+    return answer("")
+
+
+def failing(
+    status: int = 500,
+    message: str = "scripted failure",
+    *,
+    code: str | None = None,
+    retry_after: str | None = None,
+) -> Reply:
+    """An error of the provider; `retry_after` goes into the header as it is."""
+    body = msgspec.json.encode({"error": {"message": message, "type": "scripted", "code": code}})
+    return Reply(status=status, body=body, headers={"retry-after": retry_after} if retry_after else {})
+
+
+def rate_limited(retry_after: str = "0") -> Reply:
+    """Too many requests: come back after so many seconds, or at this HTTP date."""
+    return failing(429, "too many requests", retry_after=retry_after)
+
+
+def invalid_json() -> Reply:
+    """Status 200 and a body that is no JSON."""
+    return Reply(body=b'{"id": "chatcmpl-1", "choices": [')
+
+
+def disconnect() -> Reply:
+    """The connection ends without an answer."""
+    return Reply(body=None)
+
+
+class OpenAIServer:
+    """Answers request n with reply n of its script; the last reply also answers all that follow.
+
+    Without a script it echoes. Requests that are under way when it closes are cut off.
+    """
+
+    def __init__(self, *script: Reply) -> None:
+        self._script = script or (echo(),)
+        self._connections: set[asyncio.Task[None]] = set()
+        self._arrived = asyncio.Condition()
+        self._server: asyncio.Server | None = None
+        self.requests: list[ChatRequest] = []
+
+    @property
+    def base_url(self) -> str:
+        """What a client takes for `api_base`. Raises `RuntimeError` outside the `async with`."""
+        if self._server is None:
+            raise RuntimeError("the server is not running; use `async with OpenAIServer(...)`")
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    async def __aenter__(self) -> "OpenAIServer":
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            for task in self._connections:
+                task.cancel()
+            if self._connections:
+                await asyncio.wait(self._connections)
+            await server.wait_closed()
+
+    async def received(self, count: int) -> None:
+        """Wait until `count` requests have come in, answered or not."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request of one connection; the client may go away at any time."""
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await self._respond(reader, writer)
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path, headers, body = await _read(reader)
+        try:
+            request = msgspec.json.decode(body, type=ChatRequest)
+        except msgspec.MsgspecError as error:
+            reply, request = failing(400, str(error)), ChatRequest(model="", messages=[])
+        else:
+            request = msgspec.structs.replace(request, headers=headers)
+            reply = await self._take(request) if path == PATH else failing(404, f"only {PATH} is here")
+        if reply.delay_s:
+            await asyncio.sleep(reply.delay_s)
+        if reply.until is not None:
+            await reply.until.wait()
+        if reply.body is not None:
+            content = reply.body if isinstance(reply.body, bytes) else reply.body(request)
+            writer.write(_head(reply, len(content)) + content)
+            await writer.drain()
+
+    async def _take(self, request: ChatRequest) -> Reply:
+        """Record the request and choose its reply: by number of arrival."""
+        async with self._arrived:
+            reply = self._script[min(len(self.requests), len(self._script) - 1)]
+            self.requests.append(request)
+            self._arrived.notify_all()
+        return reply
+
+
+async def _read(reader: asyncio.StreamReader) -> tuple[str, dict[str, str], bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+    headers = {}
+    for line in head[1:]:
+        name, _, value = line.partition(":")
+        if name:
+            headers[name.strip().lower()] = value.strip()
+    body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return head[0].split(" ")[1], headers, body
+
+
+def _head(reply: Reply, length: int) -> bytes:
+    fields = {
+        "content-type": "application/json",
+        "content-length": str(length),
+        "connection": "close",
+        **reply.headers,
+    }
+    lines = [f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in fields.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+
+
+def _completion(
+    request: ChatRequest, message: Mapping[str, object], finish_reason: str, usage: tuple[int, int]
+) -> bytes:
+    return msgspec.json.encode(
+        {
+            "id": "chatcmpl-scripted",
+            "object": "chat.completion",
+            "created": 1,
+            "model": request.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+            "usage": {
+                "prompt_tokens": usage[0],
+                "completion_tokens": usage[1],
+                "total_tokens": usage[0] + usage[1],
+            },
+        }
+    )

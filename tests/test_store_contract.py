@@ -1,0 +1,61 @@
+"""Every back end keeps the storage contract."""
+
+import functools
+from pathlib import Path
+
+import pytest
+
+from memory_engine.persistence import Store
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.testing import FaultyStore
+from memory_engine.testing.contract_views import StoreFactory
+from memory_engine.testing.store_contract import StoreContract
+
+
+class TestMemoryStore(StoreContract):
+    """The in-memory store."""
+
+    @pytest.fixture
+    def store_factory(self) -> StoreFactory:
+        """A new store each time: nothing is shared."""
+
+        async def make() -> Store:
+            return MemoryStore()
+
+        return make
+
+
+class TestSQLiteStore(StoreContract):
+    """SQLite, as it is by default."""
+
+    persistent = True
+
+    @pytest.fixture
+    def store_factory(self, tmp_path: Path) -> StoreFactory:
+        """One file for the test."""
+        return functools.partial(SQLiteStore.open, str(tmp_path / "store.db"))
+
+
+class TestSQLiteStoreInFull(StoreContract):
+    """SQLite with an fsync at every commit."""
+
+    persistent = True
+
+    @pytest.fixture
+    def store_factory(self, tmp_path: Path) -> StoreFactory:
+        """One file for the test."""
+        return functools.partial(SQLiteStore.open, str(tmp_path / "store.db"), durability="full")
+
+
+class TestFaultyStore(StoreContract):
+    """The wrapper that injects faults is a store like any other while none is planned."""
+
+    @pytest.fixture
+    def store_factory(self) -> StoreFactory:
+        """The wrapper around an in-memory store."""
+
+        async def make() -> Store:
+            return FaultyStore(MemoryStore())
+
+        return make
