@@ -154,12 +154,14 @@ def decode_reduction(record: bytes) -> ReductionRecord:
 
 
 def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tuple[Chunk, ...]:
-    """The chunks, with what they share taken from their event. An unknown event has nothing to share."""
-    if not record.shares or not isinstance(event, Event):
+    """The chunks, with what they share taken from their event; of an unknown one, as far as it can be read."""
+    if not record.shares:
         return record.chunks
     bodies = event.bodies()
     chunks = list(record.chunks)
     for share in record.shares:
+        if share.body >= len(bodies):
+            continue  # of an unknown event: the class that could tell is not here
         body = bodies[share.body]
         chunks[share.chunk] = msgspec.structs.replace(
             chunks[share.chunk], **{name: getattr(body, name) for name in share.fields}

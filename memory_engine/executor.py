@@ -146,8 +146,9 @@ class _Run:
             raise RepeatedChunk("BATCH_REPLACE", twice)
         covered = [self._known("BATCH_REPLACE", chunk_id) for chunk_id in chunk_ids]
         for placed in covered:
-            if placed.chunk.retention is Retention.CRITICAL:
-                raise CriticalChunk(placed.chunk.id)
+            for inner in self._draft.placed_within(placed):
+                if inner.chunk.retention is Retention.CRITICAL:
+                    raise CriticalChunk(inner.chunk.id)
             if placed.container != covered[0].container:
                 raise ScatteredBatch(covered[0].chunk.id, placed.chunk.id)
         return covered

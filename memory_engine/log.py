@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from memory_engine.chunks import Chunk
 from memory_engine.clock import to_datetime
 from memory_engine.codec import GENESIS, commitment, decode_reduction, link, resolve_chunks
-from memory_engine.errors import IntegrityError
+from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
 from memory_engine.events.base import Event, UnknownEvent
 from memory_engine.events.registry import EventRegistry
 from memory_engine.executor import apply_to_draft
@@ -15,6 +17,7 @@ from memory_engine.reducing import Reduction
 from memory_engine.state import Placed, State, StateDraft, Tally
 
 _STATUS_AFTER = {"execution_pause": PAUSED, "execution_resume": ACTIVE}
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "compaction_abandoned"})
 
 
@@ -74,11 +77,19 @@ def as_recorded(
 
 
 def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> RecordedEvent:
-    """Decode a row: event, operations, and chunks with all they share with the event."""
-    event = registry.decode(stored.type, stored.version, stored.payload)
-    record = decode_reduction(stored.record)
-    reduction = Reduction(record.operations, resolve_chunks(record, event))
+    """Decode a row: event, operations, and chunks with all they share with the event. See `decode_row`."""
+    event, reduction = decode_row(thread_id, stored, registry)
     return as_recorded(thread_id, stored, event, reduction)
+
+
+def decode_row(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> tuple[Event | UnknownEvent, Reduction]:
+    """What the bytes of a row say. Raises `IntegrityError` naming thread and seq where they cannot be read."""
+    try:
+        event = registry.decode(stored.type, stored.version, stored.payload)
+        record = decode_reduction(stored.record)
+    except (EventDecodeError, *_UNREADABLE) as error:
+        raise IntegrityError(thread_id, stored.seq, str(error)) from error
+    return event, Reduction(record.operations, resolve_chunks(record, event))
 
 
 def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
@@ -86,8 +97,8 @@ def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
     draft = State().draft()
     chunks: dict[str, Chunk] = {}
     for stored in loaded.sources.values():
-        event = registry.decode(stored.type, stored.version, stored.payload)
-        for chunk in resolve_chunks(decode_reduction(stored.record), event):
+        _, reduction = decode_row(loaded.record.id, stored, registry)
+        for chunk in reduction.chunks:
             chunks[chunk.id] = chunk
     for row in loaded.live:
         if row.chunk_id not in chunks:
@@ -98,8 +109,14 @@ def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
     return draft.freeze(loaded.head.seq)
 
 
-def fold(draft: StateDraft, rows: Iterable[StoredEvent]) -> None:
-    """Apply recorded operations. Chunks are placed without what they share with their events (see `resolve`)."""
+def fold(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
+    """Apply recorded operations. Chunks are placed without what they share with their events (see `resolve`).
+
+    Raises `IntegrityError` naming thread and seq where a row's operations cannot be read or applied.
+    """
     for stored in rows:
-        record = decode_reduction(stored.record)
-        apply_to_draft(draft, record.operations, record.chunks, seq=stored.seq)
+        try:
+            record = decode_reduction(stored.record)
+            apply_to_draft(draft, record.operations, record.chunks, seq=stored.seq)
+        except (InvalidOperation, *_UNREADABLE) as error:
+            raise IntegrityError(thread_id, stored.seq, str(error)) from error

@@ -16,6 +16,8 @@ _OFFSETS: tuple[int, ...] = tuple((256**size - 1) // 255 for size in range(10))
 
 def key_after(key: bytes) -> bytes:
     """The next integer key: shorter than a key between, and the one appending needs."""
+    if len(key) == key[0] - 0x7F > 1 and key[-1] < 0xFF:
+        return key[:-1] + bytes((key[-1] + 1,))  # a whole number whose last digit has room: almost always
     return _encode(_integer(key)[0] + 1)
 
 

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 
 from memory_engine.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.clock import to_datetime
-from memory_engine.codec import decode_reduction, resolve_chunks
 from memory_engine.errors import UnknownChunk
 from memory_engine.events.registry import EventRegistry
-from memory_engine.log import fold, read_back
+from memory_engine.log import decode_row, fold, read_back
 from memory_engine.persistence import Store
 from memory_engine.records import RecordedEvent, StoredEvent
 from memory_engine.state import Placed, State, StateDraft
@@ -49,7 +48,7 @@ class LogReader:
         """The recorded operations up to a seq, applied to nothing; chunks lack what they share with events."""
         draft = State().draft()
         async for page in self.pages(thread_id, after=0, upto=upto):
-            fold(draft, page)
+            fold(draft, page, thread_id)
         return draft
 
     async def state_at(self, thread_id: str, seq: int) -> State:
@@ -66,15 +65,12 @@ class LogReader:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
         found: dict[str, Chunk] = {}
         for stored in (await self._rows(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
-            found.update((chunk.id, chunk) for chunk in self._chunks_of(stored))
+            _, reduction = decode_row(thread_id, stored, self._registry)
+            found.update((chunk.id, chunk) for chunk in reduction.chunks)
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
         if missing:
             raise UnknownChunk("read", missing[0])
         return {chunk_id: found[chunk_id] for chunk_id in chunk_ids}
-
-    def _chunks_of(self, stored: StoredEvent) -> tuple[Chunk, ...]:
-        event = self._registry.decode(stored.type, stored.version, stored.payload)
-        return resolve_chunks(decode_reduction(stored.record), event)
 
     async def _rows(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
         """The rows at these seqs, in order: neighbours in one go, the log between distant ones unread."""
@@ -124,7 +120,8 @@ class LogReader:
         async for page in self.pages(thread_id, after=first, upto=head.seq):
             for stored in page:
                 if stored.type in _MAKE_SUMMARIES:
-                    for chunk in decode_reduction(stored.record).chunks:
+                    _, reduction = decode_row(thread_id, stored, self._registry)
+                    for chunk in reduction.chunks:
                         if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids) and _is_summary(chunk):
                             reached.add(chunk.id)
                             found.append(chunk.id)

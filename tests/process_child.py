@@ -15,7 +15,7 @@ from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Rece
 from memory_engine.errors import MemoryEngineError, ThreadExists
 from memory_engine.storage.sqlite.locking import FileLock
 from tests.conversations import LONG
-from tests.scripted_compactors import Held
+from tests.scripted_compactors import Held, Yielding
 
 Answer = list[object]
 
@@ -59,13 +59,14 @@ class Child:
         assert self._engine is not None
         return self._engine
 
-    async def open(self, path: str, busy_timeout_s: str = "20") -> Answer:
-        """Open a file."""
-        policy = CompactionPolicy(enabled=False, keep_recent=0)
+    async def open(self, path: str, busy_timeout_s: str = "20", threshold: str = "") -> Answer:
+        """Open a file; with a threshold threads are compacted by themselves, else by hand and held."""
+        policy = CompactionPolicy(enabled=bool(threshold), threshold=int(threshold or 20), keep_recent=0)
         config = EngineConfig(compaction=policy, busy_timeout_s=float(busy_timeout_s))
         self._compactor = Held()
+        compactor = Yielding() if threshold else self._compactor
         self._engine = await self._open.enter_async_context(
-            memory_engine.open(path, config=config, compactor=self._compactor)
+            memory_engine.open(path, config=config, compactor=compactor)
         )
         return ["opened"]
 

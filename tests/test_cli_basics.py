@@ -170,6 +170,12 @@ def test_context_as_json(run: Run, db: str) -> None:
     )
 
 
+def test_context_counted_by_a_tokenizer(run: Run, db: str) -> None:
+    """With a tokenizer named, the count is exact and says whose it is."""
+    found = json.loads(run("context", "coding", "--tokenizer", "gpt-4o", "--json", "--db", db)[1])
+    assert (True, "o200k_base") == (found["tokens_exact"], found["tokenizer"])
+
+
 def test_context_as_xml(run: Run, db: str) -> None:
     """The XML form bears the chunks' ids."""
     assert run("context", "support", "--format", "xml", "--db", db)[1].startswith('<memory>\n<system id="1.0">')
@@ -296,7 +302,7 @@ def test_reading_never_makes_a_file(
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "the file is empty"), ("this is no database, whatever its name may say " * 50, "not a database")],
+    [("", "the file is empty"), ("this is no database, whatever its name may say " * 50, "no SQLite file")],
 )
 def test_a_file_that_is_no_database_is_refused(run: Run, tmp_path: Path, text: str, why: str) -> None:
     """The error names the file, which stays as it was."""

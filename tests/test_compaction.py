@@ -206,7 +206,7 @@ async def test_a_manual_compaction_of_an_unknown_chunk_is_refused() -> None:
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(2))
-        with pytest.raises(UnknownChunk, match="99.0"):
+        with pytest.raises(UnknownChunk, match=r"99\.0"):
             await thread.compact(["99.0"])
         assert [] == await types(thread)
 

@@ -8,7 +8,6 @@ from typing import cast
 
 import msgspec
 import pytest
-from attrs import evolve
 
 import memory_engine
 from memory_engine import errors
@@ -321,15 +320,20 @@ async def test_a_moment_without_a_time_zone_is_refused() -> None:
         assert early == (await thread.latest(1))[0].occurred_at
 
 
-@pytest.mark.parametrize("field", ["id", "causation_id", "correlation_id"])
-@pytest.mark.parametrize("value", ["\ud800", "a\x00b", "x" * 4097])
-async def test_ids_that_cannot_be_stored_are_refused(field: str, value: str) -> None:
+@pytest.mark.parametrize("value", ["\ud800", "a\x00b", "x" * 4097], ids=ascii)
+async def test_ids_that_cannot_be_stored_are_refused(value: str) -> None:
     """A lone surrogate, a NUL or more than 4 KB in an id is a typed error, and the thread goes on."""
+    message = e.UserMessage(content="x")
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread()
-        with pytest.raises(errors.InvalidIdentifier):
-            await thread.dispatch(evolve(NewEvent(e.UserMessage(content="x")), **{field: value}))
-        assert 1 == (await thread.dispatch(e.UserMessage(content="y"))).seq
+        for new in (
+            NewEvent(message, id=value),
+            NewEvent(message, causation_id=value),
+            NewEvent(message, correlation_id=value),
+        ):
+            with pytest.raises(errors.InvalidIdentifier):
+                await thread.dispatch(new)
+        assert 1 == (await thread.dispatch(message)).seq
 
 
 def test_arguments_are_json_texts() -> None:

@@ -170,6 +170,15 @@ def test_a_chunk_id_is_derived_from_its_event(id: str) -> None:
         check_ids([chunk("2.0"), chunk(id)], seq=2)
 
 
+def test_a_critical_chunk_is_not_compacted_with_its_container() -> None:
+    """However deep it stands, BATCH_REPLACE refuses to take it along."""
+    chunks = [chunk("1.0", container=True), chunk("1.1", container=True), chunk("1.2", critical=True)]
+    operations = [Add("1.0"), Add("1.1", container="1.0"), Add("1.2", container="1.1")]
+    state = apply(State(), operations, chunks, seq=1)
+    with pytest.raises(errors.CriticalChunk, match=r"'1\.2'"):
+        apply(state, [BatchReplace(("1.0",))], (), seq=2)
+
+
 def test_the_new_leads_back_to_what_it_replaces() -> None:
     """UPDATE, REPLACE and BATCH_REPLACE fill in `parent_ids`; what a reducer gave stays."""
     own = Chunk(id="2.2", type="note", parent_ids=("7.7",))

@@ -66,6 +66,12 @@ def tamper(path: str, *statements: str) -> None:
             connection.execute(statement)
 
 
+async def open_only(path: Path) -> None:
+    """Open a file and close it."""
+    async with memory_engine.open(str(path)):
+        pass
+
+
 async def written(path: str) -> None:
     """Two threads in a file, `t` with a compaction, `other` without."""
     async with opened(Scripted(), NEVER, path) as engine:
@@ -149,21 +155,16 @@ def test_what_is_no_store_is_refused_untouched(
     make(path)
     before = path.read_bytes() if path.is_file() else b""
 
-    async def open_it() -> None:
-        async with memory_engine.open(str(path)):
-            pass
-
     with pytest.raises(error, match=words) as raised:
-        asyncio.run(open_it())
+        asyncio.run(open_only(path))
     assert str(path) in str(raised.value)
     assert before == (path.read_bytes() if path.is_file() else b"")
 
 
-async def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     """A file in a directory that is not there is refused, and no directory is made."""
     with pytest.raises(StorageFailed, match=r"nowhere does not exist; create it"):
-        async with memory_engine.open(str(tmp_path / "nowhere" / "memory.db")):
-            pass
+        asyncio.run(open_only(tmp_path / "nowhere" / "memory.db"))
     assert [] == list(tmp_path.iterdir())
 
 
@@ -178,6 +179,8 @@ BROKEN: dict[str, tuple[str, str, int]] = {
         3,
     ),
     "a changed record": (f"UPDATE events SET record = x'7b7d' WHERE {POSITION.format(7)}", "hash", 7),
+    "an unreadable record": (f"UPDATE events SET record = x'00' WHERE {POSITION.format(3)}", "hash", 3),
+    "a covered payload": (f"UPDATE events SET payload = x'7b7d' WHERE {POSITION.format(1)}", "hash", 1),
     "a changed type": (f"UPDATE events SET type = 'llm_thinking' WHERE {POSITION.format(1)}", "hash", 1),
     "a missing payload": (f"UPDATE events SET payload = NULL WHERE {POSITION.format(2)}", "hash", 2),
     "a missing row": (f"DELETE FROM events WHERE {POSITION.format(2)}", "gap", 2),
@@ -326,7 +329,7 @@ async def test_one_failing_event_of_several_writes_none() -> None:
 
 
 async def test_events_of_an_unknown_type_are_kept_and_shown(path: str) -> None:
-    """Without the plug-in that knows an event its log can be read, gives a context and takes events; `verify` says so."""
+    """Without the plug-in of an event its log can be read, gives a context and takes events; `verify` says so."""
     async with memory_engine.open(path, plugins=[odd]) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content="a"), OddEvent(content="b"), UserMessage(content="c")])
@@ -357,7 +360,7 @@ async def test_a_full_queue_refuses_after_its_deadline() -> None:
         await thread.pause()
         waiting = asyncio.ensure_future(thread.dispatch_all(turns(2)))
         await asyncio.sleep(0)
-        with pytest.raises(QueueFull, match="holds 2 events .*paused"):
+        with pytest.raises(QueueFull, match=r"holds 2 events .*paused"):
             await thread.dispatch(UserMessage(content="refused"))
         await thread.resume()
         await waiting
@@ -418,7 +421,7 @@ async def test_a_closed_engine_says_so(path: str, kind: str) -> None:
     ]
     for ask in asked:
         with pytest.raises(EngineClosed):
-            await ask()  # type: ignore[operator]  # each is a coroutine function without arguments
+            await ask()
 
 
 async def test_closing_twice_is_closing_once(path: str) -> None:

@@ -10,7 +10,7 @@ from memory_engine.compactors import EmbeddedCompactor, Pipeline
 from memory_engine.errors import CompactorFailed
 from memory_engine.events import CompactionFailed, SummaryLine, Usage
 from tests.conversations import NEVER, of_type, opened, say, texts, turns
-from tests.scripted_compactors import Scripted, a_line_each, summary
+from tests.scripted_compactors import Answer, Scripted, a_line_each, summary
 
 
 def in_capitals(chunks: Sequence[Chunk], _context: CompactionContext) -> CompactionResult:
@@ -24,13 +24,10 @@ def in_one(chunks: Sequence[Chunk], _context: CompactionContext) -> CompactionRe
     return summary(" ".join(chunk.text for chunk in chunks), *(chunk.id for chunk in chunks))
 
 
-def paid(tokens: int, model: str) -> CompactionResult:
-    """A result that cost something."""
-    return CompactionResult(
-        lines=summary("short").lines,
-        model=model,
-        usage=Usage(input_tokens=tokens, output_tokens=1, cost_usd=0.5),
-    )
+def paid(tokens: int, model: str) -> Answer:
+    """An answer that cost something."""
+    usage = Usage(input_tokens=tokens, output_tokens=1, cost_usd=0.5)
+    return lambda _chunks, _context: CompactionResult(lines=summary("short").lines, model=model, usage=usage)
 
 
 async def compacted(*stages: Compactor) -> tuple[list[str], list[Chunk]]:
@@ -82,7 +79,7 @@ async def test_the_embedded_compactor_serves_as_a_stage() -> None:
 
 async def test_models_and_usage_add_up() -> None:
     """The log says what all stages together took, and each model once."""
-    stages = [Scripted(lambda _chunks, _context, m=model: paid(10, m)) for model in ("small", "large", "small")]
+    stages = [Scripted(paid(10, model)) for model in ("small", "large", "small")]
     async with opened(Pipeline(*stages), NEVER) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(4))

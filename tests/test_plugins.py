@@ -185,7 +185,7 @@ def fails(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:
 
 def of(*operations: object, chunks: tuple[object, ...] = ()) -> memory_engine.Reducer[Event]:
     """A reducer that returns just this, whatever it is."""
-    reduction = Reduction(cast("tuple[Operation, ...]", operations), cast("tuple[Chunk, ...]", chunks))
+    reduction = Reduction(cast("tuple[memory_engine.Operation, ...]", operations), cast("tuple[Chunk, ...]", chunks))
     return lambda _view, _event, _ctx: reduction
 
 

@@ -209,7 +209,7 @@ async def test_the_view_of_a_failing_projection_is_an_error() -> None:
 
 
 class Noticing(MemoryStore):
-    """A store that says when a projection wrote."""
+    """A store that says when a projection wrote, and that outlives the engine it was opened with."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -219,6 +219,9 @@ class Noticing(MemoryStore):
         """Write, then say so."""
         await super().write_projection(thread_id, change, replace=replace)
         self.written.put_nowait((thread_id, change.checkpoint))
+
+    async def close(self) -> None:
+        """Stay open: the test goes on with another engine."""
 
 
 async def test_the_worker_follows_the_log() -> None:

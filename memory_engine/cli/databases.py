@@ -11,6 +11,7 @@ import memory_engine
 from memory_engine.config import EngineConfig
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError
+from memory_engine.tokens import TokenCounter
 
 DEFAULT = "memory.db"
 VARIABLE = "MEMORY_ENGINE_DB"
@@ -36,10 +37,10 @@ def database_path(asked: str | None) -> str:
 
 
 @asynccontextmanager
-async def existing(path: str) -> AsyncIterator[Engine]:
+async def existing(path: str, tokens: TokenCounter | None = None) -> AsyncIterator[Engine]:
     """Open a database that is there. Raises `NoDatabase`, and never makes a file."""
     _check_is_there(path)
-    async with memory_engine.open(path) as engine:
+    async with memory_engine.open(path, tokens=tokens) as engine:
         yield engine
 
 

@@ -12,6 +12,7 @@ from memory_engine.cli.excerpts import chunk_as_json, event_as_json, of_chunk, o
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.cli.text import columns, counted, number, one_line, padded, size
+from memory_engine.llm import Tokenizer
 from memory_engine.records import RecordedEvent
 from memory_engine.state import State
 from memory_engine.thread import Thread, ThreadInfo
@@ -195,11 +196,13 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
         "--max-tokens", type=positive, metavar="N", help="the budget (default: all that is in the state)"
     )
     parser.add_argument("--format", choices=("messages", "xml"), default="messages", help="default: messages")
+    parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
 
 
 async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
-    async with existing(asked.db) as engine:
+    tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
+    async with existing(asked.db, tokens) as engine:
         found = await engine.thread(asked.thread).context(max_tokens=asked.max_tokens)
         counter = engine.parts.counter
     if terminal.as_json:

@@ -84,6 +84,13 @@ class UnknownEvent(msgspec.Struct, frozen=True):
     version: int
     raw: bytes
 
+    def bodies(self) -> tuple[Body, ...]:
+        """Content and calls where its payload has them under these names, as most events do; else nothing."""
+        try:
+            return (msgspec.json.decode(self.raw, type=Body),)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return ()
+
 
 E = TypeVar("E", bound=Event)
 

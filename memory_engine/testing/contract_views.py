@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from memory_engine.errors import ThreadNotFound
+from memory_engine.errors import EngineClosed, ThreadNotFound
 from memory_engine.persistence import (
     Head,
     HeadMoved,
@@ -113,6 +113,22 @@ class ViewContract:
         await store.flush()
         await store.close()
         assert [None] == await asyncio.gather(*taken)
+
+    async def test_a_closed_store_says_so(self, store_factory: StoreFactory) -> None:
+        """Whatever is asked of it afterwards raises `EngineClosed`; closing it once more is harmless."""
+        store = await store_factory()
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        await store.close()
+        await store.close()
+        calls: list[Callable[[], Awaitable[object]]] = [
+            lambda: store.create(ThreadRecord(id="u"), Head(), ()),
+            lambda: store.load("t"),
+            lambda: store.threads(ThreadFilter()),
+            lambda: store.commit(unit("t", event(1))),
+        ]
+        for call in calls:
+            with pytest.raises(EngineClosed):
+                await call()
 
 
 class ReopeningContract:
