@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import TypedDict
+from typing import Required, TypedDict
 
 from attrs import frozen
 
@@ -56,7 +56,7 @@ class Call(TypedDict):
 class Message(TypedDict, total=False):
     """A chat-completions message, as far as it is read here."""
 
-    role: str
+    role: Required[str]
     content: str | None
     name: str
     tool_call_id: str

@@ -37,7 +37,7 @@ class OpenThreads:
 
     def get(self, thread_id: str) -> ThreadRuntime | None:
         """The thread, if it is in memory."""
-        runtime = self._open.get(thread_id)
+        runtime = self._open.get(thread_id) if thread_id not in self._loading else None
         if runtime is not None:
             self._open.move_to_end(thread_id)
         return runtime
@@ -61,6 +61,8 @@ class OpenThreads:
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
             self._loading[thread_id] = loading
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
+        while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds; who waited goes first
+            await asyncio.sleep(0)
         return await asyncio.shield(loading)
 
     def refuse(self, thread_id: str, error: IntegrityError) -> None:
@@ -103,7 +105,9 @@ class OpenThreads:
         return runtime
 
     def _loaded(self, thread_id: str, task: "asyncio.Task[ThreadRuntime]") -> None:
-        self._loading.pop(thread_id, None)
+        """The thread is there for newcomers only after those who waited for it: they wake two rounds from now."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(self._loading.pop, thread_id, None))
         if not task.cancelled():
             task.exception()
 

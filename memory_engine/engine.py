@@ -320,7 +320,7 @@ class Engine:
     def _prepare_new(self, new: NewEvent) -> Prepared:
         return self._prepare(new.event, new.id, new.occurred_at, new.causation_id, new.correlation_id)
 
-    def _prepare(  # noqa: PLR0913 - those of `dispatch`, on its hottest path
+    def _prepare(
         self,
         event: Event,
         event_id: str = "",

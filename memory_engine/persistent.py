@@ -7,7 +7,7 @@ copy, for one of 100,000 two copies of some hundred pointers.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 V = TypeVar("V")
 
@@ -47,7 +47,7 @@ class PersistentMap(Generic[V]):
         return MapDraft(self)
 
     def changed(self, changes: Mapping[str, V | None]) -> "PersistentMap[V]":
-        """With these values put (`None`: removed). Copies touched buckets; splits all when they outgrow their number."""
+        """With these values put (`None`: removed). Copies touched buckets; splits all as they outgrow their number."""
         buckets = list(self._buckets)
         mask = len(buckets) - 1
         size = self._size
@@ -206,7 +206,7 @@ class SequenceDraft(Generic[K]):
         """The changed value. The draft may not be used any more."""
         for at in self._owned:
             self._blocks[at] = tuple(self._blocks[at])
-        return SortedSequence(tuple(self._blocks))  # type: ignore[arg-type]  # every owned block is a tuple now
+        return SortedSequence(cast("tuple[tuple[K, ...], ...]", tuple(self._blocks)))  # no block is a list any more
 
     def _block_of(self, key: bytes) -> int:
         if len(self._blocks) == 1 or self._blocks[-1][0].key <= key:

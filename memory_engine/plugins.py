@@ -72,7 +72,7 @@ class Plugin:
             for cls in classes:
                 full = name or getattr(function, "__name__", self.name)
                 unique = full if len(classes) == 1 else f"{full}[{cls.event_type}]"
-                self.reducers.append((cls, function, unique, order))  # type: ignore[arg-type]  # typed by its user
+                self.reducers.append((cls, cast("Reducer[Event]", function), unique, order))  # typed by its user
             return function
 
         return add
@@ -81,7 +81,7 @@ class Plugin:
         """Put a reducer in the place of the one with this name."""
 
         def add(function: F) -> F:
-            self.replaced_reducers.append((name, function))  # type: ignore[arg-type]  # typed by its user
+            self.replaced_reducers.append((name, cast("Reducer[Event]", function)))  # typed by its user
             return function
 
         return add

@@ -64,7 +64,7 @@ class Services(Protocol):
         """Run in a task that the engine owns. It waits for its end when it closes, or ends it (`until_close`)."""
         ...
 
-    def committed(self, runtime: "ThreadRuntime", recorded: "Sequence[Reduced]") -> None:
+    def committed(self, runtime: "ThreadRuntime", reduced: "Sequence[Reduced]") -> None:
         """Events of a thread became durable."""
         ...
 

@@ -154,9 +154,9 @@ class State(_Reading):
         """The empty state at seq 0; every other comes from a draft."""
         self.seq = 0
         self.tally = Tally()
-        self._index = PersistentMap()
-        self._names = PersistentMap()
-        self._top = SortedSequence()
+        self._index = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._names = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._top = SortedSequence()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._nested: PersistentMap[SortedSequence[Placed]] = PersistentMap()
 
     def _inside(self, chunk_id: str) -> Iterable[Placed]:
@@ -167,7 +167,7 @@ class State(_Reading):
             return NotImplemented
         return self.seq == other.seq and self.tally == other.tally and list(self.placed()) == list(other.placed())
 
-    __hash__ = None  # type: ignore[assignment]  # a state is compared, never a key
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # compared, never a key
 
     def __repr__(self) -> str:
         return f"State(seq={self.seq}, chunks={self.tally.chunks}, tokens={self.tally.tokens})"
@@ -190,9 +190,9 @@ class StateDraft(_Reading):
         self.seq = state.seq
         self.tally = state.tally
         self.touched: dict[str, Placed | None] = {}
-        self._index = state._index.draft()
-        self._names = state._names.draft()
-        self._top = state._top.draft()
+        self._index = state._index.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._names = state._names.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._top = state._top.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
         self._nested = state._nested
         self._opened: dict[str, SequenceDraft[Placed]] = {}
 

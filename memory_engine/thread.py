@@ -20,6 +20,7 @@ from memory_engine.log import live_chunk
 from memory_engine.persistence import (
     ACTIVE,
     DELETED,
+    PAUSED,
     CompactionPolicy,
     ForkPoint,
     Head,
@@ -222,7 +223,12 @@ class Thread:
 
     async def pause(self, reason: str = "") -> Receipt:
         """Let events wait from here on, across processes and restarts, until `resume`."""
-        return await self.dispatch(ExecutionPause(content=reason))
+        runtime = await self._runtime()
+        event = ExecutionPause(content=reason)
+        if runtime.head.status != PAUSED:
+            return await self.dispatch(event)
+        request = self._engine.request([event], system=True)  # it would wait for its own end
+        return (await runtime.submit(request))[0]
 
     async def resume(self, reason: str = "") -> Receipt:
         """Go on: what waited is taken in order."""

@@ -165,7 +165,7 @@ ANY: st.SearchStrategy[Event] = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(ANY, max_size=14), st.none() | st.integers(0, 300))
 async def test_any_context_is_valid_and_in_its_budget(events: list[Event], max_tokens: int | None) -> None:
     """Whatever was said: calls answered, nothing over the budget, CRITICAL chunks in, atoms whole."""
@@ -294,7 +294,7 @@ def flow(context: Context, state: memory_engine.State) -> list[Message]:
     return context.messages[: len(context.messages) - trailing]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(TURNS, min_size=2, max_size=10))
 async def test_the_prefix_is_stable(turns: list[list[Event]]) -> None:
     """What was shown after a turn is shown unchanged, at the same place, after every later one."""

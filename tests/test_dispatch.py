@@ -461,3 +461,28 @@ async def test_an_observer_that_fails_hurts_nobody(caplog: pytest.LogCaptureFixt
         await thread.dispatch(say("b"))
         await observer.wait_for("user_message", 2)
     assert 1 == sum("observer failed" in record.message for record in caplog.records)
+
+
+async def test_a_second_pause_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """Pausing a paused thread is recorded at once, and one resume lifts it."""
+    async with memory_engine.open(str(tmp_path / "memory.db")) as engine:
+        thread = await engine.create_thread()
+        first, second = await thread.pause(), await thread.pause()
+        assert (1, 2) == (first.seq, second.seq)
+        await thread.resume()
+        assert not await thread.is_blocked()
+
+
+async def test_senders_keep_their_order_while_a_thread_is_loaded(tmp_path: Path) -> None:
+    """Who comes just as the load ends does not overtake those who waited for it."""
+    path = str(tmp_path / "memory.db")
+    async with memory_engine.open(path) as engine:
+        await engine.create_thread("t")
+    async with memory_engine.open(path) as engine:
+        sent: list[asyncio.Task[memory_engine.Receipt]] = []
+        while not sent or not sent[0].done():
+            sent.append(asyncio.create_task(engine.dispatch("t", say(str(len(sent))))))
+            await asyncio.sleep(0)
+        receipts = await asyncio.gather(*sent)
+    seqs = [receipt.seq for receipt in receipts]
+    assert sorted(seqs) == seqs

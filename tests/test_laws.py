@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -68,14 +68,14 @@ async def appended(
         return hashes, await thread.state()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(LOGS, st.lists(st.integers(0, 6), max_size=4))
 async def test_batches_do_not_matter(log: list[Event], sizes: list[int]) -> None:
     """One by one or in any groups, a log has the same hashes and leads to the same state."""
     assert await appended(":memory:", log) == await appended(":memory:", log, sizes)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LOGS)
 async def test_senders_at_once_are_senders_in_turn(log: list[Event]) -> None:
     """Events that are dispatched concurrently are recorded in the order in which they were sent."""
@@ -85,7 +85,7 @@ async def test_senders_at_once_are_senders_in_turn(log: list[Event]) -> None:
         assert (await appended(":memory:", log))[0] == [receipt.hash for receipt in receipts]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(LOGS)
 async def test_every_state_is_the_fold_of_the_recorded_operations(log: list[Event]) -> None:
     """At each seq, the state that was live is the state that the log gives back."""
@@ -96,7 +96,7 @@ async def test_every_state_is_the_fold_of_the_recorded_operations(log: list[Even
         assert (await thread.verify()).ok
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(LOGS)
 async def test_stores_agree(log: list[Event]) -> None:
     """Memory and SQLite give equal hashes and states, also after reopening and rebuilding."""
@@ -111,7 +111,7 @@ async def test_stores_agree(log: list[Event]) -> None:
             assert (expected[1], True) == (await thread.state(), (await thread.verify()).ok)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(KEYS, st.integers(1, 3)), min_size=1, max_size=8))
 async def test_dispatch_is_idempotent(sent: list[tuple[str, int]]) -> None:
     """However often and in whatever groups an id is sent, it is recorded once and has one receipt."""
@@ -126,7 +126,7 @@ async def test_dispatch_is_idempotent(sent: list[tuple[str, int]]) -> None:
         assert len(first) == (await thread.info()).events
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(LOGS, st.data())
 async def test_a_fork_is_its_past(log: list[Event], data: st.DataObject) -> None:
     """At its cut a fork has the state of its origin, and appending to it leaves the origin alone."""
@@ -303,6 +303,4 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(
-    max_examples=12, stateful_step_count=16, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestMachine.settings = settings(max_examples=12, stateful_step_count=16)

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from memory_engine.errors import MissingExtra, ModelError
-from memory_engine.events.compaction import Usage
 from memory_engine.llm import Completion, LanguageModel, LiteLLM, LiteLLMOptions
 from memory_engine.llm.failures import BY_CLASS, ERROR_CHARS_MAX, model_error, retry_after_s, verdict_on
 from memory_engine.llm.litellm_module import load_litellm
@@ -34,6 +33,7 @@ from memory_engine.testing.openai_server import (
     refusal,
     truncated,
 )
+from memory_engine.usage import Usage
 
 ROOT = Path(__file__).resolve().parent.parent
 KEY = "sk-do-not-tell"

@@ -27,7 +27,6 @@ from memory_engine import (
 )
 from memory_engine.errors import CompactorFailed, MissingExtra
 from memory_engine.events import SummaryLine
-from memory_engine.events.compaction import Usage
 from memory_engine.llm import Completion, LiteLLM, LiteLLMOptions
 from memory_engine.llm.base import Message
 from memory_engine.testing.openai_server import (
@@ -41,6 +40,7 @@ from memory_engine.testing.openai_server import (
     refusal,
     truncated,
 )
+from memory_engine.usage import Usage
 
 ASKED = CompactionPolicy(enabled=False, keep_recent=0)
 """Compacts only when it is asked to."""

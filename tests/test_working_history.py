@@ -22,10 +22,10 @@ from memory_engine.compactors.prompts import FORM
 from memory_engine.compactors.summary_markdown import read_summary
 from memory_engine.errors import CompactorFailed
 from memory_engine.events.base import SummaryLine, ToolCall
-from memory_engine.events.compaction import Usage
 from memory_engine.llm import Completion
 from memory_engine.llm.base import Message
 from memory_engine.tokens import estimate_text
+from memory_engine.usage import Usage
 
 ANSWER = """\
 ## Progress Summary

@@ -72,7 +72,14 @@ def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[st
 
 
 def _flow(state: State) -> list[Chunk]:
-    return [c for c in state.chunks() if c.category is Category.WORKING_FLOW]
+    """The working flow, without the containers that hold something CRITICAL: they stay with what is in them."""
+    return [c for c in state.chunks() if c.category is Category.WORKING_FLOW and not _holds_critical(state, c)]
+
+
+def _holds_critical(state: State, chunk: Chunk) -> bool:
+    return chunk.is_container and any(
+        child.retention is Retention.CRITICAL or _holds_critical(state, child) for child in state.children(chunk.id)
+    )
 
 
 def _closed(flow: Sequence[Chunk]) -> list[Atom]:

@@ -1,6 +1,7 @@
 """How chunks look to a model: chat-completions messages, and an XML form for prompts."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
 from memory_engine.chunks import Chunk
@@ -80,7 +81,8 @@ def render_note(chunk: Chunk) -> Iterable[Message]:
     content = message_content(chunk.content)
     if isinstance(content, str):
         return ({"role": "user", "content": f"[{label}] {content}".rstrip()},)
-    return ({"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *content]},)  # type: ignore[misc]
+    parts = cast("list[object]", content)
+    return ({"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *parts]},)
 
 
 def render_compacted(chunk: Chunk) -> Iterable[Message]:
