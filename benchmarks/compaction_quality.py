@@ -64,10 +64,10 @@ class Message(TypedDict, total=False):
 
 
 class SharedDataMissing(Exception):
-    """The recordings are not beside the repository."""
+    """What measures is not here: the recordings beside the repository, or a package that reads them."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"skipped: {path} is absent; put the shared data beside the repository to measure this")
+    def __init__(self, path: Path, why: str = "it is absent; put the shared data beside the repository") -> None:
+        super().__init__(f"skipped: {path.name}: {why}")
 
 
 @frozen
@@ -120,7 +120,10 @@ def _quality_module(name: str) -> ModuleType:
         raise SharedDataMissing(path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise SharedDataMissing(path, f"it needs packages of its own: pip install numpy PyStemmer ({error})") from error
     return module
 
 

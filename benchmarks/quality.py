@@ -19,7 +19,7 @@ async def compaction_quality(setting: Setting) -> list[Figure]:
         if not setting.quick:
             say("  two people")
             for share, kept in module.locomo().items():
-                found.append(_line(f"answers kept in {share} of the tokens", kept, "cov", None))
+                found.append(_line(f"answers kept in {share} of the tokens", kept, "strict", None))
     except module.SharedDataMissing as missing:
         found.append(Figure(bench="compaction_quality", case="skipped", value=None, unit="", note=str(missing)))
     return found

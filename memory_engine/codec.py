@@ -24,15 +24,15 @@ GENESIS = sha256(b"memory_engine log, version 1").digest()
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """That a chunk's fields are those of its event's body: positions of both, and names of the fields."""
+    """That a chunk's fields are those of its event's body: positions of both, the fields' names with blanks between."""
 
     chunk: int
     body: int
-    fields: tuple[str, ...]
+    fields: str
 
 
-class ReductionRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A reduction as the log holds it. Shared fields are empty in `chunks`."""
+class ReductionRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A reduction as the log holds it, an array. Shared fields are empty in `chunks`."""
 
     operations: tuple[Operation, ...] = ()
     chunks: tuple[Chunk, ...] = ()
@@ -40,7 +40,7 @@ class ReductionRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
 
 
 _REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
-_EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": ()}
+_EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": ""}
 """The fields that may be shared, and what stands for them in the record."""
 
 
@@ -120,7 +120,7 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
             chunks.append(whole)
         else:
             shares.append(share)
-            chunks.append(msgspec.structs.replace(whole, **{name: _EMPTY[name] for name in share.fields}))
+            chunks.append(msgspec.structs.replace(whole, **{name: _EMPTY[name] for name in share.fields.split()}))
     return _ENCODER.encode(ReductionRecord(reduction.operations, tuple(chunks), tuple(shares)))
 
 
@@ -144,7 +144,7 @@ def _share(at: int, chunk: Chunk, bodies: Sequence[Body]) -> Share | None:
     for n, body in enumerate(bodies):
         fields = [name for name in _EMPTY if (value := getattr(chunk, name)) and value == getattr(body, name)]
         if fields:
-            return Share(at, n, tuple(fields))
+            return Share(at, n, " ".join(fields))
     return None
 
 
@@ -164,7 +164,7 @@ def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tupl
             continue  # of an unknown event: the class that could tell is not here
         body = bodies[share.body]
         chunks[share.chunk] = msgspec.structs.replace(
-            chunks[share.chunk], **{name: getattr(body, name) for name in share.fields}
+            chunks[share.chunk], **{name: getattr(body, name) for name in share.fields.split()}
         )
     return tuple(chunks)
 

@@ -57,6 +57,8 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     content: Content = ""
     calls: tuple[ToolCall, ...] = ()
     lines: tuple[SummaryLine, ...] = ()
+    call_id: str = ""
+    label: str = ""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -74,7 +76,18 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         """The bodies that chunks of this event may share; the log then stores them once."""
         content: Content = getattr(self, "content", "")
         calls: tuple[ToolCall, ...] = getattr(self, "calls", ())
-        return (Body(content=content, calls=calls),)
+        return (
+            Body(content=content, calls=calls, call_id=getattr(self, "call_id", ""), label=getattr(self, "name", "")),
+        )
+
+
+class _Unknown(msgspec.Struct, frozen=True, gc=False):
+    """What can be read of an event whose class is not here."""
+
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    name: str = ""
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
@@ -85,11 +98,12 @@ class UnknownEvent(msgspec.Struct, frozen=True):
     raw: bytes
 
     def bodies(self) -> tuple[Body, ...]:
-        """Content and calls where its payload has them under these names, as most events do; else nothing."""
+        """Content, calls and the like where its payload has them under the names most events use; else nothing."""
         try:
-            return (msgspec.json.decode(self.raw, type=Body),)
+            read = msgspec.json.decode(self.raw, type=_Unknown)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return ()
+        return (Body(content=read.content, calls=read.calls, call_id=read.call_id, label=read.name),)
 
 
 E = TypeVar("E", bound=Event)
