@@ -198,7 +198,7 @@ def types(venv: Environment, _words: list[str]) -> None:
     """Check types twice: mypy, strict, and pyright."""
     venv.provide("dev")
     run(venv.python, "-m", "mypy", "-p", "memory_engine")
-    beside = ("tests", "benchmarks", "conftest.py", "tasks.py")
+    beside = ("tests", "benchmarks", "examples", "conftest.py", "tasks.py")
     run(venv.python, "-m", "mypy", *(name for name in beside if holds_python(name)))
     run(venv.python, "-m", "pyright", "--pythonpath", venv.python)
 

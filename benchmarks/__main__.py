@@ -21,6 +21,7 @@ from benchmarks.quality import compaction_quality
 from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
 from benchmarks.sizes import size
+from benchmarks.views import views
 from benchmarks.writing import threads64
 
 HERE = Path(__file__).resolve().parent
@@ -33,6 +34,7 @@ BENCHES: dict[str, Bench] = {
     "size": size,
     "import": import_time,
     "durability": durability,
+    "views": views,
     "compaction_quality": compaction_quality,
 }
 WITH_PEERS = frozenset({"dispatch", "durability", "size"})

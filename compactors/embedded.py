@@ -5,7 +5,7 @@ from typing import get_args
 
 import anyio.to_thread
 
-from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compactors.extractive import Entry, Kind, Line, Section, extract
 from memory_engine.events.base import SummaryLine
@@ -25,6 +25,8 @@ _KINDS: Mapping[str, Kind] = {
     ChunkType.COMPACTED: "summary",
 }
 
+READ_CHARS_MAX = 32_000
+"""What is read of one text: a megabyte takes seconds, and what matters is seldom in its middle."""
 _SECTIONS: Mapping[str, Section] = {section: section for section in get_args(Section)}
 
 
@@ -41,8 +43,13 @@ class EmbeddedCompactor:
         return bool(chunks)
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """The lines that fit `context.budget_tokens`. Runs in a worker thread: the loop goes on."""
-        entries = [entry for chunk in chunks for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))]
+        """The lines that fit `context.budget_tokens`. Runs in a worker thread: the loop goes on.
+
+        What was recalled from memory is left out, since nothing is learned from it a second time. Of a text over
+        32,000 characters the beginning and the end are read.
+        """
+        fresh = [chunk for chunk in chunks if chunk.status != RECALLED]
+        entries = [entry for chunk in fresh for entry in entries_of(chunk, context.recorded_at.get(chunk.id, ""))]
         earlier = [
             Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
             for line in context.earlier
@@ -60,7 +67,7 @@ def entries_of(chunk: Chunk, at: str) -> list[Entry]:
             Entry(
                 id=chunk.id,
                 kind=_KINDS.get(chunk.type, "other"),
-                text=chunk.text,
+                text=_within_reach(chunk.text),
                 speaker=chunk.label if chunk.type == ChunkType.USER_MESSAGE else "",
                 name=chunk.label,
                 call_id=chunk.call_id,
@@ -68,9 +75,16 @@ def entries_of(chunk: Chunk, at: str) -> list[Entry]:
                 at=at,
             )
         ]
-    entries = [Entry(id=chunk.id, kind="assistant", text=chunk.text, at=at)] if chunk.text else []
+    said = _within_reach(chunk.text)
+    entries = [Entry(id=chunk.id, kind="assistant", text=said, at=at)] if said else []
     entries += [
         Entry(id=chunk.id, kind="tool_call", text="", name=c.name, call_id=c.id, arguments=c.arguments, at=at)
         for c in chunk.calls
     ]
     return entries
+
+
+def _within_reach(text: str) -> str:
+    if len(text) <= READ_CHARS_MAX:
+        return text
+    return f"{text[: READ_CHARS_MAX * 2 // 3]}\n{text[-READ_CHARS_MAX // 3 :]}"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from attrs import evolve, frozen
 
-from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, render_lines
 from memory_engine.tokens import estimate_text
 
@@ -34,6 +34,7 @@ def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[Entr
     return earlier + [
         Entry(type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,))
         for chunk in chunks
+        if chunk.status != RECALLED  # nothing is learned from memory a second time
     ]
 
 

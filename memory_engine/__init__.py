@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from memory_engine.context import Context as Context
     from memory_engine.engine import Engine as Engine
     from memory_engine.events import *  # noqa: F403
+    from memory_engine.lifecycle import AgentLifecycle as AgentLifecycle
     from memory_engine.operations import Add as Add
     from memory_engine.operations import Batch as Batch
     from memory_engine.operations import BatchReplace as BatchReplace
@@ -39,13 +40,26 @@ if TYPE_CHECKING:
     from memory_engine.plugins import Plugin as Plugin
     from memory_engine.projections import Projection as Projection
     from memory_engine.projections import Rows as Rows
+    from memory_engine.projections import View as View
+    from memory_engine.projections.conversation.limits import ConversationLimits as ConversationLimits
+    from memory_engine.projections.preferences.domain import Domain as Domain
+    from memory_engine.projections.preferences.kinds import Kind as Kind
+    from memory_engine.projections.preferences.rules import Rules as Rules
+    from memory_engine.projections.scratchpad import Snippet as Snippet
+    from memory_engine.projections.screen import ProactiveTool as ProactiveTool
     from memory_engine.queue import BlockingReason as BlockingReason
+    from memory_engine.recall.base import Embedder as Embedder
     from memory_engine.records import NewEvent as NewEvent
     from memory_engine.records import Receipt as Receipt
     from memory_engine.records import RecordedEvent as RecordedEvent
     from memory_engine.reducing import ReduceContext as ReduceContext
     from memory_engine.reducing import Reducer as Reducer
     from memory_engine.reducing import Reduction as Reduction
+    from memory_engine.scopes import Agent as Agent
+    from memory_engine.scopes import Tenant as Tenant
+    from memory_engine.scopes import User as User
+    from memory_engine.selfop import MemoryTools as MemoryTools
+    from memory_engine.selfop import memory_tools as memory_tools
     from memory_engine.state import State as State
     from memory_engine.state import StateView as StateView
     from memory_engine.thread import Thread as Thread
@@ -62,12 +76,22 @@ _HOMES = {
     "operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
     "persistence": "CompactionPolicy",
     "plugins": "Plugin",
-    "projections": "Projection Rows",
+    "projections": "Projection Rows View",
     "queue": "BlockingReason",
     "records": "NewEvent Receipt RecordedEvent",
     "reducing": "ReduceContext Reducer Reduction",
     "state": "State StateView",
     "thread": "Thread ThreadInfo",
+    "lifecycle": "AgentLifecycle",
+    "projections.conversation.limits": "ConversationLimits",
+    "projections.preferences.domain": "Domain",
+    "projections.preferences.kinds": "Kind",
+    "projections.preferences.rules": "Rules",
+    "projections.screen": "ProactiveTool",
+    "projections.scratchpad": "Snippet",
+    "recall.base": "Embedder",
+    "scopes": "Agent Tenant User",
+    "selfop": "MemoryTools memory_tools",
     "wiring": "open",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

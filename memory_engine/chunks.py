@@ -28,6 +28,7 @@ class Category(StrEnum):
     TASK = "task"
     MEMORY = "memory"
     ENVIRONMENT = "environment"
+    SCRATCHPAD = "scratchpad"
 
 
 class ChunkType(StrEnum):
@@ -50,8 +51,13 @@ class ChunkType(StrEnum):
     ENVIRONMENT = "environment"
     EXECUTION = "execution"
     COMPACTED = "compacted"
+    SCRATCHPAD = "scratchpad"
+    SNIPPET = "snippet"
+    RECALLED = "recalled"
 
 
+RECALLED = "recalled"
+"""The status of a chunk that came out of memory: nothing is learned or promoted from it a second time."""
 REDACTED = "redacted"
 """The status of a summary some of whose sources were forgotten: it is never made again from its originals."""
 

@@ -2,7 +2,10 @@
 
 from attrs import Attribute, field, frozen
 
+from memory_engine.events.layers import WORKING_MAX
+from memory_engine.events.scratchpad import SNIPPETS_MAX
 from memory_engine.persistence import CompactionPolicy
+from memory_engine.projections.conversation.limits import ConversationLimits
 
 
 def _positive(_config: object, attribute: "Attribute[int] | Attribute[float]", value: float) -> None:
@@ -26,4 +29,7 @@ class EngineConfig:
     commit_tries_max: int = field(default=50, validator=_positive)
     batch_events_max: int = field(default=256, validator=_positive)
     open_threads_max: int = field(default=4096, validator=_positive)
+    conversation: ConversationLimits = ConversationLimits()
+    scratchpad_snippets_max: int = field(default=SNIPPETS_MAX, validator=_positive)
+    working_entries_max: int = field(default=WORKING_MAX, validator=_positive)
     busy_timeout_s: float = field(default=5.0, validator=_positive)

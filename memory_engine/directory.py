@@ -2,16 +2,15 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from memory_engine.caches import Caches
 from memory_engine.compaction.service import CompactionService
 from memory_engine.errors import EngineClosed, IntegrityError
 from memory_engine.log import load_state
 from memory_engine.persistence import HeadMoved
-from memory_engine.projections.base import Projection
-from memory_engine.projections.inline import InlineProjections
+from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.reading import LogReader
 from memory_engine.replay.rebuild import rebuild_thread
 from memory_engine.runtime import Services, ThreadRuntime
@@ -22,15 +21,17 @@ class Host(Services, Protocol):
 
     compaction: CompactionService
     reader: LogReader
+    caches: Caches
+    scopes_seen: set[str]
     closing: bool
 
 
 class OpenThreads:
     """Runtimes by thread id, the most recently used last."""
 
-    def __init__(self, host: Host, inline: Sequence[Projection[object]]) -> None:
+    def __init__(self, host: Host, plan: InlinePlan) -> None:
         self._host = host
-        self._inline = inline
+        self._plan = plan
         self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
         self._broken: dict[str, IntegrityError] = {}
@@ -75,6 +76,8 @@ class OpenThreads:
     def drop(self, thread_id: str) -> None:
         """Let go of a thread: it was deleted."""
         self._open.pop(thread_id, None)
+        self._host.caches.drop(thread_id)
+        self._host.scopes_seen.discard(thread_id)
 
     async def close(self) -> None:
         """Let commits finish, then fail what still waits."""
@@ -95,8 +98,8 @@ class OpenThreads:
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
                 await rebuild_thread(store, self._host.reader, thread_id)
             loaded = await store.load(thread_id)
-        projections = InlineProjections(self._inline, store, self._host.reader)
-        await projections.load(thread_id)
+        projections = InlineProjections(self._plan, store, self._host.reader, thread_id)
+        await projections.load()
         runtime = ThreadRuntime(self._host, loaded, projections)
         self._evict()
         runtime.failed = self._broken.get(thread_id)
@@ -123,4 +126,5 @@ class OpenThreads:
         if runtime.busy or not runtime.queue.is_clear or self._host.compaction.is_running(runtime.id):
             return False
         del self._open[runtime.id]
+        self._host.caches.drop(runtime.id)
         return True

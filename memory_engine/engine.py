@@ -8,6 +8,7 @@ from types import TracebackType
 
 from attrs import frozen
 
+from memory_engine.caches import Caches
 from memory_engine.clock import Clock, to_us
 from memory_engine.codec import encode_event
 from memory_engine.compaction.base import Compactor
@@ -17,10 +18,12 @@ from memory_engine.context.rendering import Renderer
 from memory_engine.directory import OpenThreads
 from memory_engine.errors import EngineClosed, EventTooLarge, InvalidEvent
 from memory_engine.events.base import Event
+from memory_engine.events.delivery import Destination
 from memory_engine.events.execution import ExecutionResume
-from memory_engine.events.memory import InitialChunk, ThreadSeeded
+from memory_engine.events.memory import InitialChunk, MemoryForget, ThreadSeeded
 from memory_engine.events.registry import EventRegistry
 from memory_engine.ids import IdSource, check_identifier
+from memory_engine.llm.base import LanguageModel
 from memory_engine.persistence import (
     CompactionPolicy,
     Head,
@@ -31,18 +34,29 @@ from memory_engine.persistence import (
     check_record,
 )
 from memory_engine.projections.base import Projection
+from memory_engine.projections.inline import InlinePlan
+from memory_engine.projections.outbox import DELIVERING
+from memory_engine.projections.preferences.domain import Domain
+from memory_engine.projections.promotion.scoring import Scorer
 from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.queue import Prepared, Request
 from memory_engine.reading import LogReader
+from memory_engine.recall.base import Embedder, VectorIndexFactory
+from memory_engine.recall.similarity import TextIndex
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.relay import Relay
 from memory_engine.replay.verify import Progress, Verifier, VerifyReport
 from memory_engine.runtime import Reduced, ThreadRuntime
+from memory_engine.scopes import Agent, Scope, Tenant, User
 from memory_engine.state import State
 from memory_engine.thread import Thread, ThreadInfo
 from memory_engine.tokens import TokenCounter
 
 _log = logging.getLogger("memory_engine")
+
+SIMILARITIES_MAX = 256
+"""Indexes of likeness that are kept in memory, each of one view of one thread."""
 
 Observer = Callable[[RecordedEvent], None]
 """Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
@@ -63,6 +77,11 @@ class Parts:
     counter: TokenCounter
     clock: Clock
     ids: IdSource
+    domain: Domain
+    model: LanguageModel | None
+    embedder: Embedder | None
+    vector_index: VectorIndexFactory
+    scorers: Sequence[Scorer]
 
 
 class Engine:
@@ -78,12 +97,16 @@ class Engine:
         self.closed = False
         self.reader = LogReader(parts.store, parts.events)
         self.compaction = CompactionService(self, parts.config.compaction, parts.compactors, parts.fallback)
-        self._inline = tuple(p for p in parts.projections if p.mode == "inline")
+        self.plan = InlinePlan(parts.projections)
         self.worker = ProjectionWorker(
             parts.store, self.reader, tuple(p for p in parts.projections if p.mode == "async")
         )
-        self.directory = OpenThreads(self, self._inline)
+        self.directory = OpenThreads(self, self.plan)
         self.verifier = Verifier(parts.store, self.reader, parts.events, parts.reducers, parts.projections)
+        self.relay = Relay(self)
+        self.scopes_seen: set[str] = set()
+        self.flights: dict[tuple[str, str], asyncio.Future[str]] = {}
+        self.caches = Caches()
         self._observers: list[Observer] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._endless: set[asyncio.Task[None]] = set()
@@ -92,6 +115,7 @@ class Engine:
     async def __aenter__(self) -> "Engine":
         if any(p.mode == "async" for p in self.parts.projections):
             self.spawn(self.worker.run(), until_close=True)
+        self.spawn(self.relay.recover())
         return self
 
     async def __aexit__(
@@ -156,14 +180,14 @@ class Engine:
         check_record(record)
         seeded = ThreadSeeded(chunks=tuple(initial_chunks))
         if initial_chunks:
-            self._try_first(record.id, seeded)
+            self.try_first(record.id, seeded)
         await self.store.create(record, Head(), ())
         thread = Thread(self, record.id)
         if initial_chunks:
             await thread.dispatch(seeded)
         return thread
 
-    def _try_first(self, thread_id: str, event: Event) -> None:
+    def try_first(self, thread_id: str, event: Event) -> None:
         """Reduce an event as the first of a thread: what will be refused is refused before the id is taken."""
         payload, recorded = encode_event(event, self.events)
         if len(payload) > self.config.event_bytes_max:
@@ -174,6 +198,29 @@ class Engine:
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
         return Thread(self, thread_id)
+
+    def user(self, user_id: str, *, tenant_id: str = "") -> User:
+        """A user's own thread: preferences, playbooks, memory. It is made by the first event for it.
+
+        Raises `InvalidIdentifier`. Users of one id in two tenants are two users.
+        """
+        return User(self, user_id, tenant_id)
+
+    def tenant(self, tenant_id: str) -> Tenant:
+        """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
+        return Tenant(self, tenant_id)
+
+    def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
+        """An agent's own thread: its memory, and what it grants to others. Raises `InvalidIdentifier`."""
+        return Agent(self, agent_id, tenant_id)
+
+    def scope(self, destination: Destination) -> Scope:
+        """The thread that a fact is for."""
+        if destination.kind == "user":
+            return self.user(destination.id, tenant_id=destination.tenant_id)
+        if destination.kind == "agent":
+            return self.agent(destination.id, tenant_id=destination.tenant_id)
+        return self.tenant(destination.id)
 
     async def threads(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
@@ -245,6 +292,16 @@ class Engine:
         """Ask this compactor before all others."""
         self.compaction.register(compactor)
 
+    def similarity(self, thread_id: str, view: str) -> TextIndex:
+        """The index over the texts of a thread's view, by likeness; those used longest ago are made anew."""
+        parts = self.parts
+        return self.caches.made(
+            thread_id,
+            f"similar:{view}",
+            lambda: TextIndex(parts.embedder, parts.vector_index),
+            at_most=SIMILARITIES_MAX,
+        )
+
     # the whole store
 
     async def verify(
@@ -271,6 +328,8 @@ class Engine:
 
     async def settle(self) -> None:
         """Wait until no compaction is under way and the asynchronous projections have read every log."""
+        await self.relay.recover()
+        await self.relay.settle()
         for runtime in self.directory.all():
             await self.compaction.settle(runtime)
             for projection in self.parts.projections:
@@ -357,6 +416,11 @@ class Engine:
         round: the senders go on first.
         """
         self.compaction.after_commit(runtime)
+        types = {step.stored.type for step in reduced}
+        if not DELIVERING.isdisjoint(types):
+            self.relay.touched(runtime.id)
+        if MemoryForget.event_type in types:
+            self.caches.drop(runtime.id)
         if self._observers or self.worker.is_needed:
             asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
 

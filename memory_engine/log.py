@@ -31,8 +31,8 @@ def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: 
     return link(previous or GENESIS, header, commitment(salt, payload), commitment(salt, record))
 
 
-def next_head(head: Head, stored: StoredEvent, tally: Tally) -> Head:
-    """The head after an event."""
+def next_head(head: Head, stored: StoredEvent, tally: Tally, *, tracked: bool) -> Head:
+    """The head after an event, `tracked` if its type is."""
     open_compaction = head.open_compaction
     if stored.type == "compaction_started":
         open_compaction = stored.seq
@@ -46,6 +46,7 @@ def next_head(head: Head, stored: StoredEvent, tally: Tally) -> Head:
         open_compaction=open_compaction,
         chunks=tally.chunks,
         tokens=tally.tokens,
+        marks={**head.marks, stored.type: stored.seq} if tracked else head.marks,
     )
 
 

@@ -64,7 +64,11 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a thread stands. Every commit compares (seq, epoch) and sets the next."""
+    """Where a thread stands. Every commit compares (seq, epoch) and sets the next.
+
+    `marks` holds the seq of the latest event of each tracked type: whether a view is up to date
+    is known without reading the log. A mark may be too high (in a fork), never too low.
+    """
 
     seq: int = 0
     hash: bytes = b""
@@ -73,6 +77,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     open_compaction: int = 0
     chunks: int = 0
     tokens: int = 0
+    marks: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 class LiveChunk(msgspec.Struct, frozen=True, gc=False):
@@ -84,12 +89,16 @@ class LiveChunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class ProjectionChange(msgspec.Struct, frozen=True):
-    """Rows that a projection puts (`None`: drops), and the seq up to which it has now read the thread."""
+    """Rows that a projection puts (`None`: drops), and the seq up to which it has now read the thread.
+
+    Rows with a key in one of `ranges` (first <= key < last) go before any is put.
+    """
 
     projection: str
     version: int
     rows: Mapping[str, bytes | None]
     checkpoint: int
+    ranges: Sequence[tuple[str, str]] = ()
 
 
 def check_record(record: ThreadRecord) -> None:
@@ -212,6 +221,22 @@ class Store(Protocol):
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
         """A projection's checkpoint (0: none) and rows for a thread. Raises `ThreadNotFound`."""
+        ...
+
+    async def checkpoint(self, projection: str, version: int, thread_id: str) -> int:
+        """The seq up to which a projection has read a thread (0: none). Raises `ThreadNotFound`."""
+        ...
+
+    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        """The `limit` rows with the greatest keys, in order of keys. Raises `ThreadNotFound`."""
+        ...
+
+    async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
+        """How many rows there are and how many bytes their values take. Raises `ThreadNotFound`."""
+        ...
+
+    async def holders(self, projection: str, version: int) -> Sequence[str]:
+        """Ids of the threads for which a projection has rows."""
         ...
 
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:

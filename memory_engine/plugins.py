@@ -45,9 +45,9 @@ class Plugin:
     projections: list[Projection[object]] = field(factory=list)
     renderers: list[tuple[str, Renderer]] = field(factory=list)
 
-    def event(self, name: str, *, version: int = 1) -> Callable[[type[E]], type[E]]:
-        """Declare an event class and add it."""
-        declare = event(name, version=version)
+    def event(self, name: str, *, version: int = 1, tracked: bool = False) -> Callable[[type[E]], type[E]]:
+        """Declare an event class and add it; `tracked` where a view (see `projections.View`) reads it."""
+        declare = event(name, version=version, tracked=tracked)
 
         def add(cls: type[E]) -> type[E]:
             declared = declare(cls)

@@ -23,7 +23,7 @@ class LogReader:
 
     def __init__(self, store: Store, registry: EventRegistry) -> None:
         self._store = store
-        self._registry = registry
+        self.registry = registry
 
     async def pages(self, thread_id: str, *, after: int, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
         """Raw rows with `after` < seq <= `upto`, in order, a page at a time."""
@@ -36,13 +36,13 @@ class LogReader:
 
     def decode(self, thread_id: str, stored: StoredEvent) -> RecordedEvent:
         """A row as users see it."""
-        return read_back(thread_id, stored, self._registry)
+        return read_back(thread_id, stored, self.registry)
 
     async def events(self, thread_id: str, *, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
         """Decoded events, in order."""
         async for page in self.pages(thread_id, after=after, upto=upto):
             for stored in page:
-                yield read_back(thread_id, stored, self._registry)
+                yield read_back(thread_id, stored, self.registry)
 
     async def folded(self, thread_id: str, upto: int) -> StateDraft:
         """The recorded operations up to a seq, applied to nothing; chunks lack what they share with events."""
@@ -65,12 +65,26 @@ class LogReader:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
         found: dict[str, Chunk] = {}
         for stored in (await self._rows(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
-            _, reduction = decode_row(thread_id, stored, self._registry)
+            _, reduction = decode_row(thread_id, stored, self.registry)
             found.update((chunk.id, chunk) for chunk in reduction.chunks)
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
         if missing:
             raise UnknownChunk("read", missing[0])
         return {chunk_id: found[chunk_id] for chunk_id in chunk_ids}
+
+    async def ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
+        """The ids of the events at these seqs."""
+        return [stored.id for stored in (await self._rows(thread_id, seqs)).values()]
+
+    async def call_ids(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> tuple[str, ...]:
+        """The calls that are made or answered in these chunks, and in those of these events."""
+        rows = await self._rows(thread_id, {*seqs, *map(_seq, chunk_ids)})
+        found: dict[str, None] = {}
+        for stored in rows.values():
+            for chunk in decode_row(thread_id, stored, self.registry)[1].chunks:
+                if stored.seq in seqs or chunk.id in chunk_ids:
+                    found.update(dict.fromkeys((chunk.call_id, *(call.id for call in chunk.calls))))
+        return tuple(call_id for call_id in found if call_id)
 
     async def _rows(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
         """The rows at these seqs, in order: neighbours in one go, the log between distant ones unread."""
@@ -120,7 +134,7 @@ class LogReader:
         async for page in self.pages(thread_id, after=first, upto=head.seq):
             for stored in page:
                 if stored.type in _MAKE_SUMMARIES:
-                    _, reduction = decode_row(thread_id, stored, self._registry)
+                    _, reduction = decode_row(thread_id, stored, self.registry)
                     for chunk in reduction.chunks:
                         if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids) and _is_summary(chunk):
                             reached.add(chunk.id)

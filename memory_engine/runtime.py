@@ -8,7 +8,7 @@ the state and submitting what was computed from it.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 import msgspec
 
@@ -37,11 +37,15 @@ from memory_engine.persistence import (
     LoadedThread,
     Store,
 )
+from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
+from memory_engine.projections.outbox import DELIVERING, check_destinations
 from memory_engine.queue import BlockingReason, Prepared, Request, ThreadQueue
 from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
 from memory_engine.state import State
+
+V = TypeVar("V")
 
 PAUSE_POLL_S = 0.2
 """How often an event that waits for a pause to end looks whether another process has ended it."""
@@ -171,6 +175,11 @@ class ThreadRuntime:
 
     def _take_up(self, requests: Sequence[Request]) -> None:
         """Reduce requests onto the state as it is, in one commit; what cannot go with them goes back."""
+        missing = self.projections.missing(event.event.event_type for request in requests for event in request.pending)
+        if missing:
+            self.busy = True
+            self._services.spawn(self._bring_in(requests, missing))
+            return
         attempt = _Attempt(self.state, self.head)
         for n, request in enumerate(requests):
             if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
@@ -211,8 +220,9 @@ class ThreadRuntime:
         try:
             self._check_open()
             state, head, reduced, live = self._reduce(attempt, request)
-            if self.projections:
-                self.projections.apply([self.recorded(step) for step in reduced])
+            concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
+            if concerned:
+                self.projections.apply(concerned)
         except MemoryEngineError as error:
             if request.has_callers_ids:
                 self._services.spawn(self._settle_or_fail(request, error))
@@ -241,6 +251,8 @@ class ThreadRuntime:
         now_us = self._services.now_us()
         for prepared in request.pending:
             event, draft = prepared.event, state.draft()
+            if event.event_type in DELIVERING:
+                check_destinations(event, self.record.tenant_id)
             context = ReduceContext(head.seq + 1, prepared.id, now_us)
             entries = self._services.reducers.of_type(event.event_type)
             reduction = reduce_into(draft, entries, event, context, self.id)
@@ -250,7 +262,7 @@ class ThreadRuntime:
             for chunk_id, placed in draft.touched.items():
                 live[chunk_id] = live_chunk(placed)
             state = draft.freeze(stored.seq)
-            head = next_head(head, stored, state.tally)
+            head = next_head(head, stored, state.tally, tracked=event.event_tracked)
             reduced.append(Reduced(stored, event, reduction))
         return state, head, reduced, live
 
@@ -343,6 +355,47 @@ class ThreadRuntime:
             self._wake_idle()
             self.pump()
 
+    async def _bring_in(self, requests: Sequence[Request], views: Sequence[Projection[object]]) -> None:
+        """Bring in the views that these requests change, then go on with them."""
+        again = list(requests)
+        try:
+            for view in views:
+                await self.projections.bring(view)
+        except MemoryEngineError as error:
+            again = []
+            for request in requests:
+                request.fail(error)
+        finally:
+            self.busy = False
+            self.queue.put_back(again)
+            self._wake_idle()
+            self.pump()
+
+    async def rows(self, projection: Projection[V]) -> Rows[V]:
+        """The rows of an inline projection, as of the last commit. Raises `ReducerError` where it fails."""
+        while True:
+            rows = self.projections.readable(projection)
+            if rows is not None and not rows.is_changed:
+                return rows
+            await self.idle()
+            if self.projections.readable(projection) is None:
+                await self._bring(projection, readable=True)
+
+    async def current(self, projection: Projection[V]) -> None:
+        """Let the stored rows of an inline projection be those of the last commit, without reading a lazy one's."""
+        await self.idle()
+        if not self.projections.has(projection):
+            await self._bring(projection, readable=False)
+
+    async def _bring(self, projection: Projection[V], *, readable: bool) -> None:
+        self.busy = True
+        try:
+            await self.projections.bring(cast("Projection[object]", projection), readable=readable)
+        finally:
+            self.busy = False
+            self._wake_idle()
+            self.pump()
+
     async def _settle_or_fail(self, request: Request, error: MemoryEngineError) -> None:
         """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
         try:
@@ -386,7 +439,7 @@ class ThreadRuntime:
         loaded = await self._services.store.load(self.id)
         self.head = loaded.head
         self.state = load_state(loaded, self._services.events)
-        await self.projections.load(self.id)
+        await self.projections.load()
         self._follow_status()
 
     async def _watch_pause(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 from attrs import frozen
@@ -28,7 +28,8 @@ from memory_engine.persistence import (
     ThreadRecord,
     check_record,
 )
-from memory_engine.projections.base import Rows
+from memory_engine.projections.base import Projection, ReadableRows, Rows
+from memory_engine.projections.refolding import rows_at
 from memory_engine.queue import BlockingReason
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.replay.rebuild import rebuild_thread
@@ -38,6 +39,17 @@ from memory_engine.state import State
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
+    from memory_engine.offloading import Opened
+    from memory_engine.projections.conversation.view import Conversation
+    from memory_engine.projections.flows import Flows
+    from memory_engine.projections.layers.view import Memory
+    from memory_engine.projections.promotion.view import Promotion
+    from memory_engine.projections.reports import Report
+    from memory_engine.projections.scratchpad import Scratchpad
+    from memory_engine.projections.screen import Screen
+    from memory_engine.projections.tool_cache import ToolCache
+
+V = TypeVar("V")
 
 
 @frozen(kw_only=True)
@@ -91,6 +103,11 @@ class Thread:
 
     def __repr__(self) -> str:
         return f"Thread({self.id!r})"
+
+    @property
+    def engine(self) -> "Engine":
+        """The engine that this handle belongs to."""
+        return self._engine
 
     async def _runtime(self) -> ThreadRuntime:
         return self._engine.directory.get(self.id) or await self._engine.directory.open(self.id)
@@ -178,14 +195,41 @@ class Thread:
             state, thread_id=self.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
         )
 
-    async def view(self, projection: str) -> dict[str, object]:
-        """The rows of a registered projection, up to date with the head. Raises `KeyError` for an unknown one."""
+    # views
+
+    async def view(self, projection: str, *, at: int | None = None) -> dict[str, object]:
+        """The rows of a registered projection, up to date with the head or as of `at`.
+
+        Raises `KeyError` for an unknown one.
+        """
         found = {p.name: p for p in self._engine.parts.projections}[projection]
-        if found.mode == "async":
-            rows = await self._engine.worker.catch_up(found, self.id)
-        else:
-            rows = Rows(found.row, (await self._runtime()).projections.rows(projection) or {})
-        return {key: rows.get(key) for key in rows.keys()}  # noqa: SIM118 - Rows is no mapping
+        return dict((await self.rows(found, at=at)).items())
+
+    async def rows(self, projection: Projection[V], *, at: int | None = None) -> ReadableRows[V]:
+        """The rows of a projection: in memory once they were read, or, with `at`, folded from the log.
+
+        They follow the thread: read what you need of them before you await anything else.
+        """
+        if at is not None:
+            head = await self._engine.store.head(self.id)
+            if not 0 <= at <= head.seq:
+                raise ValueError(f"thread {self.id!r} has seqs 1 to {head.seq}, not {at}")
+            return await rows_at(projection, self._engine.reader, self.id, at)
+        if projection.mode == "async":
+            return cast("Rows[V]", await self._engine.worker.catch_up(cast("Projection[object]", projection), self.id))
+        return await (await self._runtime()).rows(projection)
+
+    async def tail(self, projection: Projection[V], limit: int) -> list[tuple[str, V]]:
+        """The last rows of a projection by key, in order, straight from the store."""
+        await (await self._runtime()).current(projection)
+        rows = await self._engine.store.last_rows(projection.name, projection.version, self.id, limit)
+        decoder = msgspec.json.Decoder(projection.row)
+        return [(key, decoder.decode(value)) for key, value in rows]
+
+    async def measure(self, projection: Projection[V]) -> tuple[int, int]:
+        """How many rows a projection has and how many bytes their JSON takes, without reading them."""
+        await (await self._runtime()).current(projection)
+        return await self._engine.store.measure_rows(projection.name, projection.version, self.id)
 
     # memory
 
@@ -198,18 +242,102 @@ class Thread:
     ) -> Receipt:
         """Hide chunks, and all that came of events, from every view; the log keeps them.
 
+        Facts that were drawn from them for a user, a tenant or an agent are forgotten there too.
         Raises `UnknownChunk` for an id that the log does not hold.
         """
         found = {stored.id: stored.seq for stored in await self._engine.store.find(self.id, list(event_ids))}
         missing = [event_id for event_id in event_ids if event_id not in found]
         if missing:
             raise UnknownChunk("forget", missing[0])
-        await self._engine.reader.chunks(self.id, list(chunk_ids))
+        reader = self._engine.reader
+        await reader.chunks(self.id, list(chunk_ids))
         seqs = tuple(sorted(found.values()))
-        summaries = tuple(await self._engine.reader.summaries_over(self.id, chunk_ids, seqs))
-        return await self.dispatch(
-            MemoryForget(chunk_ids=tuple(chunk_ids), seqs=seqs, reason=reason, summaries=summaries)
+        brought = await reader.ids_at(self.id, {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids})
+        event = MemoryForget(
+            chunk_ids=tuple(chunk_ids),
+            seqs=seqs,
+            reason=reason,
+            summaries=tuple(await reader.summaries_over(self.id, chunk_ids, seqs)),
+            call_ids=await reader.call_ids(self.id, chunk_ids, seqs),
+            reach=await self._engine.relay.reach(self.id, {*found, *brought}),
         )
+        receipt = await self.dispatch(event)
+        await self._engine.relay.deliver(self.id)
+        return receipt
+
+    async def delivered(self) -> None:
+        """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
+        await self._engine.relay.deliver(self.id)
+
+    async def offload(self, *, min_chars: int = 20_000, keep_chars: int = 400) -> Receipt | None:
+        """Shorten chunks of `min_chars` characters and more to their beginning and a reference.
+
+        The log keeps them whole: `open` reads on. `None` if there are none.
+        """
+        from memory_engine.offloading import offload
+
+        return await offload(self, min_chars=min_chars, keep_chars=keep_chars)
+
+    async def open(self, reference: str, *, start: int = 0, chars: int = 4_000) -> "Opened":
+        """A piece of an off-loaded chunk's text (or any chunk's), by id. Raises `UnknownChunk`."""
+        from memory_engine.offloading import open_reference
+
+        return await open_reference(self, reference, start=start, chars=chars)
+
+    async def report(self) -> "Report":
+        """What the memory holds, what is cached and what the agent receives, for people."""
+        from memory_engine.projections.reports import memory_report
+
+        return await memory_report(self)
+
+    @property
+    def scratchpad(self) -> "Scratchpad":
+        """What flows found out."""
+        from memory_engine.projections.scratchpad import Scratchpad
+
+        return Scratchpad(self)
+
+    @property
+    def promotion(self) -> "Promotion":
+        """From the scratchpad to preferences and `agent.md`."""
+        from memory_engine.projections.promotion.view import Promotion
+
+        return Promotion(self)
+
+    @property
+    def flows(self) -> "Flows":
+        """Flows that ran, and the playbooks that come of them."""
+        from memory_engine.projections.flows import Flows
+
+        return Flows(self)
+
+    @property
+    def conversation(self) -> "Conversation":
+        """Exchanges, summary and the cycle under way."""
+        from memory_engine.projections.conversation.view import Conversation
+
+        return Conversation(self)
+
+    @property
+    def tool_cache(self) -> "ToolCache":
+        """Results of tools that later exchanges may use."""
+        from memory_engine.projections.tool_cache import ToolCache
+
+        return ToolCache(self)
+
+    @property
+    def screen(self) -> "Screen":
+        """What the person looks at."""
+        from memory_engine.projections.screen import Screen
+
+        return Screen(self)
+
+    @property
+    def memory(self) -> "Memory":
+        """Working, episodic, semantic and procedural memory."""
+        from memory_engine.projections.layers.view import Memory
+
+        return Memory(self)
 
     # queue
 
@@ -272,7 +400,14 @@ class Thread:
             forked_from=ForkPoint(self.id, seq),
         )
         check_record(record)
-        head = Head(seq=seq, hash=hash_, status=ACTIVE, chunks=state.tally.chunks, tokens=state.tally.tokens)
+        head = Head(
+            seq=seq,
+            hash=hash_,
+            status=ACTIVE,
+            chunks=state.tally.chunks,
+            tokens=state.tally.tokens,
+            marks={name: min(mark, seq) for name, mark in loaded.head.marks.items()},
+        )
         live = [row for placed in state.placed() if (row := live_chunk(placed)) is not None]
         await self._engine.store.create(record, head, live)
         return Thread(self._engine, record.id)

@@ -1,7 +1,8 @@
 """The composition root: the one place that knows every room and puts an engine together."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Literal
 
 from attrs import frozen
@@ -18,7 +19,10 @@ from memory_engine.ids import IdSource, RandomIds
 from memory_engine.llm import LanguageModel, LiteLLM
 from memory_engine.persistence import Store
 from memory_engine.plugins import Plugin, installed_plugins
-from memory_engine.projections.base import Projection
+from memory_engine.projections.builtin import builtin_projections
+from memory_engine.projections.preferences.domain import Domain
+from memory_engine.projections.promotion.scoring import Scorer
+from memory_engine.recall.base import Embedder, VectorIndex
 from memory_engine.reducers import builtin_reducers
 from memory_engine.reducing import ReducerRegistry
 from memory_engine.storage.memory import MemoryStore
@@ -37,6 +41,10 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     durability: Durability = "normal",
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
+    memory_model: str | LanguageModel | None = None,
+    embedder: Embedder | None = None,
+    domain: Domain | str | Path | None = None,
+    scorers: Sequence[Scorer] = (),
     tokens: TokenCounter | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
@@ -48,7 +56,11 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     survive a power failure, for an fsync each. `compactor` is asked before the embedded one.
     `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with
     the engine; the embedded compactor stays the fallback.
-    `tokens` counts exactly where it is given a tokenizer. Raises `StorageError` where the
+    `memory_model` is asked by the views: for shorter answers and summaries of a conversation, to compact
+    layers of memory; without one, or where it fails, they do it themselves. `embedder` finds preferences,
+    playbooks and entries by meaning. `domain` declares the preferences there are: an object, or a TOML file's
+    path. `scorers` judge snippets for promotion, in place of the embedded ones. Model and embedder are closed
+    with the engine. `tokens` counts exactly where it is given a tokenizer. Raises `StorageError` where the
     file cannot be used.
 
         async with memory_engine.open("agent.db") as engine:
@@ -56,20 +68,27 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             await thread.dispatch(UserMessage(content="Hello"))
     """
     model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
+    views = LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model
+    declared = domain if isinstance(domain, Domain) else Domain.from_toml(domain) if domain is not None else Domain()
     store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
     if compactor is not None:
         taken.append(Plugin("compactor", compactors=[(compactor, 2)]))
     if model is not None:
         taken.append(Plugin("compact_model", compactors=[(WorkingHistoryCompactor(model), 1)]))
-    sources = _Sources(tokens or EstimatedTokens(), clock or SystemClock(), ids or RandomIds())
+    sources = _Sources(
+        tokens or EstimatedTokens(), clock or SystemClock(), ids or RandomIds(), declared, views, embedder, scorers
+    )
     try:
         engine = Engine(_parts(store, config, taken, sources))
     except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
-    async with aclosing(model) if model is not None else nullcontext(), engine:
-        yield engine
+    async with AsyncExitStack() as stack:
+        for closed in (model, views, embedder):
+            if closed is not None:
+                stack.push_async_callback(closed.aclose)
+        yield await stack.enter_async_context(engine)
 
 
 async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
@@ -84,18 +103,22 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
 
 @frozen
 class _Sources:
-    """Where counts, times and ids come from."""
+    """Where counts, times, ids and judgements come from."""
 
     counter: TokenCounter
     clock: Clock
     ids: IdSource
+    domain: Domain
+    model: LanguageModel | None
+    embedder: Embedder | None
+    scorers: Sequence[Scorer]
 
 
 def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Parts:
     """Everything the plug-ins bring, in their order; a name given twice is refused."""
     events = builtin_registry()
     reducers = ReducerRegistry()
-    projections: dict[str, Projection[object]] = {}
+    projections = {projection.name: projection for projection in builtin_projections()}
     embedded = EmbeddedCompactor()
     compactors: list[tuple[Compactor, int]] = [(embedded, 0)]
     renderers = dict(DEFAULT_RENDERERS)
@@ -126,4 +149,16 @@ def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], source
         counter=sources.counter,
         clock=sources.clock,
         ids=sources.ids,
+        domain=sources.domain,
+        model=sources.model,
+        embedder=sources.embedder,
+        vector_index=_exact_index,
+        scorers=sources.scorers,
     )
+
+
+def _exact_index(dimension: int) -> VectorIndex:
+    """Vectors compared one by one, in memory."""
+    from memory_engine.storage.exact import ExactIndex
+
+    return ExactIndex(dimension)

@@ -2,7 +2,18 @@
 
 from memory_engine import events as e
 from memory_engine.plugins import Plugin
-from memory_engine.reducers import conversation, memory, results, surroundings, tasks
+from memory_engine.reducers import conversation, memory, recall, results, scratchpad, screen, surroundings, tasks, views
+
+_VIEW_CHANGES = (
+    e.PreferenceUpdated, e.PreferenceRemoved,
+    e.ReportSaved, e.PromotionDecided, e.AgentMdUploaded, e.AgentMdPromoted, e.AgentMdRemoved,
+    e.FlowCompleted, e.FeedbackGiven, e.PlaybookPromoted, e.PlaybookSaved, e.PlaybookRemoved,
+    e.CycleStarted, e.ExchangeFinished, e.SummaryRolled,
+    e.ToolResultCached, e.ToolCacheHit, e.ToolCacheDropped,
+    e.MemoryAppended, e.MemoryRemoved, e.MemoryCompacted, e.MemoryCleared,
+    e.MemoryGranted, e.MemoryRevoked, e.MemoryShared, e.FactsDelivered,
+)  # fmt: skip
+"""Events that projections fold, and that change no chunk."""
 
 
 def builtin_reducers() -> Plugin:
@@ -45,4 +56,10 @@ def builtin_reducers() -> Plugin:
     plugin.reducer(e.ExecutionPause, e.ExecutionResume)(surroundings.reduce_execution_flow)
     plugin.reducer(e.SessionStarted)(surroundings.reduce_session_started)
     plugin.reducer(e.SessionEnded)(surroundings.reduce_session_ended)
+    plugin.reducer(e.ScratchpadWritten)(scratchpad.reduce_scratchpad_written)
+    plugin.reducer(e.ScratchpadRemoved)(scratchpad.reduce_scratchpad_removed)
+    plugin.reducer(e.ScreenInjected)(screen.reduce_screen_injected)
+    plugin.reducer(e.MemoryRecalled)(recall.reduce_memory_recalled)
+    plugin.reducer(e.ResultsOffloaded)(recall.reduce_results_offloaded)
+    plugin.reducer(*_VIEW_CHANGES)(views.reduce_view_change)
     return plugin

@@ -56,7 +56,8 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk in list(view.chunks()):
-        if targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk)):
+        shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
+        if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
             operations.append(Delete(chunk.id))
         elif chunk.lines:
             kept = targets.lines_kept(chunk)

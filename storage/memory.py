@@ -166,6 +166,27 @@ class MemoryStore:
         key = (projection, version, thread_id)
         return self._checkpoints.get(key, 0), dict(self._rows.get(key, {}))
 
+    async def checkpoint(self, projection: str, version: int, thread_id: str) -> int:
+        """The seq up to which a projection has read a thread (0: none)."""
+        self._thread(thread_id)
+        return self._checkpoints.get((projection, version, thread_id), 0)
+
+    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        """The `limit` rows with the greatest keys, in order of keys."""
+        self._thread(thread_id)
+        rows = sorted(self._rows.get((projection, version, thread_id), {}).items())
+        return rows[max(0, len(rows) - limit) :]
+
+    async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
+        """How many rows there are and how many bytes their values take."""
+        self._thread(thread_id)
+        rows = self._rows.get((projection, version, thread_id), {})
+        return len(rows), sum(map(len, rows.values()))
+
+    async def holders(self, projection: str, version: int) -> Sequence[str]:
+        """Ids of the threads for which a projection has rows."""
+        return [t for (name, v, t), rows in self._rows.items() if rows and (name, v) == (projection, version)]
+
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
         """Write an asynchronous projection's rows and checkpoint."""
         self._thread(thread_id)
@@ -176,6 +197,9 @@ class MemoryStore:
     def _project(self, thread_id: str, change: ProjectionChange) -> None:
         key = (change.projection, change.version, thread_id)
         rows = self._rows.setdefault(key, {})
+        for first, last in change.ranges:
+            for name in [name for name in rows if first <= name < last]:
+                del rows[name]
         for name, value in change.rows.items():
             if value is None:
                 rows.pop(name, None)

@@ -20,6 +20,7 @@ from memory_engine.plugins import Plugin
 from memory_engine.records import NewEvent
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import given
+from tests.view_samples import VIEW_SAMPLES
 
 GOLDEN = Path(__file__).parent / "golden" / "events.jsonl"
 MIXED = (e.TextPart("Look: é 👩‍👩‍👧"), e.ImagePart("data:image/png;base64,AA==", "image/png", "a cat"))
@@ -57,7 +58,8 @@ SAMPLES: tuple[Event, ...] = (
     e.TodoUpdated(id="2", text="drink it all", status="in_progress"),
     e.TodoDeleted(id="3"),
     e.MemoryMarkCritical(chunk_ids=("1.0", "2.0")),
-    e.MemoryForget(chunk_ids=("1.0",), seqs=(2, 3), reason="asked to", summaries=("4.0",)),
+    e.MemoryForget(chunk_ids=("1.0",), seqs=(2, 3), reason="asked to", summaries=("4.0",), call_ids=("c1",),
+                   reach=(e.Reach(e.Destination("agent", "b", "acme"), (1, 2)),)),
     e.ThreadSeeded(chunks=(e.InitialChunk("Be kind.", "system", "critical", "rules"), e.InitialChunk(MIXED))),
     e.CompactionStarted(compaction_id="k1", trigger="auto", chunk_ids=("1.0", "2.0"), compactor="fake",
                         owner="host/1/2", deadline_us=1_700_000_000_000_000),
@@ -75,6 +77,7 @@ SAMPLES: tuple[Event, ...] = (
     e.ExecutionPause(content="Wait."),
     e.SessionStarted(content="You are helpful.", session_id="s1"),
     e.SessionEnded(content="Bye.", session_id="s1"),
+    *VIEW_SAMPLES,
 )  # fmt: skip
 
 
@@ -140,10 +143,11 @@ async def test_every_event_survives_a_log(tmp_path: Path) -> None:
     """Written, closed, opened and read, each event is equal to what was dispatched."""
     sent = [sample for sample in SAMPLES if not isinstance(sample, e.CompactionCompleted | e.ExecutionPause)]
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
-        thread = await engine.create_thread("t")
+        thread = await engine.create_thread("t", tenant_id="acme")
         await thread.dispatch_all(sent)
+        await engine.settle()
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
-        read = [recorded.event async for recorded in engine.thread("t").events()]
+        read = [recorded.event async for recorded in engine.thread("t").events(upto=len(sent))]
         assert (sent, None) == (read, (await engine.thread("t").verify()).divergence)
 
 

@@ -259,10 +259,10 @@ def test_rows_remember_what_changed() -> None:
     rows.drop("a")
     rows.put("b", 20)
     assert (["b", "c"], None, 20, {"a": None, "b": b"20", "c": b"3"}) == (
-        list(rows.keys()), rows.get("a"), rows.get("b"), rows.changes()
+        list(rows.keys()), rows.get("a"), rows.get("b"), rows.changes().rows
     )  # fmt: skip
     rows.discard()
-    assert (["a", "b"], {}) == (list(rows.keys()), rows.changes())
+    assert (["a", "b"], {}) == (list(rows.keys()), rows.changes().rows)
     rows.drop("a")
     rows.keep()
-    assert ({"b": b"2"}, {}) == (rows.encoded(), rows.changes())
+    assert ({"b": b"2"}, {}) == (rows.encoded(), rows.changes().rows)

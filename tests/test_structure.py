@@ -26,6 +26,7 @@ HEAVY = {
     "asyncpg": "storage/",
     "hnswlib": "storage/",
     "litellm": "memory_engine/llm/",
+    "numpy": "storage/",
     "openai": "memory_engine/llm/",
     "sqlite3": "storage/",
     "tiktoken": "memory_engine/llm/",
@@ -61,7 +62,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 SHIPPED = python_files("memory_engine", *LINKED_ROOTS)
-OURS = [*SHIPPED, *python_files("tests", "benchmarks", "conftest.py", "tasks.py")]
+OURS = [*SHIPPED, *python_files("tests", "benchmarks", "examples", "conftest.py", "tasks.py")]
 TREES = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in OURS}
 
 

@@ -1,7 +1,7 @@
 """From a state to the messages of the next model call, within a token budget.
 
-Order: the chunks as they stand in the state, then what changes in place (task, to-do list,
-environment). So the bytes before the newest chunk stay the same from turn to turn, and a
+Order: the chunks as they stand in the state, then what changes in place (scratchpad,
+task, to-do list, environment). So the bytes before the newest chunk stay the same from turn to turn, and a
 provider's prompt cache holds, until a compaction or a forget changes the state itself.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from memory_engine.chunks import Category, Chunk, Retention
+from memory_engine.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.context.invariants import INVARIANTS, Atom, atoms_of
 from memory_engine.context.messages import Piece, assemble, message_tokens, shorten
-from memory_engine.context.rendering import Message, Renderer, render_todo_list, render_xml
+from memory_engine.context.rendering import Message, Renderer, render_scratchpad, render_todo_list, render_xml
 from memory_engine.errors import ContextBudgetError
 from memory_engine.state import State
 from memory_engine.tokens import TokenCounter
@@ -22,7 +22,7 @@ REFILL = 0.75
 it moves once in a while and not at every turn (each move costs the prompt cache)."""
 SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""
-_TRAILING = frozenset({Category.TASK, Category.ENVIRONMENT})
+_TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
 
 
 @frozen(kw_only=True)
@@ -104,6 +104,8 @@ def _render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message
 
 
 def _trailing(state: State, chunk: Chunk, renderers: Mapping[str, Renderer]) -> Piece:
+    if chunk.type == ChunkType.SCRATCHPAD and chunk.type not in renderers:
+        return Piece(chunk, tuple(render_scratchpad(state.children(chunk.id))), 0)
     if chunk.is_container and chunk.type not in renderers:
         return Piece(chunk, (render_todo_list(chunk, state.children(chunk.id)),), 0)
     return Piece(chunk, tuple(_render(chunk, renderers)), 0)

@@ -22,6 +22,7 @@ _LABELS = {
     "external": "Note",
     "environment": "Environment",
     "execution": "Execution",
+    "recalled": "From memory, not said now",
 }
 
 
@@ -119,6 +120,12 @@ def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
         "role": "user",
         "content": "\n".join([f"[To-do{': ' + chunk.text if chunk.text else ''}]", *lines]),
     }
+
+
+def render_scratchpad(snippets: Iterable[Chunk]) -> Iterable[Message]:
+    """What flows found out, oldest first, each marked with its flow; nothing for an empty scratchpad."""
+    lines = [f"- ({s.label}) {s.text}" if s.label else f"- {s.text}" for s in sorted(snippets, key=lambda s: s.seq)]
+    return ({"role": "user", "content": "\n".join(["[Scratchpad]", *lines])},) if lines else ()
 
 
 def render_xml(chunks: Iterable[Chunk]) -> str:

@@ -8,7 +8,15 @@ MemoryEngineError
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
 │   ├── MissingExtra             an optional package is not installed
-│   └── IngestError              a file's line that is no event
+│   ├── IngestError              a file's line that is no event
+│   ├── PreferenceError          what the domain does not allow
+│   ├── DomainError              a domain with mistakes
+│   ├── InvalidVector
+│   ├── InvalidMemory, UnknownMemory   what no layer can take, an entry that cannot be seen
+│   ├── InvalidParameters        of a tool, that no canonical JSON can stand for
+│   ├── AnotherQuestionOpen      an answer to a question that is not the open one
+│   ├── UnknownLine, NotText     what agent.md does not hold, what it cannot be read from
+│   └── UnknownFlow
 ├── ThreadError
 │   ├── ThreadNotFound
 │   ├── ThreadExists
@@ -29,6 +37,8 @@ MemoryEngineError
 │   ├── CompactorFailed          it raised, timed out or gave what cannot be used
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
+├── NotGranted                   an agent asked for memory that another did not let it see
+├── TaskNotRunning               a step of a run at the wrong moment
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
@@ -93,8 +103,25 @@ from memory_engine.errors.operations import (
     UnknownChunk,
     UnplacedChunk,
 )
+from memory_engine.errors.views import (
+    AnotherQuestionOpen,
+    DomainError,
+    InvalidMemory,
+    InvalidParameters,
+    InvalidVector,
+    NotGranted,
+    NotText,
+    PreferenceError,
+    RowsNotLoaded,
+    TaskNotRunning,
+    UnknownFlow,
+    UnknownLine,
+    UnknownMemory,
+    WrongThreadKind,
+)
 
 __all__ = [
+    "AnotherQuestionOpen",
     "CompactionError",
     "CompactorFailed",
     "ConflictingPosition",
@@ -102,6 +129,7 @@ __all__ = [
     "ContextBudgetError",
     "CriticalChunk",
     "DispatchError",
+    "DomainError",
     "DuplicateChunk",
     "DuplicateRegistration",
     "EmptyBatch",
@@ -116,21 +144,29 @@ __all__ = [
     "InvalidEvent",
     "InvalidIdentifier",
     "InvalidInput",
+    "InvalidMemory",
     "InvalidOperation",
+    "InvalidParameters",
+    "InvalidVector",
     "MemoryEngineError",
     "MissingExtra",
     "ModelError",
     "NestedTooDeep",
     "NotAContainer",
+    "NotGranted",
+    "NotText",
     "NothingToCompact",
+    "PreferenceError",
     "QueueFull",
     "ReducerError",
     "RepeatedChunk",
+    "RowsNotLoaded",
     "ScatteredBatch",
     "SchemaError",
     "StorageBusy",
     "StorageError",
     "StorageFailed",
+    "TaskNotRunning",
     "ThreadClosed",
     "ThreadError",
     "ThreadExists",
@@ -140,5 +176,9 @@ __all__ = [
     "UndeclaredChunk",
     "UndeclaredEvent",
     "UnknownChunk",
+    "UnknownFlow",
+    "UnknownLine",
+    "UnknownMemory",
     "UnplacedChunk",
+    "WrongThreadKind",
 ]

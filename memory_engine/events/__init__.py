@@ -17,11 +17,44 @@ from memory_engine.events.compaction import (
     CompactionStarted,
     Replacement,
 )
+from memory_engine.events.conversation import CycleStarted, ExchangeFinished, SummaryRolled
+from memory_engine.events.delivery import Delivery, Destination
 from memory_engine.events.errors import SkillError, SubagentError, SystemFailure, ToolError
 from memory_engine.events.execution import ExecutionPause, ExecutionResume, ExecutionRetry
 from memory_engine.events.external import EnvironmentChange, ExternalInject, ExternalTimer
 from memory_engine.events.input import ParentAgentMessage, UserMessage
-from memory_engine.events.memory import InitialChunk, MemoryForget, MemoryMarkCritical, ThreadSeeded
+from memory_engine.events.layers import (
+    Layer,
+    LayerLine,
+    MemoryAppended,
+    MemoryCleared,
+    MemoryCompacted,
+    MemoryGranted,
+    MemoryRecalled,
+    MemoryRemoved,
+    MemoryRevoked,
+    MemoryShared,
+    ResultsOffloaded,
+)
+from memory_engine.events.memory import InitialChunk, MemoryForget, MemoryMarkCritical, Reach, ThreadSeeded
+from memory_engine.events.outbox import FactsDelivered
+from memory_engine.events.playbooks import (
+    FeedbackGiven,
+    FlowCompleted,
+    PlaybookCall,
+    PlaybookPromoted,
+    PlaybookRemoved,
+    PlaybookSaved,
+)
+from memory_engine.events.preferences import PreferenceRemoved, PreferenceUpdated, RuleReference
+from memory_engine.events.promotion import (
+    AgentMdPromoted,
+    AgentMdRemoved,
+    AgentMdUploaded,
+    PromotionDecided,
+    PromotionScore,
+    ReportSaved,
+)
 from memory_engine.events.registry import EventRegistry, Upcaster
 from memory_engine.events.response import (
     LlmClarification,
@@ -33,6 +66,8 @@ from memory_engine.events.response import (
     LlmToolCall,
 )
 from memory_engine.events.results import SkillResult, SubagentResult, ToolResult
+from memory_engine.events.scratchpad import ScratchpadRemoved, ScratchpadWritten
+from memory_engine.events.screen import ProactiveResult, ScreenInjected
 from memory_engine.events.session import SessionEnded, SessionStarted
 from memory_engine.events.task import TaskAbandoned, TaskCompleted, TaskStarted, TaskTerminated
 from memory_engine.events.todo import (
@@ -44,6 +79,7 @@ from memory_engine.events.todo import (
     TodoUpdated,
     upcast_todo_set_v1,
 )
+from memory_engine.events.tool_cache import ToolCacheDropped, ToolCacheHit, ToolResultCached
 from memory_engine.usage import Usage
 
 BUILTIN_EVENTS: tuple[type[Event], ...] = (
@@ -58,6 +94,14 @@ BUILTIN_EVENTS: tuple[type[Event], ...] = (
     ExternalInject, ExternalTimer, EnvironmentChange,
     ExecutionRetry, ExecutionResume, ExecutionPause,
     SessionStarted, SessionEnded,
+    ScratchpadWritten, ScratchpadRemoved,
+    PreferenceUpdated, PreferenceRemoved,
+    ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved,
+    FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved,
+    CycleStarted, ExchangeFinished, SummaryRolled,
+    ToolResultCached, ToolCacheHit, ToolCacheDropped, ScreenInjected,
+    MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared, MemoryGranted, MemoryRevoked, MemoryShared,
+    MemoryRecalled, ResultsOffloaded, FactsDelivered,
 )  # fmt: skip
 
 
@@ -69,13 +113,20 @@ def builtin_registry() -> EventRegistry:
 
 
 __all__ = [
-    "BUILTIN_EVENTS", "CompactionAbandoned", "CompactionCompleted", "CompactionFailed", "CompactionStarted", "Content",
-    "EnvironmentChange", "Event", "EventRegistry", "ExecutionPause", "ExecutionResume", "ExecutionRetry",
-    "ExternalInject", "ExternalTimer", "ImagePart", "InitialChunk", "LlmClarification", "LlmSkillCall",
-    "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryForget",
-    "MemoryMarkCritical", "ParentAgentMessage", "Replacement", "SessionEnded", "SessionStarted", "SkillError",
-    "SkillResult", "SubagentError", "SubagentResult", "SummaryLine", "SystemFailure", "TaskAbandoned",
+    "BUILTIN_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CompactionAbandoned",
+    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "Content", "CycleStarted", "Delivery",
+    "Destination", "EnvironmentChange", "Event", "EventRegistry", "ExchangeFinished", "ExecutionPause",
+    "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactsDelivered", "FeedbackGiven",
+    "FlowCompleted", "ImagePart", "InitialChunk", "Layer", "LayerLine", "LlmClarification", "LlmSkillCall",
+    "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryAppended",
+    "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted", "MemoryMarkCritical", "MemoryRecalled",
+    "MemoryRemoved", "MemoryRevoked", "MemoryShared", "ParentAgentMessage", "PlaybookCall", "PlaybookPromoted",
+    "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
+    "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "ResultsOffloaded", "RuleReference",
+    "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SessionEnded", "SessionStarted", "SkillError",
+    "SkillResult", "SubagentError", "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TaskAbandoned",
     "TaskCompleted", "TaskStarted", "TaskTerminated", "TextPart", "ThreadSeeded", "TodoCompleted", "TodoDeleted",
-    "TodoExpanded", "TodoItem", "TodoSet", "TodoUpdated", "ToolCall", "ToolError", "ToolResult", "UnknownEvent",
-    "Upcaster", "Usage", "UserMessage", "builtin_registry", "event", "upcast_todo_set_v1",
+    "TodoExpanded", "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped", "ToolCacheHit", "ToolCall", "ToolError",
+    "ToolResult", "ToolResultCached", "UnknownEvent", "Upcaster", "Usage", "UserMessage", "builtin_registry", "event",
+    "upcast_todo_set_v1",
 ]  # fmt: skip

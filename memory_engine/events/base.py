@@ -71,6 +71,7 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
 
     event_type: ClassVar[str] = ""
     event_version: ClassVar[int] = 0
+    event_tracked: ClassVar[bool] = False
 
     def bodies(self) -> tuple[Body, ...]:
         """The bodies that chunks of this event may share; the log then stores them once."""
@@ -109,11 +110,13 @@ class UnknownEvent(msgspec.Struct, frozen=True):
 E = TypeVar("E", bound=Event)
 
 
-def event(name: str, *, version: int = 1) -> Callable[[type[E]], type[E]]:
+def event(name: str, *, version: int = 1, tracked: bool = False) -> Callable[[type[E]], type[E]]:
     """Declare an event class's wire name and schema version.
 
     The name and the version, never the Python path, are what the log holds: a class
-    may move or be renamed without touching a stored byte.
+    may move or be renamed without touching a stored byte. `tracked`: the thread's head
+    remembers the seq of the latest event of the type, so that a view which reads only
+    such types is opened without reading the log.
     Raises `ValueError` for an empty name or a version below 1.
     """
     if not name or version < 1:
@@ -122,6 +125,7 @@ def event(name: str, *, version: int = 1) -> Callable[[type[E]], type[E]]:
     def declare(cls: type[E]) -> type[E]:
         cls.event_type = name
         cls.event_version = version
+        cls.event_tracked = tracked
         return cls
 
     return declare

@@ -3,6 +3,7 @@
 import msgspec
 
 from memory_engine.events.base import Body, Content, Event, event
+from memory_engine.events.delivery import Delivery, Destination
 
 
 @event("memory_mark_critical")
@@ -12,19 +13,40 @@ class MemoryMarkCritical(Event):
     chunk_ids: tuple[str, ...]
 
 
-@event("memory_forget")
+class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another thread that facts went to from the forgotten events, and the seqs where they arrived there."""
+
+    destination: Destination
+    seqs: tuple[int, ...]
+
+
+@event("memory_forget", tracked=True)
 class MemoryForget(Event):
     """Hide chunks, or all that came of the events at `seqs`, from every view.
 
     Summary lines that cite a forgotten chunk go too. `summaries` names the summaries that stand
-    for what is forgotten, through other summaries too: `Thread.forget` fills it in. The log
-    keeps its bytes (to destroy them is another, administrative act).
+    for what is forgotten, through other summaries too, `call_ids` the calls that were made or answered
+    in it, `reach` where facts drawn from it went: `Thread.forget` fills them in. The log keeps its bytes
+    (to destroy them is another, administrative act).
     """
 
     chunk_ids: tuple[str, ...] = ()
     seqs: tuple[int, ...] = ()
     reason: str = ""
     summaries: tuple[str, ...] = ()
+    reach: tuple[Reach, ...] = ()
+    call_ids: tuple[str, ...] = ()
+
+    def origins(self) -> frozenset[int]:
+        """The seqs of all events that are forgotten, as such or in a chunk of theirs."""
+        heads = (chunk_id.partition(".")[0] for chunk_id in self.chunk_ids)
+        return frozenset((*self.seqs, *(int(head) for head in heads if head.isdecimal() and len(head) <= 18)))
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The same, for the threads that what is forgotten had reached."""
+        return tuple(
+            Delivery(reach.destination, MemoryForget(seqs=reach.seqs, reason=self.reason)) for reach in self.reach
+        )
 
 
 class InitialChunk(msgspec.Struct, frozen=True, omit_defaults=True):

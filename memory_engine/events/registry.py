@@ -48,6 +48,11 @@ class EventRegistry:
         """Every known class, in the order of registration."""
         return tuple(self._classes.values())
 
+    def tracks(self, name: str) -> bool:
+        """Whether the head of a thread remembers the latest event of a type."""
+        cls = self._classes.get(name)
+        return cls is not None and cls.event_tracked
+
     def decode(self, name: str, version: int, payload: bytes) -> Event | UnknownEvent:
         """The typed event, upcast where its schema is older; `UnknownEvent` where it is not known.
 

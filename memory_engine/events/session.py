@@ -3,7 +3,7 @@
 from memory_engine.events.base import Content, Event, event
 
 
-@event("session_started")
+@event("session_started", tracked=True)
 class SessionStarted(Event):
     """A session begins. `content` is its instructions: the system prompt, kept whole."""
 
@@ -11,7 +11,7 @@ class SessionStarted(Event):
     session_id: str = ""
 
 
-@event("session_ended")
+@event("session_ended", tracked=True)
 class SessionEnded(Event):
     """A session ends: EPHEMERAL chunks go."""
 

@@ -1,11 +1,15 @@
 """What a projection is: a pure fold of one thread's events into keyed rows."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
+import msgspec.inspect
 
 from memory_engine.codec import encode_json
+from memory_engine.errors import ReducerError, RowsNotLoaded
+from memory_engine.events.base import Event
 from memory_engine.records import RecordedEvent
 
 ProjectionMode = Literal["inline", "async"]
@@ -32,53 +36,253 @@ class Projection(Protocol[V]):
         ...
 
 
-class Rows(Generic[V]):
-    """The rows of one projection for one thread, while events are applied to them."""
+class View(Projection[V], Protocol[V]):
+    """An inline projection of few event types, all declared `tracked`: it costs nothing until it is used.
 
-    def __init__(self, row: type[V], stored: Mapping[str, bytes]) -> None:
+    A thread is opened without its rows: they are read when somebody asks for them, or when an
+    event of `events` comes. With `lazy` the second case reads nothing either: `apply` may then put
+    and drop rows, and not look at them.
+    """
+
+    events: tuple[type[Event], ...]
+    lazy: bool
+
+
+def event_types(projection: Projection[V]) -> frozenset[str] | None:
+    """The event types that a projection reads, if it is a view; else `None`: it reads all."""
+    classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)
+    if classes is None or projection.mode != "inline" or not all(cls.event_tracked for cls in classes):
+        return None
+    return frozenset(cls.event_type for cls in classes)
+
+
+def is_lazy(projection: Projection[V]) -> bool:
+    """Whether a projection's rows stay unread while events are applied."""
+    return bool(getattr(projection, "lazy", False)) and event_types(projection) is not None
+
+
+V_co = TypeVar("V_co", covariant=True)
+
+
+class ReadableRows(Protocol[V_co]):
+    """Rows as their readers see them, in order of keys (by code points)."""
+
+    def get(self, key: str) -> V_co | None:
+        """The value under a key."""
+        ...
+
+    def keys(self) -> Iterator[str]:
+        """The keys."""
+        ...
+
+    def items(self) -> Iterator[tuple[str, V_co]]:
+        """Keys and values."""
+        ...
+
+    def between(self, first: str, last: str) -> list[str]:
+        """The keys with `first` <= key < `last`, found without looking at the others."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """A number that changes whenever a row changes."""
+        ...
+
+    def encoded(self) -> dict[str, bytes]:
+        """All rows as stored, in order of keys: a copy, which does not follow the thread."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class Rows(Generic[V]):
+    """The rows of one projection for one thread, while events are applied to them.
+
+    Without `stored` they are blind: they can be put and dropped, not read.
+    """
+
+    def __init__(self, row: type[V], stored: Mapping[str, bytes] | None) -> None:
         self._decoder = msgspec.json.Decoder(row)
-        self._kept: dict[str, bytes] = dict(stored)
+        self._shares = _is_frozen(row)
+        self._kept: dict[str, bytes] | None = dict(stored) if stored is not None else None
         self._changed: dict[str, bytes | None] = {}
+        self._ranges: list[tuple[str, str]] = []
+        self._values: dict[str, V] = {}
+        self._sorted: list[str] | None = None
+        self.revision = 0
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the rows cannot be read."""
+        return self._kept is None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether there are changes that were not written yet."""
+        return bool(self._changed or self._ranges)
 
     def get(self, key: str) -> V | None:
-        """The value under a key. Changing it changes no row: put it back."""
-        encoded = self._changed[key] if key in self._changed else self._kept.get(key)
-        return self._decoder.decode(encoded) if encoded is not None else None
+        """The value under a key. Frozen values are shared; changing another changes no row: put it back.
+
+        Raises `RowsNotLoaded` for blind rows.
+        """
+        value = self._values.get(key)
+        if value is not None:
+            return value
+        encoded = self._changed[key] if key in self._changed else self._loaded().get(key)
+        if encoded is None:
+            return None
+        value = self._decoder.decode(encoded)
+        if self._shares:
+            self._values[key] = value
+        return value
 
     def put(self, key: str, value: V) -> None:
         """Set a row."""
-        self._changed[key] = encode_json(value)
+        self._set(key, encode_json(value))
 
     def drop(self, key: str) -> None:
         """Remove a row if it is there."""
-        self._changed[key] = None
+        self._set(key, None)
+
+    def drop_range(self, first: str, last: str) -> None:
+        """Remove the rows with `first` <= key < `last`."""
+        if self._kept is None:
+            self._ranges.append((first, last))
+            for key in [key for key in self._changed if first <= key < last]:
+                del self._changed[key]
+            return
+        gone = self.between(first, last)
+        self.revision += 1
+        for key in gone:
+            self._changed[key] = None
+            self._values.pop(key, None)
+        if gone and self._sorted is not None:
+            at = bisect_left(self._sorted, gone[0])
+            del self._sorted[at : at + len(gone)]
+
+    def _set(self, key: str, encoded: bytes | None) -> None:
+        self.revision += 1
+        self._changed[key] = encoded
+        self._values.pop(key, None)
+        if self._sorted is not None:
+            at = bisect_left(self._sorted, key)
+            is_there = at < len(self._sorted) and self._sorted[at] == key
+            if encoded is None and is_there:
+                del self._sorted[at]
+            elif encoded is not None and not is_there:
+                self._sorted.insert(at, key)
 
     def keys(self) -> Iterator[str]:
-        """The keys in their order."""
-        alive = (self._kept.keys() | self._changed.keys()) - {k for k, v in self._changed.items() if v is None}
-        return iter(sorted(alive))
+        """The keys in their order, by code points."""
+        if self._sorted is None:
+            kept = self._loaded()
+            alive = kept.keys() | self._changed.keys()
+            self._sorted = sorted(key for key in alive if self._changed.get(key, kept.get(key)) is not None)
+        return iter(self._sorted)
 
-    def changes(self) -> dict[str, bytes | None]:
-        """What changed since the last `keep`: encoded values, `None` for dropped rows."""
-        return dict(self._changed)
+    def items(self) -> Iterator[tuple[str, V]]:
+        """Keys and values in the order of the keys."""
+        for key in list(self.keys()):
+            value = self.get(key)
+            if value is not None:
+                yield key, value
+
+    def between(self, first: str, last: str) -> list[str]:
+        """The keys with `first` <= key < `last`, in order: found without looking at the others."""
+        self.keys()
+        keys = self._sorted or []
+        return keys[bisect_left(keys, first) : bisect_left(keys, last)]
+
+    def __len__(self) -> int:
+        self.keys()
+        return len(self._sorted or ())
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def _loaded(self) -> dict[str, bytes]:
+        if self._kept is None:
+            raise RowsNotLoaded
+        return self._kept
+
+    # what the engine does with them
+
+    def changes(self) -> "RowChanges":
+        """What changed since the last `keep`."""
+        return RowChanges(dict(self._changed), tuple(self._ranges))
 
     def keep(self) -> None:
         """The changes were written."""
-        for key, encoded in self._changed.items():
-            if encoded is None:
-                self._kept.pop(key, None)
-            else:
-                self._kept[key] = encoded
+        if self._kept is not None:
+            for key, encoded in self._changed.items():
+                if encoded is None:
+                    self._kept.pop(key, None)
+                else:
+                    self._kept[key] = encoded
         self._changed.clear()
+        self._ranges.clear()
 
-    def restore(self, changes: Mapping[str, bytes | None]) -> None:
+    def restore(self, changes: "RowChanges") -> None:
         """Go back to what `changes` gave."""
-        self._changed = dict(changes)
+        self.revision += 1
+        self._changed = dict(changes.rows)
+        self._ranges = list(changes.ranges)
+        self._values.clear()
+        self._sorted = None
 
     def discard(self) -> None:
         """The changes were not written."""
-        self._changed.clear()
+        if self.is_changed:
+            self.restore(RowChanges({}, ()))
 
     def encoded(self) -> dict[str, bytes]:
         """All rows as stored, in order of keys."""
-        return {k: self._changed.get(k) or self._kept[k] for k in self.keys()}
+        kept = self._loaded()
+        if not self._changed:
+            return {key: kept[key] for key in self.keys()}
+        return {key: self._changed.get(key) or kept[key] for key in self.keys()}
+
+
+class RowChanges(msgspec.Struct, frozen=True):
+    """Changes to rows: ranges of keys that go first, then values (`None` for dropped rows)."""
+
+    rows: Mapping[str, bytes | None]
+    ranges: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.rows or self.ranges)
+
+
+def _is_frozen(row: object) -> bool:
+    """Whether nothing in a value of this type can be changed, so that one value may be given to all who ask."""
+    return _holds_no_mutable(msgspec.inspect.type_info(row), set())
+
+
+def _holds_no_mutable(info: msgspec.inspect.Type, seen: set[type]) -> bool:
+    match info:
+        case msgspec.inspect.StructType(cls=cls, fields=fields):
+            if cls in seen:
+                return True
+            seen.add(cls)
+            return cls.__struct_config__.frozen and all(_holds_no_mutable(field.type, seen) for field in fields)
+        case msgspec.inspect.UnionType(types=types):
+            return all(_holds_no_mutable(one, seen) for one in types)
+        case msgspec.inspect.VarTupleType(item_type=item):
+            return _holds_no_mutable(item, seen)
+        case msgspec.inspect.TupleType(item_types=items):
+            return all(_holds_no_mutable(item, seen) for item in items)
+    mutable = (
+        msgspec.inspect.AnyType, msgspec.inspect.DictType, msgspec.inspect.ListType, msgspec.inspect.SetType,
+        msgspec.inspect.CustomType, msgspec.inspect.ByteArrayType, msgspec.inspect.DataclassType,
+    )  # fmt: skip
+    return not isinstance(info, mutable)
+
+
+def apply_one(projection: Projection[V], rows: Rows[V], event: RecordedEvent) -> None:
+    """Apply one event; whatever the projection raises becomes a `ReducerError` that names it."""
+    try:
+        projection.apply(rows, event)
+    except Exception as error:  # the boundary to user code
+        why = f"{type(error).__name__}: {error}"
+        raise ReducerError(event.thread_id, event.type, f"projection {projection.name}", "", why) from error

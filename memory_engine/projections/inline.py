@@ -1,96 +1,158 @@
-"""Inline projections of one open thread: computed before the commit, written by it."""
+"""Inline projections of one open thread: computed before the commit, written by it.
 
-from collections.abc import Mapping, Sequence
+A projection that reads every event is loaded with its thread. A view (see `base.View`) is brought in
+when somebody reads it or when one of its events comes: the head's marks say whether its rows are up to
+date, so a thread's views cost nothing while nobody uses them.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar, cast
 
 from memory_engine.errors import ReducerError
-from memory_engine.persistence import CommitUnit, HeadMoved, ProjectionChange, Store
-from memory_engine.projections.base import Projection, Rows
+from memory_engine.persistence import CommitUnit, Head, HeadMoved, ProjectionChange, Store
+from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
 from memory_engine.reading import LogReader
 from memory_engine.records import RecordedEvent
 
+V = TypeVar("V")
+
+
+class InlinePlan:
+    """Which inline projections an engine has, and which of them an event type concerns."""
+
+    def __init__(self, projections: Sequence[Projection[object]]) -> None:
+        inline = [p for p in projections if p.mode == "inline"]
+        self.types = {p.name: event_types(p) for p in inline}
+        self.named = {p.name: p for p in inline}
+        self.always = tuple(p for p in inline if self.types[p.name] is None)
+        self.views = frozenset(p.name for p in inline if self.types[p.name] is not None)
+        self._of_type: dict[str, tuple[Projection[object], ...]] = {}
+        for projection in inline:
+            for name in self.types[projection.name] or ():
+                self._of_type[name] = (*self._of_type.get(name, ()), projection)
+
+    def views_of(self, event_type: str) -> tuple[Projection[object], ...]:
+        """The views that read events of a type."""
+        return self._of_type.get(event_type, ())
+
+    def concerned(self, event_type: str) -> tuple[Projection[object], ...]:
+        """All that read events of a type."""
+        return self.always + self.views_of(event_type)
+
 
 class InlineProjections:
-    """The rows of every inline projection, for one thread."""
+    """The rows of inline projections, for one thread."""
 
-    def __init__(self, projections: Sequence[Projection[object]], store: Store, reader: LogReader) -> None:
-        self._projections = projections
+    def __init__(self, plan: InlinePlan, store: Store, reader: LogReader, thread_id: str) -> None:
+        self._plan = plan
         self._store = store
         self._reader = reader
+        self._thread_id = thread_id
         self._rows: dict[str, Rows[object]] = {}
+        self._touched: dict[str, None] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._projections)
-
-    async def load(self, thread_id: str) -> None:
-        """Read the rows back. One that is new here, or new in a fork, is made from the log first.
+    async def load(self) -> None:
+        """Read the rows back of those that read every event, and let go of the views.
 
         Raises `ReducerError` where a projection fails on what the log holds.
         """
-        for projection in self._projections:
-            rows = None
-            while rows is None:
-                rows = await self._caught_up(projection, thread_id)
-            self._rows[projection.name] = rows
+        self._rows = {}
+        for projection in self._plan.always:
+            await self.bring(projection)
 
-    async def _caught_up(self, projection: Projection[object], thread_id: str) -> Rows[object] | None:
+    def missing(self, types: Iterable[str]) -> list[Projection[object]]:
+        """The views that must be brought in before events of these types can be applied."""
+        return [view for name in types for view in self._plan.views_of(name) if view.name not in self._rows]
+
+    async def bring(self, projection: Projection[object], *, readable: bool = False) -> None:
+        """Bring in the rows of a projection, up to date with the log. No commit of the thread may be under way.
+
+        A lazy one's rows stay blind unless they are to be `readable`.
+        """
+        rows = None
+        while rows is None:
+            rows = await self._caught_up(projection, blind=is_lazy(projection) and not readable)
+        self._rows[projection.name] = rows
+
+    async def _caught_up(self, projection: Projection[object], *, blind: bool) -> Rows[object] | None:
         """The rows at the head; `None` if the head moved meanwhile."""
-        head = await self._store.head(thread_id)
-        checkpoint, stored = await self._store.rows(projection.name, projection.version, thread_id)
+        store, thread_id = self._store, self._thread_id
+        head = await store.head(thread_id)
+        stored: Mapping[str, bytes] | None = None
+        if blind:
+            checkpoint = await store.checkpoint(projection.name, projection.version, thread_id)
+        else:
+            checkpoint, stored = await store.rows(projection.name, projection.version, thread_id)
         rows = Rows(projection.row, stored)
-        if checkpoint < head.seq:
-            async for event in self._reader.events(thread_id, after=checkpoint, upto=head.seq):
-                apply_one(projection, rows, event)
-            change = ProjectionChange(projection.name, projection.version, rows.changes(), head.seq)
-            try:
-                # as a commit, since another process may write the same rows with its next event
-                await self._store.commit(
-                    CommitUnit(thread_id=thread_id, expected=head, head=head, projections=[change])
-                )
-            except HeadMoved:
-                return None
-            rows.keep()
+        types = self._plan.types[projection.name]
+        if checkpoint >= (head.seq if types is None else last_of(head, types)):
+            return rows
+        async for page in self._reader.pages(thread_id, after=checkpoint, upto=head.seq):
+            for row in page:
+                if types is None or row.type in types:
+                    apply_one(projection, rows, self._reader.decode(thread_id, row))
+        change = _change(projection, rows.changes(), head.seq)
+        try:
+            # as a commit, since another process may write the same rows with its next event
+            await store.commit(CommitUnit(thread_id=thread_id, expected=head, head=head, projections=[change]))
+        except HeadMoved:
+            return None
+        rows.keep()
         return rows
+
+    def concern(self, event_type: str) -> bool:
+        """Whether any projection reads events of a type."""
+        return bool(self._plan.always) or bool(self._plan.views_of(event_type))
 
     def apply(self, events: Sequence[RecordedEvent]) -> None:
         """Change the rows by these events, by all or none.
 
         Raises `ReducerError` naming the projection that fails.
         """
-        before = {name: rows.changes() for name, rows in self._rows.items()}
+        before: dict[str, RowChanges] = {}
         try:
-            for projection in self._projections:
-                for event in events:
-                    apply_one(projection, self._rows[projection.name], event)
+            for event in events:
+                for projection in self._plan.concerned(event.type):
+                    rows = self._rows[projection.name]
+                    before.setdefault(projection.name, rows.changes())
+                    apply_one(projection, rows, event)
         except ReducerError:
-            for name, rows in self._rows.items():
-                rows.restore(before[name])
+            for name, changes in before.items():
+                self._rows[name].restore(changes)
             raise
+        self._touched.update(dict.fromkeys(before))
 
     def changes(self, seq: int) -> list[ProjectionChange]:
         """What was applied since the last commit, to be written with the events up to `seq`."""
-        rows = self._rows
-        return [ProjectionChange(p.name, p.version, rows[p.name].changes(), seq) for p in self._projections]
+        names = (*(p.name for p in self._plan.always), *(name for name in self._touched if name in self._plan.views))
+        return [_change(self._plan.named[name], self._rows[name].changes(), seq) for name in names]
 
-    def rows(self, name: str) -> Mapping[str, bytes] | None:
-        """The encoded rows of a projection, if it is an inline one."""
-        rows = self._rows.get(name)
-        return rows.encoded() if rows is not None else None
+    def has(self, projection: Projection[V]) -> bool:
+        """Whether a projection was brought in."""
+        return projection.name in self._rows
+
+    def readable(self, projection: Projection[V]) -> Rows[V] | None:
+        """The rows of a projection, if they are here and can be read."""
+        rows = self._rows.get(projection.name)
+        return cast("Rows[V]", rows) if rows is not None and not rows.is_blind else None
 
     def keep(self) -> None:
         """The commit is durable."""
+        self._touched.clear()
         for rows in self._rows.values():
             rows.keep()
 
     def discard(self) -> None:
         """The commit did not happen."""
+        self._touched.clear()
         for rows in self._rows.values():
             rows.discard()
 
 
-def apply_one(projection: Projection[object], rows: Rows[object], event: RecordedEvent) -> None:
-    """Apply one event; whatever the projection raises becomes a `ReducerError` that names it."""
-    try:
-        projection.apply(rows, event)
-    except Exception as error:  # the boundary to user code
-        why = f"{type(error).__name__}: {error}"
-        raise ReducerError(event.thread_id, event.type, f"projection {projection.name}", "", why) from error
+def last_of(head: Head, types: Collection[str]) -> int:
+    """The seq of the latest event of some tracked types, 0 if there is none."""
+    return max((seq for name, seq in head.marks.items() if name in types), default=0)
+
+
+def _change(projection: Projection[object], changes: RowChanges, seq: int) -> ProjectionChange:
+    return ProjectionChange(projection.name, projection.version, changes.rows, seq, changes.ranges)

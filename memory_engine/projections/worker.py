@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from memory_engine.errors import MemoryEngineError
 from memory_engine.persistence import ProjectionChange, Store
-from memory_engine.projections.base import Projection, Rows
-from memory_engine.projections.inline import apply_one
+from memory_engine.projections.base import Projection, Rows, apply_one
 from memory_engine.reading import LogReader
 
 _log = logging.getLogger("memory_engine.projections")
@@ -80,6 +79,7 @@ class ProjectionWorker:
         async for page in self._reader.pages(thread_id, after=checkpoint, upto=head):
             for stored in page:
                 apply_one(projection, rows, self._reader.decode(thread_id, stored))
-            change = ProjectionChange(projection.name, projection.version, rows.changes(), page[-1].seq)
+            changes = rows.changes()
+            change = ProjectionChange(projection.name, projection.version, changes.rows, page[-1].seq, changes.ranges)
             await self._store.write_projection(thread_id, change)
             rows.keep()

@@ -4,31 +4,40 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_engine.log import live_chunk
+from memory_engine.log import fold, live_chunk
 from memory_engine.persistence import Head, LiveChunk, ProjectionChange, Store
-from memory_engine.projections.base import Projection, Rows
-from memory_engine.projections.inline import apply_one
+from memory_engine.projections.base import Projection
+from memory_engine.projections.refolding import Refolding
 from memory_engine.reading import LogReader
-from memory_engine.state import StateDraft
+from memory_engine.state import State, StateDraft
 
 
 async def rebuild_thread(
-    store: Store, reader: LogReader, thread_id: str, projections: Sequence[Projection[object]] = ()
+    store: Store,
+    reader: LogReader,
+    thread_id: str,
+    projections: Sequence[Projection[object]] = (),
 ) -> Head:
-    """Write the live rows and every given projection's rows anew. Returns the head with its counters set right.
+    """Write the live rows and every given projection's rows anew, in one pass over the log.
 
-    Raises `HeadMoved` if somebody writes to the thread meanwhile, `InvalidOperation` where
-    the recorded operations do not hold together.
+    Returns the head with its counters and marks set right. Raises `HeadMoved` if somebody writes
+    to the thread meanwhile, `InvalidOperation` where the recorded operations do not hold together.
     """
     head = await store.head(thread_id)
-    draft = await reader.folded(thread_id, head.seq)
-    rebuilt = msgspec.structs.replace(head, chunks=draft.tally.chunks, tokens=draft.tally.tokens)
+    draft = State().draft()
+    refolding = Refolding(projections, reader, thread_id)
+    seen: dict[str, int] = {}
+    async for page in reader.pages(thread_id, after=0, upto=head.seq):
+        fold(draft, page, thread_id)
+        for stored in page:
+            seen[stored.type] = stored.seq
+            refolding.apply(stored)
+    marks = {name: seq for name, seq in seen.items() if name in head.marks or reader.registry.tracks(name)}
+    rebuilt = msgspec.structs.replace(head, chunks=draft.tally.chunks, tokens=draft.tally.tokens, marks=marks)
     await store.reset(thread_id, head, rebuilt, _live(draft))
     for projection in projections:
-        rows = Rows(projection.row, {})
-        async for event in reader.events(thread_id, after=0, upto=head.seq):
-            apply_one(projection, rows, event)
-        change = ProjectionChange(projection.name, projection.version, rows.changes(), head.seq)
+        rows = refolding.rows[projection.name].encoded()
+        change = ProjectionChange(projection.name, projection.version, rows, head.seq)
         await store.write_projection(thread_id, change, replace=True)
     return rebuilt
 

@@ -10,8 +10,9 @@ from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
 from memory_engine.log import link_hash
 from memory_engine.persistence import Head, LiveChunk, LoadedThread, Store
-from memory_engine.projections.base import Projection, Rows
-from memory_engine.projections.inline import apply_one
+from memory_engine.projections.base import Projection, Rows, event_types
+from memory_engine.projections.inline import last_of
+from memory_engine.projections.refolding import Refolding
 from memory_engine.reading import LogReader
 from memory_engine.records import StoredEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
@@ -87,23 +88,27 @@ class Verifier:
         head = loaded.head
         draft = State().draft()
         previous = b""
-        rows = {p.name: Rows(p.row, {}) for p in self._projections}
+        refolding = Refolding(self._projections, self._reader, thread_id)
+        marks: dict[str, int] = {}
         found: Divergence | None = None
         try:
             async for page in self._reader.pages(thread_id, after=0, upto=head.seq):
                 for stored in page:
                     found = self._check(thread_id, stored, draft, previous)
                     if found is None:
-                        found = self._project(thread_id, stored, rows)
+                        found = _project(thread_id, stored, refolding)
                     if found is not None:
                         return _report(thread_id, head, draft.seq, found)
                     previous = stored.hash
+                    if self._events.tracks(stored.type):
+                        marks[stored.type] = stored.seq
                 if progress is not None:
                     progress(draft.seq)
         except IntegrityError as error:
             gap = Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why)
             return _report(thread_id, head, draft.seq, gap)
-        found = _check_head(loaded, draft, previous) or await self._check_rows(thread_id, head, rows)
+        found = _check_head(loaded, draft, previous) or _check_marks(thread_id, head, marks)
+        found = found or await self._check_rows(thread_id, head, refolding.rows)
         return _report(thread_id, head, draft.seq, found)
 
     def _check(self, thread_id: str, stored: StoredEvent, draft: StateDraft, previous: bytes) -> Divergence | None:
@@ -140,22 +145,12 @@ class Verifier:
             )
         return None
 
-    def _project(self, thread_id: str, stored: StoredEvent, rows: Mapping[str, Rows[object]]) -> Divergence | None:
-        if not self._projections:
-            return None
-        recorded = self._reader.decode(thread_id, stored)
-        for projection in self._projections:
-            try:
-                apply_one(projection, rows[projection.name], recorded)
-            except MemoryEngineError as error:
-                return _diverged(thread_id, stored, "projection", str(error), projection.name)
-            rows[projection.name].keep()
-        return None
-
     async def _check_rows(self, thread_id: str, head: Head, rows: Mapping[str, Rows[object]]) -> Divergence | None:
         for projection in self._projections:
             checkpoint, stored = await self._store.rows(projection.name, projection.version, thread_id)
-            if checkpoint == head.seq and dict(stored) != rows[projection.name].encoded():
+            types = event_types(projection)
+            needed = head.seq if types is None else last_of(head, types)
+            if checkpoint >= needed and dict(stored) != rows[projection.name].encoded():
                 return Divergence(thread_id=thread_id, seq=head.seq, kind="projection", reducer=projection.name)
         return None
 
@@ -176,6 +171,22 @@ def _check_head(loaded: LoadedThread, draft: StateDraft, previous: bytes) -> Div
         return Divergence(thread_id=thread_id, seq=head.seq, kind="state", found=f"{len(loaded.live)} live rows")
     if (head.chunks, head.tokens) != (draft.tally.chunks, draft.tally.tokens):
         return Divergence(thread_id=thread_id, seq=head.seq, kind="head", found="its counters")
+    return None
+
+
+def _check_marks(thread_id: str, head: Head, marks: Mapping[str, int]) -> Divergence | None:
+    """A mark below its type's latest event would hide that a view is behind."""
+    low = [name for name, seq in marks.items() if head.marks.get(name, 0) < seq]
+    if low:
+        return Divergence(thread_id=thread_id, seq=head.seq, kind="head", found=f"its mark of {low[0]}")
+    return None
+
+
+def _project(thread_id: str, stored: StoredEvent, refolding: Refolding) -> Divergence | None:
+    try:
+        refolding.apply(stored)
+    except MemoryEngineError as error:
+        return _diverged(thread_id, stored, "projection", str(error), refolding.failed)
     return None
 
 

@@ -77,6 +77,39 @@ class ViewContract:
         await store.write_projection("t", ProjectionChange("p", 1, {"%": None}, 1))
         assert (1, {key: value for key, value in rows.items() if key != "%"}) == await store.rows("p", 1, "t")
 
+    async def test_a_range_of_rows_is_dropped_before_any_is_put(self, store: Store) -> None:
+        """Ranges hold their first key and not their last; what the same change puts stays."""
+        await filled(store, "t", 3)
+        await filled(store, "u", 1)
+        rows = {key: key.encode() for key in ("a", "b", "ba", "c", "ü", "👩")}
+        for thread_id in ("t", "u"):
+            await store.write_projection(thread_id, ProjectionChange("p", 1, rows, 1))
+        await store.write_projection("t", ProjectionChange("p", 1, {"ba": b"new"}, 2, [("b", "c"), ("ü", "ü\0")]))
+        assert (2, {"a": b"a", "ba": b"new", "c": b"c", "👩": "👩".encode()}) == await store.rows("p", 1, "t")
+        assert (1, rows) == await store.rows("p", 1, "u")
+
+    async def test_rows_are_looked_at_without_reading_them_all(self, store: Store) -> None:
+        """The last rows by key, their number and bytes, the checkpoint, and which threads have any."""
+        for thread_id in ("t", "u", "gone"):
+            await filled(store, thread_id, 1)
+        rows = {f"{n:03}": b"x" * n for n in range(5)}
+        for thread_id in ("t", "gone"):
+            await store.write_projection(thread_id, ProjectionChange("p", 1, rows, 1))
+        await store.delete("gone")
+        assert [("003", b"xxx"), ("004", b"xxxx")] == [tuple(row) for row in await store.last_rows("p", 1, "t", 2)]
+        assert [] == list(await store.last_rows("p", 2, "t", 2))
+        assert ((5, 10), (0, 0)) == (await store.measure_rows("p", 1, "t"), await store.measure_rows("p", 1, "u"))
+        assert (1, 0) == (await store.checkpoint("p", 1, "t"), await store.checkpoint("p", 1, "u"))
+        assert (["t"], []) == (list(await store.holders("p", 1)), list(await store.holders("q", 1)))
+
+    async def test_a_head_keeps_its_marks(self, store: Store) -> None:
+        """The latest seq of each tracked type is read back with the head, also where the thread is loaded."""
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        marked = msgspec.structs.replace(head_at(1), marks={"a": 1, "naïve": 1})
+        await store.commit(msgspec.structs.replace(unit("t", event(1)), head=marked))
+        listed = (await store.threads(ThreadFilter(id="t")))[0][1]
+        assert [marked] * 3 == [await store.head("t"), (await store.load("t")).head, listed]
+
     async def test_threads_that_a_projection_has_not_read_are_behind(self, store: Store) -> None:
         """Behind are the threads whose head is past the checkpoint of this version; empty ones are not."""
         await store.create(ThreadRecord(id="empty"), Head(), ())

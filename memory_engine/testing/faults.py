@@ -140,6 +140,22 @@ class FaultyStore:
         """Pass on."""
         return await self._store.rows(projection, version, thread_id)
 
+    async def checkpoint(self, projection: str, version: int, thread_id: str) -> int:
+        """Pass on."""
+        return await self._store.checkpoint(projection, version, thread_id)
+
+    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        """Pass on."""
+        return await self._store.last_rows(projection, version, thread_id, limit)
+
+    async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
+        """Pass on."""
+        return await self._store.measure_rows(projection, version, thread_id)
+
+    async def holders(self, projection: str, version: int) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.holders(projection, version)
+
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
         """Pass on."""
         await self._store.write_projection(thread_id, change, replace=replace)

@@ -36,12 +36,12 @@ def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
         ).fetchone()
         if row is None:
             raise ThreadNotFound(thread_id)
-        tid = row[7]
+        tid = row[8]
         rows = raw.execute("SELECT seq, n, key, container FROM live WHERE tid = ? ORDER BY container, key", (tid,))
         live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = _events_at(raw, tid, seqs)
-        return LoadedThread(thread_from_row(row[7:]), head_from_row(row[:7]), live, sources)
+        return LoadedThread(thread_from_row(row[8:]), head_from_row(row[:8]), live, sources)
     finally:
         raw.execute("COMMIT")
 
@@ -131,7 +131,7 @@ def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRe
         f"WHERE {' AND '.join(conditions)} ORDER BY t.tid DESC LIMIT ?",
         (*values, -1 if where.limit is None else where.limit),
     )
-    return [(thread_from_row(row[7:]), head_from_row(row[:7])) for row in rows][::-1]
+    return [(thread_from_row(row[8:]), head_from_row(row[:8])) for row in rows][::-1]
 
 
 def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:
@@ -159,6 +159,47 @@ def projection_rows(
         return (at[0] if at is not None else 0), dict(rows)
     finally:
         raw.execute("COMMIT")
+
+
+def checkpoint(raw: sqlite3.Connection, projection: str, version: int, thread_id: str) -> int:
+    """A projection's checkpoint for a thread."""
+    at = raw.execute(
+        "SELECT seq FROM checkpoints WHERE projection = ? AND version = ? AND tid = ?",
+        (projection, version, find_tid(raw, thread_id)),
+    ).fetchone()
+    return at[0] if at is not None else 0
+
+
+def last_rows(
+    raw: sqlite3.Connection, projection: str, version: int, thread_id: str, limit: int
+) -> list[tuple[str, bytes]]:
+    """A projection's rows with the greatest keys, in order of keys."""
+    rows = raw.execute(
+        "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? "
+        "ORDER BY key DESC LIMIT ?",
+        (projection, version, find_tid(raw, thread_id), max(0, limit)),
+    )
+    return rows.fetchall()[::-1]
+
+
+def measure_rows(raw: sqlite3.Connection, projection: str, version: int, thread_id: str) -> tuple[int, int]:
+    """The number of a projection's rows, and the bytes of their values."""
+    count, size = raw.execute(
+        "SELECT count(*), coalesce(sum(length(value)), 0) FROM projection_rows "
+        "WHERE projection = ? AND version = ? AND tid = ?",
+        (projection, version, find_tid(raw, thread_id)),
+    ).fetchone()
+    return count, size
+
+
+def holders(raw: sqlite3.Connection, projection: str, version: int) -> list[str]:
+    """Ids of the threads for which a projection has rows."""
+    rows = raw.execute(
+        "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid WHERE h.status <> ? AND t.tid IN "
+        "(SELECT tid FROM projection_rows WHERE projection = ? AND version = ?) ORDER BY t.tid",
+        (DELETED, projection, version),
+    )
+    return [row[0] for row in rows]
 
 
 def behind(raw: sqlite3.Connection, projection: str, version: int) -> list[str]:

@@ -13,12 +13,13 @@ EVENT_COLUMNS = (
     "e.salt, e.hash, coalesce(e.payload, b.body), e.record"
 )
 EVENTS = "events e LEFT JOIN blobs b ON b.tid = e.tid AND b.digest = e.spilled"
-HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens"
+HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens, h.marks"
 THREAD_COLUMNS = (
     "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, t.metadata, t.policy, "
     "t.created_at_us, (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid), t.forked_seq"
 )
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_MARKS = msgspec.json.Decoder(dict[str, int])
 _POLICY = msgspec.json.Decoder(CompactionPolicy)
 
 
@@ -65,7 +66,7 @@ def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[typ
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
     """A row of `HEAD_COLUMNS`."""
-    seq, digest, epoch, status, open_compaction, chunks, tokens = row
+    seq, digest, epoch, status, open_compaction, chunks, tokens, marks = row
     return Head(
         seq=seq,
         hash=digest,
@@ -74,7 +75,13 @@ def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
         open_compaction=open_compaction,
         chunks=chunks,
         tokens=tokens,
+        marks=_MARKS.decode(marks) if marks != "{}" else {},
     )
+
+
+def marks_to_row(head: Head) -> str:
+    """The marks as JSON."""
+    return msgspec.json.encode(head.marks).decode() if head.marks else "{}"
 
 
 def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]

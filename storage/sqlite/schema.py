@@ -87,6 +87,12 @@ MIGRATIONS: tuple[str, ...] = (
         SELECT RAISE (ABORT, 'events are immutable');
     END;
     """,
+    # 2. The latest event of each tracked type, so that a view knows whether it is up to date.
+    """
+    ALTER TABLE heads ADD COLUMN marks TEXT NOT NULL DEFAULT '{}';
+    UPDATE heads SET marks = json_object('session_started', seq, 'session_ended', seq, 'memory_forget', seq)
+    WHERE tid > 0 AND seq > 0;
+    """,
 )
 
 

@@ -25,7 +25,7 @@ from memory_engine.records import StoredEvent
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.locking import FileLock
-from memory_engine.storage.sqlite.rows import position
+from memory_engine.storage.sqlite.rows import marks_to_row, position
 from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
@@ -144,6 +144,22 @@ class SQLiteStore:
         """A projection's checkpoint (0: none) and rows for a thread."""
         return await self._read(lambda raw: reads.projection_rows(raw, projection, version, thread_id))
 
+    async def checkpoint(self, projection: str, version: int, thread_id: str) -> int:
+        """The seq up to which a projection has read a thread (0: none)."""
+        return await self._read(lambda raw: reads.checkpoint(raw, projection, version, thread_id))
+
+    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        """The `limit` rows with the greatest keys, in order of keys."""
+        return await self._read(lambda raw: reads.last_rows(raw, projection, version, thread_id, limit))
+
+    async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
+        """How many rows there are and how many bytes their values take."""
+        return await self._read(lambda raw: reads.measure_rows(raw, projection, version, thread_id))
+
+    async def holders(self, projection: str, version: int) -> Sequence[str]:
+        """Ids of the threads for which a projection has rows."""
+        return await self._read(lambda raw: reads.holders(raw, projection, version))
+
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
         """Write an asynchronous projection's rows and checkpoint."""
 
@@ -246,9 +262,19 @@ def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Seq
     except sqlite3.IntegrityError:
         raise ThreadExists(record.id) from None
     raw.execute(
-        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (tid, head.seq, head.hash, head.epoch, head.status, head.open_compaction, head.chunks, head.tokens),
+        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            tid,
+            head.seq,
+            head.hash,
+            head.epoch,
+            head.status,
+            head.open_compaction,
+            head.chunks,
+            head.tokens,
+            marks_to_row(head),
+        ),
     )
     put_live(raw, tid, live)
 

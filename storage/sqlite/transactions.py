@@ -15,14 +15,14 @@ from memory_engine.persistence import (
     ProjectionChange,
 )
 from memory_engine.records import StoredEvent
-from memory_engine.storage.sqlite.rows import id_to_row, position
+from memory_engine.storage.sqlite.rows import id_to_row, marks_to_row, position
 
 _INSERT_EVENT = (
     "INSERT INTO events (pos, tid, id, type, version, recorded_at_us, occurred_at_us, causation_id, correlation_id, "
     "salt, hash, payload, spilled, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _MOVE_HEAD = (
-    "UPDATE heads SET seq = ?, hash = ?, epoch = ?, status = ?, open_compaction = ?, chunks = ?, tokens = ? "
+    "UPDATE heads SET seq = ?, hash = ?, epoch = ?, status = ?, open_compaction = ?, chunks = ?, tokens = ?, marks = ? "
     "WHERE tid = ? AND seq = ? AND epoch = ?"
 )
 _PUT_BLOB = "INSERT OR IGNORE INTO blobs (tid, digest, body) VALUES (?, ?, ?)"
@@ -161,7 +161,7 @@ def move_head(raw: sqlite3.Connection, tid: int, expected: Head, head: Head) -> 
 
 
 def _head_row(tid: int, expected: Head, head: Head) -> tuple[object, ...]:
-    counters = (head.open_compaction, head.chunks, head.tokens)
+    counters = (head.open_compaction, head.chunks, head.tokens, marks_to_row(head))
     return (head.seq, head.hash, head.epoch, head.status, *counters, tid, expected.seq, expected.epoch)
 
 
@@ -174,6 +174,11 @@ def put_live(raw: sqlite3.Connection, tid: int, rows: Sequence[LiveChunk]) -> No
 def write_projection(raw: sqlite3.Connection, tid: int, change: ProjectionChange) -> None:
     """Write a projection's rows and its checkpoint."""
     name, version = change.projection, change.version
+    for first, last in change.ranges:
+        raw.execute(
+            "DELETE FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? AND key >= ? AND key < ?",
+            (name, version, tid, first, last),
+        )
     for key, value in change.rows.items():
         if value is None:
             raw.execute(

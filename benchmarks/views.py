@@ -1,0 +1,257 @@
+"""Views: reads from memory, searches over many entries, appends to many, and their rebuild from a long log."""
+
+import random
+import statistics
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter_ns
+
+import memory_engine
+from benchmarks.figures import Bar, Figure, Reference, quantile
+from benchmarks.ours import WITHOUT_COMPACTION
+from benchmarks.setting import Setting, say, settle_memory
+from memory_engine import Engine, Event, NewEvent, Thread
+from memory_engine import events as e
+from memory_engine.projections.layers.values import SearchMode
+from memory_engine.projections.layers.view import Memory
+from memory_engine.projections.preferences.view import Preferences
+from memory_engine.projections.scratchpad import Scratchpad
+from memory_engine.replay.rebuild import rebuild_thread
+
+BATCH = 500
+WORDS = (
+    "revenue users churn dashboard query table column sunday november report export invoice refund order shipment "
+    "customer region europe asia forecast budget margin discount campaign newsletter signup login session latency "
+    "error timeout retry deploy build test branch merge review ticket priority owner deadline estimate meeting notes "
+    "summary trend spike dip average median percentile chart axis legend filter group join schema index migration"
+).split()
+
+
+async def views(setting: Setting) -> list[Figure]:
+    """What views cost when they are read, searched, appended to and rebuilt, at sizes far from small."""
+    found: list[Figure] = []
+    for bench in (_scratchpad, _preferences, _playbooks, _tool_cache, _layers, _rebuild):
+        say(f"  {bench.__name__.strip('_')}")
+        settle_memory()
+        found += await bench(setting)
+    return found
+
+
+def sentence(number: int, words: int = 10) -> str:
+    """A line of words that is always the same for a number, with the number in it."""
+    picks = random.Random(number)
+    return " ".join(picks.choices(WORDS, k=words)) + f" #{number}"
+
+
+async def _fill(thread: Thread, events: Sequence[Event]) -> None:
+    for at in range(0, len(events), BATCH):
+        batch: list[Event | NewEvent] = list(events[at : at + BATCH])
+        await thread.dispatch_all(batch)
+
+
+async def _timed(work: Callable[[int], Awaitable[object]], rounds: int) -> list[float]:
+    """Microseconds of each call, the first one left out: it loads."""
+    await work(0)
+    taken = []
+    for number in range(rounds):
+        begun = perf_counter_ns()
+        await work(number)
+        taken.append((perf_counter_ns() - begun) / 1000)
+    return taken
+
+
+def _flat(setting: Setting, case: str, taken: tuple[list[float], list[float]], of: str) -> Figure:
+    """Microseconds at many, against the same at few."""
+    many, few = taken
+    return Figure(
+        bench="views",
+        case=case,
+        value=statistics.median(many),
+        unit="us, p50",
+        reference=Reference(of, statistics.median(few)),
+        ratio_best=min(many) / min(few),
+        bar=Bar("ratio", "<=", 1.5),
+        asserted=not setting.quick,
+        detail={"p99_us": quantile(many, 0.99)},
+    )
+
+
+def _below(setting: Setting, case: str, taken_us: Sequence[float], limit_ms: float, *, p: float = 0.5) -> Figure:
+    """Milliseconds, against what is asked for."""
+    return Figure(
+        bench="views",
+        case=case,
+        value=quantile(taken_us, p) / 1000,
+        unit=f"ms, p{p * 100:g}",
+        bar=Bar("value", "<=", limit_ms),
+        asserted=not setting.quick,
+        detail={"p50_ms": statistics.median(taken_us) / 1000, "p99_ms": quantile(taken_us, 0.99) / 1000},
+    )
+
+
+async def _scratchpad(setting: Setting) -> list[Figure]:
+    taken = []
+    for count in (setting.size(100_000, 500), 100):
+        async with memory_engine.open(str(setting.new_path("pad")), config=WITHOUT_COMPACTION) as engine:
+            thread = await engine.create_thread()
+            said: list[Event] = [e.EnvironmentChange(content=str(n), key="clock") for n in range(count - 64)]
+            await _fill(thread, [*said, *(e.ScratchpadWritten(content=sentence(n)) for n in range(64))])
+            taken.append(await _read(thread.scratchpad))
+    return [
+        _flat(setting, "scratchpad.read of 64 snippets in a thread of 100,000 events", (taken[0], taken[1]), "of 100")
+    ]
+
+
+async def _read(scratchpad: Scratchpad) -> list[float]:
+    return await _timed(lambda _: scratchpad.read(), 2_000)
+
+
+async def _preferences(setting: Setting) -> list[Figure]:
+    many, few, found = setting.size(10_000, 100), 10, []
+    taken = []
+    async with memory_engine.open(str(setting.new_path("preferences"))) as engine:
+        for count in (many, few):
+            user = engine.user(f"with {count}")
+            changes = [e.PreferenceUpdated(key=f"key {n}", value=sentence(n, 6)) for n in range(count)]
+            await _fill(user, changes)
+            preferences = user.preferences
+            taken.append(await _got(preferences, count))
+        found.append(_flat(setting, f"preferences.get of {many:,}", (taken[0], taken[1]), f"of {few}"))
+        preferences = engine.user(f"with {many}").preferences
+        queries = [sentence(n * 37 % many, 6) for n in range(60)]
+        searched = await _timed(lambda n: preferences.applicable(query=queries[n % 60]), setting.size(60, 5))
+    return [*found, _below(setting, f"preferences.applicable by similarity of {many:,}", searched, 20)]
+
+
+async def _got(preferences: Preferences, count: int) -> list[float]:
+    return await _timed(lambda n: preferences.get(f"key {n % count}"), 2_000)
+
+
+async def _playbooks(setting: Setting) -> list[Figure]:
+    many = setting.size(10_000, 100)
+    async with memory_engine.open(str(setting.new_path("playbooks"))) as engine:
+        user = engine.user("u")
+        saved = [
+            e.PlaybookSaved(flow_dact=f"flow {n % 40}", user_query=sentence(n, 8), slots={"n": n}) for n in range(many)
+        ]
+        await _fill(user, saved)
+        queries = [sentence(n * 37 % many, 8) for n in range(60)]
+        taken = await _timed(lambda n: user.playbooks.find(queries[n % 60]), setting.size(60, 5))
+    return [_below(setting, f"playbooks.find by similarity of {many:,}", taken, 20)]
+
+
+async def _tool_cache(setting: Setting) -> list[Figure]:
+    many, few = setting.size(10_000, 100), 10
+    looked, hit = [], []
+    async with memory_engine.open(str(setting.new_path("cache"))) as engine:
+        for count in (many, few):
+            thread = await engine.create_thread()
+            cached = [
+                e.ToolResultCached(tool="query", parameters=f'{{"n":{n}}}', result=sentence(n, 30), duration=1_000_000)
+                for n in range(count)
+            ]
+            await _fill(thread, cached)
+            cache = thread.tool_cache
+            looked.append(await _looked_up(cache.peek, count, 2_000))
+            hit.append(await _looked_up(cache.lookup, count, 500))
+    return [
+        _flat(setting, f"tool_cache.peek of {many:,}", (looked[0], looked[1]), f"of {few}"),
+        _flat(setting, f"tool_cache.lookup of {many:,} (records the hit)", (hit[0], hit[1]), f"of {few}"),
+    ]
+
+
+async def _looked_up(
+    look: Callable[[str, dict[str, object]], Awaitable[object]], count: int, rounds: int
+) -> list[float]:
+    return await _timed(lambda n: look("query", {"n": n % count}), rounds)
+
+
+async def _layers(setting: Setting) -> list[Figure]:
+    many = setting.size(100_000, 500)
+    path = str(setting.new_path("layers"))
+    async with memory_engine.open(path) as engine:
+        appended = [
+            e.MemoryAppended(layer="episodic", content=sentence(n), metadata={"task": WORDS[n % 50]})
+            for n in range(many)
+        ]
+        await _fill(engine.agent("a"), appended)
+    async with memory_engine.open(path) as engine:
+        begun = perf_counter_ns()
+        memory = engine.agent("a").memory
+        await memory.append("episodic", "warm")
+        opened = (perf_counter_ns() - begun) / 1000
+        small = engine.agent("fresh").memory
+        new = await _timed(lambda n: memory.append("episodic", sentence(n)), setting.size(3_000, 20))
+        fresh = await _timed(lambda n: small.append("episodic", sentence(n)), setting.size(3_000, 20))
+        figures = [
+            _below(setting, f"open an agent of {many:,} episodic entries and append", [opened], 10),
+            _below(setting, f"memory.append at {many:,} episodic entries", new, 1, p=0.99),
+            _flat(setting, f"memory.append at {many:,} episodic entries", (new, fresh), "to a new agent"),
+        ]
+        return figures + await _searched(setting, engine, many)
+
+
+async def _searched(setting: Setting, engine: Engine, many: int) -> list[Figure]:
+    """Each mode with queries of one frequent word, of three, and of a rare number."""
+    memory, found = engine.agent("a").memory, []
+    queries = [*WORDS[:10], *(" ".join(WORDS[n : n + 3]) for n in range(10)), *(f"#{n * 991}" for n in range(10))]
+    modes: tuple[SearchMode, ...] = ("keyword", "hybrid")
+    for mode in modes:
+        begun = perf_counter_ns()
+        await memory.search("episodic", queries[0], mode=mode)
+        first = (perf_counter_ns() - begun) / 1e6
+        taken = await _found(memory, mode, queries, setting.size(90, 5))
+        figure = _below(setting, f"memory.search of {many:,} entries, {mode}", taken, 20)
+        figure.detail["first_search_ms"] = first
+        found.append(figure)
+    return found
+
+
+async def _found(memory: Memory, mode: SearchMode, queries: Sequence[str], rounds: int) -> list[float]:
+    return await _timed(lambda n: memory.search("episodic", queries[n % len(queries)], mode=mode), rounds)
+
+
+async def _rebuild(setting: Setting) -> list[Figure]:
+    """A log where every third event changes a view: with all views rebuilt, and without any."""
+    count = setting.size(100_000, 500)
+    async with memory_engine.open(str(setting.new_path("rebuild")), config=WITHOUT_COMPACTION) as engine:
+        thread = await engine.create_thread()
+        await _fill(thread, [_mixed(n) for n in range(count)])
+        await thread.settle()
+        parts, taken = engine.parts, []
+        for _ in range(setting.size(3, 1)):
+            times = []
+            for projections in (parts.projections, ()):
+                settle_memory()
+                begun = perf_counter_ns()
+                await rebuild_thread(parts.store, engine.reader, thread.id, projections)
+                times.append((perf_counter_ns() - begun) / 1e9)
+            taken.append(times)
+    whole, alone = (statistics.median(times[n] for times in taken) for n in (0, 1))
+    return [
+        Figure(
+            bench="views",
+            case=f"rebuild of {count:,} events with all views",
+            value=count / whole,
+            unit="events/s",
+            reference=Reference("without views", count / alone),
+            ratio_best=min(t[1] for t in taken) / min(t[0] for t in taken),
+            bar=Bar("ratio", ">=", 1 / 3),
+            asserted=not setting.quick,
+        )
+    ]
+
+
+def _mixed(number: int) -> Event:
+    """Two plain changes of the state to each change of a view: cycle, cached result, snippet, entry, exchange."""
+    kind = number % 15
+    if kind == 0:
+        return e.CycleStarted(question=sentence(number))
+    if kind == 4:
+        return e.ToolResultCached(tool="query", parameters=f'{{"n":{number}}}', result=sentence(number, 30), duration=3)
+    if kind == 7:
+        return e.ScratchpadWritten(content=sentence(number))
+    if kind == 10:
+        return e.MemoryAppended(layer="episodic", content=sentence(number))
+    if kind == 14:
+        return e.ExchangeFinished(question=sentence(number), answer=sentence(number, 40))
+    return e.EnvironmentChange(content=sentence(number, 20), key=str(number % 5))

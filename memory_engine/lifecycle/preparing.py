@@ -1,0 +1,102 @@
+"""What an agent should know before it begins: memories, rules and a playbook that fit the task, as one note."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from memory_engine.context.rendering import Message
+from memory_engine.events import Layer
+from memory_engine.projections.layers.applying import applicable
+from memory_engine.projections.layers.compacting import shortened
+from memory_engine.projections.layers.values import MemoryHit, ProceduralRule
+
+if TYPE_CHECKING:
+    from memory_engine.scopes import Agent
+
+STARTED = "started"
+"""Episodic entries of this kind say nothing that a later task could use."""
+SEARCHED: tuple[Layer, ...] = ("semantic", "episodic")
+NOTE_CHARS_MAX = 6_000
+MEMORY_CHARS_MAX = 600
+
+
+@frozen(kw_only=True)
+class Preparation:
+    """What a run begins with. `messages` are for the model's first call: the context, with `prompt` in it.
+
+    `prompt` is the note on memories, rules and playbook, empty where there are none.
+    """
+
+    task: str
+    task_id: str
+    seq: int
+    prompt: str
+    memories: tuple[MemoryHit, ...]
+    rules: tuple[ProceduralRule, ...]
+    playbook: str
+    messages: list[Message] = field(repr=False)
+
+
+@frozen(kw_only=True)
+class Known:
+    """What fits a task."""
+
+    memories: tuple[MemoryHit, ...]
+    rules: tuple[ProceduralRule, ...]
+    playbook: str = ""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The events that memories and rules came with."""
+        ids = [hit.entry.event_id for hit in self.memories] + [rule.event_id for rule in self.rules]
+        return tuple(dict.fromkeys(ids))
+
+    @property
+    def note(self) -> str:
+        """For the model, marked as memory; empty for nothing."""
+        parts = []
+        if self.memories:
+            parts += ["From earlier work; check it before you rely on it:", *map(_memory_line, self.memories)]
+        if self.rules:
+            parts += ["Rules for tasks like this one:", *map(_rule_line, self.rules)]
+        if self.playbook:
+            parts.append(self.playbook)
+        return "\n".join(parts)[:NOTE_CHARS_MAX]
+
+
+async def known_for(agent: "Agent", lead: "Agent | None", task: str, limit: int) -> Known:
+    """What the agent knows that fits the task, and what the lead lets it see."""
+    memories = await agent.memory.search(SEARCHED, task, limit * 2)
+    rules = await agent.memory.rules()
+    if lead is not None:
+        shared = agent.shared(lead.scope_id)
+        grant = await shared.granted()
+        layers: list[Layer] = [layer for layer in SEARCHED if grant is not None and layer in grant.layers]
+        memories += await shared.search(layers, task, limit * 2) if layers else []
+        rules += await shared.rules() if grant is not None and "procedural" in grant.layers else []
+    useful = [hit for hit in memories if hit.entry.metadata.get("event") != STARTED]
+    useful.sort(key=lambda hit: -hit.score)
+    return Known(memories=tuple(_different(useful)[:limit]), rules=tuple(applicable(rules, task)))
+
+
+def _different(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """Each content once."""
+    return list({hit.content: hit for hit in reversed(list(hits))}.values())[::-1]
+
+
+def _memory_line(hit: MemoryHit) -> str:
+    label = f"{hit.entry.key}: " if hit.entry.key else ""
+    return f"- {label}{shortened(hit.content, MEMORY_CHARS_MAX)}"
+
+
+def _rule_line(rule: ProceduralRule) -> str:
+    condition = rule.condition.strip()
+    when = condition if condition[:5].casefold() == "when " else f"When {condition}"
+    when = f"{when}: " if condition else ""
+    return f"- {shortened(when + rule.action, MEMORY_CHARS_MAX)}"
+
+
+def told(texts: Sequence[str], chars_max: int) -> str:
+    """Texts that are not empty, each on one line, with an arrow between."""
+    return " → ".join(shortened(text, chars_max) for text in texts if text.strip())

@@ -1,0 +1,309 @@
+"""An agent's run from start to end, recorded.
+
+For any loop. The run's conversation is a thread; the agent's memory is the agent's own thread. All that goes from
+the one to the other is recorded in the conversation first and arrives once, with its provenance: to forget an event
+of the conversation forgets what the agent kept of it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from attrs import evolve, frozen
+
+from memory_engine.chunks import RECALLED
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidMemory, MemoryEngineError, TaskNotRunning
+from memory_engine.events import (
+    Destination,
+    Event,
+    Layer,
+    LlmSubagentSpawn,
+    LlmToolCall,
+    MemoryAppended,
+    MemoryRecalled,
+    SubagentError,
+    SubagentResult,
+    SystemFailure,
+    TaskAbandoned,
+    TaskCompleted,
+    TaskStarted,
+    TaskTerminated,
+    ToolCall,
+    ToolError,
+    ToolResult,
+)
+from memory_engine.lifecycle.extraction import Extractor, Fact, Finished, ModelFacts, Said, StatedFacts
+from memory_engine.lifecycle.keeping import TEXT_CHARS_MAX, Keeper
+from memory_engine.lifecycle.preparing import STARTED, Known, Preparation, known_for, told
+from memory_engine.lifecycle.run import Run
+from memory_engine.projections.layers.entering import check_layers
+from memory_engine.projections.layers.sharing import also_share
+from memory_engine.projections.layers.values import RECALLED_MARK
+from memory_engine.records import NewEvent
+from memory_engine.scopes import Agent
+from memory_engine.thread import Thread
+
+MEMORIES_MAX = 8
+STEP_CHARS_MAX = 200
+
+
+@frozen(kw_only=True)
+class _Call:
+    """The parent's call that this run answers."""
+
+    parent: "AgentLifecycle"
+    call_id: str
+
+
+class AgentLifecycle:
+    """Records the runs of one agent in one conversation, one after the other.
+
+    `extractor` says what was learned (default: by the engine's `memory_model`, else by form). Agent and conversation
+    must be of one tenant, which is the conversation's unless `tenant_id` says otherwise for one without.
+    """
+
+    def __init__(  # noqa: PLR0913 - who, where and how, by keyword
+        self,
+        engine: Engine,
+        thread: Thread,
+        *,
+        agent_id: str,
+        tenant_id: str = "",
+        extractor: Extractor | None = None,
+        memories_max: int = MEMORIES_MAX,
+    ) -> None:
+        self._engine = engine
+        self.thread = thread
+        self.agent_id = agent_id
+        self._tenant_id = tenant_id
+        model = engine.parts.model
+        self._extractor = extractor or (ModelFacts(model) if model is not None else StatedFacts())
+        self._memories_max = memories_max
+        self._task: Preparation | None = None
+        self._call: _Call | None = None
+
+    @property
+    def tenant_id(self) -> str:
+        """The tenant of agent and conversation; known after the first start."""
+        return self._tenant_id
+
+    @property
+    def agent(self) -> Agent:
+        """The agent's own thread: its memory."""
+        return self._engine.agent(self.agent_id, tenant_id=self._tenant_id)
+
+    # a run
+
+    async def start(self, task: str) -> Preparation:
+        """Begin a task: recorded in the conversation and in the agent's episodic memory, memories put into the context.
+
+        Raises `TaskNotRunning` where one is running, `InvalidMemory` for a conversation of another tenant.
+        """
+        if self._task is not None:
+            raise TaskNotRunning(self.thread.id, "start", is_running=True)
+        known = await self._known(task)
+        task_id, started = self._engine.new_id(), self._engine.new_id()
+        events: list[Event | NewEvent] = [
+            NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
+            self._keeper.episode(STARTED, [f"Started: {task}"], task_id, (started,)),
+        ]
+        if known.note:
+            events.append(MemoryRecalled(content=known.note, query=told([task], TEXT_CHARS_MAX), sources=known.sources))
+        receipts = await self.thread.dispatch_all(events)
+        await self.thread.delivered()
+        self._task = Preparation(
+            task=task,
+            task_id=task_id,
+            seq=receipts[0].seq,
+            prompt=known.note,
+            memories=known.memories,
+            rules=known.rules,
+            playbook=known.playbook,
+            messages=(await self.thread.context()).messages,
+        )
+        return self._task
+
+    async def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
+        """Record a call with its result, or its error, and note it in the run's working memory.
+
+        Raises `TaskNotRunning`, and `InvalidMemory` unless exactly one of both is given.
+        """
+        self._running("tool_used")
+        if (result is None) == (error is None):
+            raise InvalidMemory("result", result, "a call has either a result or an error")
+        outcome: Event = (
+            ToolError(call_id=call.id, content=error, name=call.name)
+            if error is not None
+            else ToolResult(call_id=call.id, content=result or "", name=call.name)
+        )
+        receipts = await self.thread.dispatch_all([LlmToolCall(calls=(call,)), outcome])
+        came = [] if result is None else [result]
+        if error is not None:
+            came = [f"failed: {error}"]
+        await self.thread.dispatch(
+            MemoryAppended(
+                layer="working",
+                content=told([f"{call.name}({told([call.arguments], STEP_CHARS_MAX)})", *came], STEP_CHARS_MAX),
+                metadata={"tool": call.name, "call_id": call.id},
+                capacity=self._engine.config.working_entries_max,
+                drawn_from=tuple(receipt.seq for receipt in receipts),
+            )
+        )
+
+    async def end(self, result: str = "", *, sources: Sequence[str] = ()) -> tuple[Fact, ...]:
+        """The task is done: its result goes to episodic memory, what was learned to semantic memory. The new facts.
+
+        `sources` are ids of events that the result was said with: to forget one forgets what was drawn from it.
+        Raises `TaskNotRunning`.
+        """
+        task = self._running("end")
+        done = self._engine.new_id()
+        drawn_from = (done, *sources)
+        facts = await self._learned(task, Said(text=result, sources=drawn_from))
+        events: list[Event | NewEvent] = [
+            NewEvent(TaskCompleted(content=result, task_id=task.task_id), id=done),
+            self._keeper.episode("completed", [f"Completed: {task.task}", result], task.task_id, drawn_from),
+            *(self._keeper.knowledge(fact, task.task_id) for fact in facts),
+        ]
+        await self._finish(events)
+        if self._call is not None:
+            call = self._call
+            answer = SubagentResult(call_id=call.call_id, content=result, agent_id=self.agent_id)
+            await call.parent.thread.dispatch(answer)
+        return facts
+
+    async def fail(self, error: BaseException | str) -> None:
+        """The task failed, or (for a cancellation) was stopped: recorded in both places. Raises `TaskNotRunning`."""
+        task = self._running("fail")
+        what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
+        failed = self._engine.new_id()
+        ended: list[Event | NewEvent]
+        if isinstance(error, asyncio.CancelledError):
+            what = "stopped"
+            ended = [NewEvent(TaskTerminated(content=what, task_id=task.task_id), id=failed)]
+        else:
+            code = "" if isinstance(error, str) else type(error).__name__
+            ended = [
+                NewEvent(SystemFailure(content=what, code=code), id=failed),
+                TaskAbandoned(content=what, task_id=task.task_id),
+            ]
+        await self._finish(
+            [*ended, self._keeper.episode("failed", [f"Failed: {task.task}", what], task.task_id, (failed,))]
+        )
+        if self._call is not None:
+            call = self._call
+            answer = SubagentError(call_id=call.call_id, content=what, agent_id=self.agent_id)
+            await call.parent.thread.dispatch(answer)
+
+    @asynccontextmanager
+    async def run(self, task: str) -> AsyncIterator[Run]:
+        """Start a task, and end it with the block: with `run.result`, or as failed by what the block raises.
+
+        What it raises goes on to the caller.
+        """
+        run = Run(self, await self.start(task))
+        try:
+            yield run
+        except BaseException as error:  # the task failed, whatever it was; it goes on to the caller
+            try:
+                if self._task is not None:
+                    await self.fail(error)
+            except MemoryEngineError as unrecorded:
+                error.add_note(f"that the task failed could not be recorded: {unrecorded}")
+                self._task = None
+            raise
+        if self._task is not None:
+            run.learned = await self.end(run.result)
+
+    # sub-agents
+
+    async def subagent(
+        self,
+        agent_id: str,
+        task: str,
+        *,
+        layers: "Layer | Sequence[Layer]" = ("semantic", "procedural"),
+        write: bool = False,
+    ) -> "AgentLifecycle":
+        """Start a task of a sub-agent in a conversation of its own; its `end` or `fail` answers the call here.
+
+        Memories and rules of this agent that fit the task are put into the sub-agent's context. It may read `layers`
+        of this agent's memory (and with `write` append to them) by `engine.agent(id).shared(…)` until `revoke`.
+        """
+        self._running("subagent")
+        info = await self.thread.info()
+        call_id = self._engine.new_id()
+        await self.thread.dispatch(LlmSubagentSpawn(call_id=call_id, agent_id=agent_id, task=task))
+        await also_share(self.agent, agent_id, check_layers(layers), write=write)
+        try:
+            thread = await self._engine.create_thread(
+                agent_id=agent_id, tenant_id=self._tenant_id, user_id=info.user_id, parent_id=self.thread.id
+            )
+            child = AgentLifecycle(
+                self._engine,
+                thread,
+                agent_id=agent_id,
+                tenant_id=self._tenant_id,
+                extractor=self._extractor,
+                memories_max=self._memories_max,
+            )
+            child._call = _Call(parent=self, call_id=call_id)
+            await child.start(task)
+        except MemoryEngineError as error:
+            answer = SubagentError(call_id=call_id, content=f"it could not be started: {error}", agent_id=agent_id)
+            await self.thread.dispatch(answer)
+            raise
+        return child
+
+    @property
+    def preparation(self) -> Preparation:
+        """What the running task began with. Raises `TaskNotRunning`."""
+        return self._running("preparation")
+
+    # what it is made of
+
+    def _running(self, what: str) -> Preparation:
+        if self._task is None:
+            raise TaskNotRunning(self.thread.id, what)
+        return self._task
+
+    async def _known(self, task: str) -> Known:
+        info = await self.thread.info()
+        if self._tenant_id and info.tenant_id not in ("", self._tenant_id):
+            raise InvalidMemory("tenant_id", self._tenant_id, f"the conversation is of tenant {info.tenant_id!r}")
+        self._tenant_id = self._tenant_id or info.tenant_id
+        lead = self._call.parent.agent if self._call is not None else None
+        known = await known_for(self.agent, lead, task, self._memories_max)
+        if not info.user_id:
+            return known
+        user = self._engine.user(info.user_id, tenant_id=self._tenant_id)
+        found = await user.playbooks.find(task, limit=1)
+        return evolve(known, playbook=found[0].playbook.text) if found else known
+
+    @property
+    def _keeper(self) -> Keeper:
+        """How what is kept gets into the agent's memory."""
+        destination = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
+        return Keeper(destination, self.thread.id, self._engine.now_us())
+
+    async def _learned(self, task: Preparation, result: Said) -> tuple[Fact, ...]:
+        """What the extractor found that is not known already."""
+        snippets = [s for s in await self.thread.scratchpad.read() if s.seq > task.seq and not s.recalled]
+        ids = {s.seq: await self._engine.reader.ids_at(self.thread.id, {s.seq}) for s in snippets}
+        said = [*(Said(text=s.text, sources=tuple(ids[s.seq])) for s in snippets), result]
+        state = await self.thread.state()
+        recalled = [c.text for c in state.everything() if c.status == RECALLED or c.text.startswith(RECALLED_MARK)]
+        finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
+        found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
+        new = []
+        for fact in found.values():
+            known = await self.agent.memory.recall(fact.key)
+            if known is None or known.value != fact.value:
+                new.append(fact)
+        return tuple(new)
+
+    async def _finish(self, events: Sequence[Event | NewEvent]) -> None:
+        await self.thread.dispatch_all(events)
+        self._task = None
+        await self.thread.delivered()

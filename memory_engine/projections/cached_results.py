@@ -1,0 +1,236 @@
+"""The fold of the tool cache: which results are kept, and until the end of which exchange."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import cast
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.clock import to_datetime, to_us
+from memory_engine.events.base import Event
+from memory_engine.events.conversation import ExchangeFinished
+from memory_engine.events.memory import MemoryForget
+from memory_engine.events.screen import ScreenInjected
+from memory_engine.events.tool_cache import ToolCacheDropped, ToolCacheHit, ToolResultCached
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.parameters import cache_key
+from memory_engine.records import RecordedEvent
+
+DURATION_MAX = 1_000_000_000
+"""Exchanges; whoever asks for more gets this."""
+
+
+class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", gc=False):
+    """A cached result, written once. `seq` and `event_id` are of the event that cached it."""
+
+    tool: str
+    parameters: str
+    result: str
+    duration: int
+    seq: int
+    event_id: str
+    cached_us: int
+    call_id: str = ""
+    proactive: bool = False
+
+
+class TermRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="term", gc=False):
+    """Until which finished exchange a result is kept; apart from it, because a hit changes this alone."""
+
+    expires: int
+    seq: int
+    call_id: str = ""
+    hits: int = 0
+
+
+class DueRow(msgspec.Struct, frozen=True, tag="due", gc=False):
+    """That a result goes at an exchange: its key's middle part says at which one."""
+
+    key: str
+
+
+class CountRow(msgspec.Struct, frozen=True, tag="count", gc=False):
+    """How many exchanges were finished in this thread."""
+
+    exchanges: int
+
+
+Row = ResultRow | TermRow | DueRow | CountRow
+
+_COUNT = "count"
+_RESULT, _TERM, _DUE = "result/", "term/", "due/"
+_END = "\U0010ffff"
+
+
+def _due(exchange: int, key: str = "") -> str:
+    return f"{_DUE}{exchange:011d}/{key}"
+
+
+class ToolCacheFold:
+    """Neither a hit nor the end of an exchange touches more rows than it changes, however many are cached.
+
+    A result keeps the number of the exchange at whose end it goes; finished exchanges are counted in one row,
+    and small rows sorted by that number say what goes next.
+    """
+
+    name = "tool_cache"
+    version = 1
+    mode: ProjectionMode = "inline"
+    lazy = False
+    row = cast("type[Row]", Row)  # a union, which msgspec takes as well as a class
+    events: tuple[type[Event], ...] = (
+        ToolResultCached,
+        ToolCacheHit,
+        ToolCacheDropped,
+        ExchangeFinished,
+        ScreenInjected,
+        MemoryForget,
+    )
+
+    def apply(self, rows: Rows[Row], event: RecordedEvent) -> None:
+        """Change the rows by one event."""
+        match event.event:
+            case ToolResultCached() as cached:
+                _keep(rows, event, cached)
+            case ScreenInjected(results=results):
+                for r in results:
+                    _keep(rows, event, ToolResultCached(
+                        tool=r.tool, parameters=r.parameters, result=r.result, duration=r.duration,
+                        call_id=r.call_id, proactive=True,
+                    ))  # fmt: skip
+            case ToolCacheHit(key=key):
+                _hit(rows, key)
+            case ToolCacheDropped() as dropped:
+                for key in list(_terms(rows)) if dropped.all else dropped.keys:
+                    _drop(rows, key)
+            case ExchangeFinished():
+                _finish_exchange(rows)
+            case MemoryForget() as forget:
+                seqs, calls = forget.origins(), frozenset(forget.call_ids)
+                for key, term in list(_terms(rows).items()):
+                    if term.seq in seqs or term.call_id in calls:
+                        _drop(rows, key)
+
+
+def _keep(rows: Rows[Row], event: RecordedEvent, cached: ToolResultCached) -> None:
+    if cached.duration <= 0:
+        return
+    key = cache_key(cached.tool, cached.parameters)
+    _drop(rows, key)
+    duration = min(cached.duration, DURATION_MAX)
+    row = ResultRow(
+        tool=cached.tool,
+        parameters=cached.parameters,
+        result=cached.result,
+        duration=duration,
+        seq=event.seq,
+        event_id=event.id,
+        cached_us=to_us(event.recorded_at),
+        call_id=cached.call_id,
+        proactive=cached.proactive,
+    )
+    rows.put(_RESULT + key, row)
+    _set_term(rows, key, TermRow(expires=_exchanges(rows) + duration, seq=event.seq, call_id=cached.call_id))
+
+
+def _hit(rows: Rows[Row], key: str) -> None:
+    result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
+    if isinstance(result, ResultRow) and isinstance(term, TermRow):
+        rows.drop(_due(term.expires, key))
+        renewed = msgspec.structs.replace(term, expires=_exchanges(rows) + result.duration, hits=term.hits + 1)
+        _set_term(rows, key, renewed)
+
+
+def _finish_exchange(rows: Rows[Row]) -> None:
+    exchange = _exchanges(rows) + 1
+    rows.put(_COUNT, CountRow(exchange))
+    for due in rows.between(_due(exchange), _due(exchange, _END)):
+        row = rows.get(due)
+        if isinstance(row, DueRow):
+            _drop(rows, row.key)
+
+
+def _set_term(rows: Rows[Row], key: str, term: TermRow) -> None:
+    rows.put(_TERM + key, term)
+    rows.put(_due(term.expires, key), DueRow(key))
+
+
+def _drop(rows: Rows[Row], key: str) -> None:
+    term = rows.get(_TERM + key)
+    if isinstance(term, TermRow):
+        rows.drop(_due(term.expires, key))
+        rows.drop(_TERM + key)
+        rows.drop(_RESULT + key)
+
+
+def _terms(rows: ReadableRows[Row]) -> dict[str, TermRow]:
+    found = ((key.removeprefix(_TERM), rows.get(key)) for key in rows.between(_TERM, _TERM + _END))
+    return {key: row for key, row in found if isinstance(row, TermRow)}
+
+
+def _exchanges(rows: ReadableRows[Row]) -> int:
+    row = rows.get(_COUNT)
+    return row.exchanges if isinstance(row, CountRow) else 0
+
+
+TOOL_CACHE = ToolCacheFold()
+
+
+@frozen(kw_only=True)
+class CacheEntry:
+    """A cached result. `remaining` and `duration` count exchanges; `parameters` is canonical JSON.
+
+    `seq` and `event_id` are of the event that cached it, `call_id` is the call that it answered.
+    """
+
+    key: str
+    tool: str
+    parameters: str
+    result: str
+    remaining: int
+    duration: int
+    cached_at: datetime
+    call_id: str
+    hits: int
+    proactive: bool
+    seq: int
+    event_id: str
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The parameters, decoded."""
+        return msgspec.json.decode(self.parameters, type=dict[str, object])
+
+
+def entry_of(rows: ReadableRows[Row], key: str) -> CacheEntry | None:
+    """The entry under a key."""
+    result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
+    if not (isinstance(result, ResultRow) and isinstance(term, TermRow)):
+        return None
+    return CacheEntry(
+        key=key,
+        tool=result.tool,
+        parameters=result.parameters,
+        result=result.result,
+        remaining=term.expires - _exchanges(rows),
+        duration=result.duration,
+        cached_at=to_datetime(result.cached_us),
+        call_id=result.call_id,
+        hits=term.hits,
+        proactive=result.proactive,
+        seq=result.seq,
+        event_id=result.event_id,
+    )
+
+
+def entries_of(rows: ReadableRows[Row]) -> list[CacheEntry]:
+    """All entries, in the order in which they were cached."""
+    return sorted(_entries(rows), key=lambda entry: (entry.seq, entry.key))
+
+
+def _entries(rows: ReadableRows[Row]) -> Iterator[CacheEntry]:
+    for key in _terms(rows):
+        entry = entry_of(rows, key)
+        if entry is not None:
+            yield entry

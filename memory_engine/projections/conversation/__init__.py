@@ -1,0 +1,1 @@
+"""Conversation memory: exchanges, the rolling summary, the cycle under way."""

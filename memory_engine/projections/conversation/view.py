@@ -1,0 +1,195 @@
+"""Conversation memory: what an agent is told of the conversation so far, within limits."""
+
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memory_engine.clock import to_datetime
+from memory_engine.context.rendering import Message
+from memory_engine.errors import MemoryEngineError
+from memory_engine.events.conversation import ExchangeFinished
+from memory_engine.projections.cached_results import TOOL_CACHE, entries_of
+from memory_engine.projections.conversation.folding import (
+    CONVERSATION,
+    CycleRow,
+    cycle_of,
+    exchanges_of,
+    summary_of,
+    tally_of,
+)
+from memory_engine.projections.conversation.messages import (
+    Remembered,
+    build_messages,
+    cycle_chunks,
+    final_answer,
+    last_response,
+    render,
+    system_chunks,
+)
+from memory_engine.projections.conversation.recording import asked, finish, opened, whole_answer
+from memory_engine.projections.conversation.rolling import roll
+from memory_engine.projections.conversation.summarizing import Summarizer
+from memory_engine.projections.conversation.values import Cycle, Exchange, Summary
+from memory_engine.projections.screen import SCREEN, screen_of, session_of
+from memory_engine.state import State
+
+if TYPE_CHECKING:
+    from memory_engine.thread import Thread
+
+_log = logging.getLogger("memory_engine.conversation")
+
+__all__ = ["CONVERSATION", "Conversation", "Cycle", "Exchange", "Summary"]
+
+
+class Conversation:
+    """Exchanges, the summary of older ones, and the cycle under way, of one thread.
+
+    `EngineConfig.conversation` holds the limits. The engine's `memory_model` shortens answers and
+    compresses summaries; without one, or where it fails, they are cut.
+    """
+
+    def __init__(self, thread: "Thread") -> None:
+        self._thread = thread
+
+    # the turn
+
+    async def prepare_messages(self, user_message: str) -> list[Message]:
+        """Open a cycle with a person's question, and give the messages of the next model call.
+
+        Again with the same question while the cycle is open, it goes on with it, also after a crash: nothing is
+        recorded twice, and what the agent has done so far is in the messages. Another question leaves the
+        open one as an exchange without an answer. Flows that nobody judged yet are judged by what is said now
+        (see `Flows.review`). Raises what `dispatch` raises.
+        """
+        try:
+            await self._thread.flows.review(user_message)
+        except MemoryEngineError as error:  # the turn goes on: what was promoted is delivered later
+            _log.warning("flows of thread %r could not be reviewed: %s", self._thread.id, error)
+        cycle = await opened(self._thread, user_message)
+        await roll(self._thread)
+        return build_messages(await self._remembered(None, cycle))
+
+    async def finalize_cycle(self, question: str, answer: str) -> Exchange:
+        """Close the open cycle with its final answer, then fold what is over the limits.
+
+        The answer is recorded as the agent's response if that was not done, together with the exchange. A
+        long answer gets a short form first. Finalizing again with the same answer gives the first
+        exchange. Without an open cycle one is made of the question; a question that another one
+        overtook is answered late. Raises `AnotherQuestionOpen` where another question waits,
+        `IdempotencyConflict` for a second, different answer, and what `dispatch` raises.
+        """
+        found = await asked(self._thread, question, answer)
+        if isinstance(found, Exchange):
+            return found
+        limits, model = self._thread.engine.config.conversation, self._thread.engine.parts.model
+        shorter = await Summarizer(model, limits).answer(question, answer)
+        response = last_response(cycle_chunks(await self._thread.state(), found.seq, await self._screen_seq()))
+        finished = ExchangeFinished(question=question, answer=answer, cycle=found.seq)
+        if shorter is not None:
+            finished = msgspec.structs.replace(
+                finished,
+                short=shorter.text,
+                method=shorter.method,
+                model=shorter.model,
+                usage=shorter.usage,
+                failure=shorter.failure,
+            )
+        is_said = response is not None and response.text == answer
+        answer_at = response.seq if is_said and response is not None else -1
+        exchange = await finish(self._thread, found, msgspec.structs.replace(finished, answer_at=answer_at))
+        await roll(self._thread)
+        return exchange
+
+    # what is there
+
+    async def messages(self, *, at: int | None = None) -> list[Message]:
+        """What the agent receives as things stand (or stood, `at` an earlier seq). Changes nothing."""
+        rows = await self._thread.rows(CONVERSATION, at=at)
+        return build_messages(await self._remembered(at, cycle_of(rows)))
+
+    async def exchanges(self, *, at: int | None = None) -> list[Exchange]:
+        """The live exchanges, oldest first."""
+        return [Exchange.of(row) for row in exchanges_of(await self._thread.rows(CONVERSATION, at=at))]
+
+    async def summary(self, *, at: int | None = None) -> Summary | None:
+        """The summary of the older exchanges; `None` before the first was folded."""
+        row = summary_of(await self._thread.rows(CONVERSATION, at=at))
+        return Summary.of(row) if row is not None else None
+
+    async def current(self, *, at: int | None = None) -> Cycle | None:
+        """The cycle under way; `None` while no question waits."""
+        cycle = cycle_of(await self._thread.rows(CONVERSATION, at=at))
+        if cycle is None:
+            return None
+        chunks = cycle_chunks(await self._state(at), cycle.seq, await self._screen_seq(at))
+        return Cycle(
+            seq=cycle.seq,
+            event_id=cycle.event_id,
+            question=cycle.question,
+            asked_at=to_datetime(cycle.asked_us),
+            agent_messages=tuple(render(chunks, self._thread.engine.parts.renderers)),
+            final_answer=final_answer(chunks),
+        )
+
+    async def whole_answer(self, exchange: Exchange) -> str:
+        """The answer as it was given, from the log."""
+        return await whole_answer(self._thread, exchange.finished_seq)
+
+    async def memory(self, *, at: int | None = None) -> dict[str, object]:
+        """All of it as plain JSON values, under the names that such memories have."""
+        cycle = await self.current(at=at)
+        summary = await self.summary(at=at)
+        cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))
+        session = session_of(await self._thread.rows(SCREEN, at=at))
+        return {
+            "exchanges": [
+                {"user": e.question, "assistant": e.answer, "seq": e.seq, "event_id": e.event_id}
+                for e in await self.exchanges(at=at)
+            ],
+            "summary": summary.text if summary is not None else "",
+            "current_cycle": {
+                "user_question": cycle.question if cycle is not None else "",
+                "agent_messages": list(cycle.agent_messages) if cycle is not None else [],
+                "final_answer": cycle.final_answer if cycle is not None else None,
+            },
+            "tool_cache": {
+                entry.key: {
+                    "tool_name": entry.tool,
+                    "parameters": entry.arguments,
+                    "result": entry.result,
+                    "remaining_duration": entry.remaining,
+                    "original_duration": entry.duration,
+                    "call_id": entry.call_id,
+                    "cached_at": entry.cached_at.timestamp(),
+                }
+                for entry in cached
+            },
+            "screen_injection_done": session.told,
+        }
+
+    async def _state(self, at: int | None) -> State:
+        return await (self._thread.state() if at is None else self._thread.at(at))
+
+    async def _screen_seq(self, at: int | None = None) -> int:
+        screen = screen_of(await self._thread.rows(SCREEN, at=at))
+        return screen.seq if screen is not None else 0
+
+    async def _remembered(self, at: int | None, cycle: CycleRow | None) -> Remembered:
+        screen = screen_of(await self._thread.rows(SCREEN, at=at))
+        cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))
+        rows = await self._thread.rows(CONVERSATION, at=at)
+        exchanges, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
+        state = await self._state(at)
+        seq = screen.seq if screen is not None else 0
+        return Remembered(
+            system=system_chunks(state),
+            summary=summary,
+            exchanges=exchanges,
+            screen=screen,
+            finished_at=tally.finished_at,
+            cached=cached,
+            cycle=cycle,
+            chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
+            renderers=self._thread.engine.parts.renderers,
+        )

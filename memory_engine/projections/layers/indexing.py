@@ -1,0 +1,249 @@
+"""An index of entries in memory: every occurrence of any query term, found without reading the entries.
+
+A term holds no white space, and each of its runs of letters, of digits or of other characters
+lies within one such run of the text. So the index keeps the distinct runs (the vocabulary, one
+long text that `str.find` scans) and in which entries each stands. A term of one run needs nothing
+else; one of several names few entries in which it is then counted. Exact: the counts are those
+of `str.count` over the text.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import nlargest
+from itertools import repeat
+
+from memory_engine.projections.layers.planes import (
+    Planes,
+    add,
+    counted,
+    largest,
+    members,
+    of_column,
+    of_counts,
+    present,
+    times,
+    value_of,
+)
+from memory_engine.projections.layers.scoring import segments
+
+_DENSE_SHARE = 128
+"""Runs that stand in more than one of so many entries keep their sets; those of rarer ones are made when asked for."""
+_MANY_RUNS = 8
+"""Where more than one in so many runs match, trying each is faster than looking for the next."""
+_TERMS_KEPT = 128
+_LATE_MAX = 4_096
+"""So many new entries are read for a term that is kept; for more it is looked up anew."""
+
+
+class Vocabulary:
+    """The distinct runs, each with its place: the order in which they came."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, int] = {}
+        self.names: list[str] = []
+        self._joined = "\n"
+        self._starts: list[int] = []
+
+    def containing(self, run: str) -> list[int]:
+        """The places of the runs that hold `run`."""
+        return self._found(run, 0, lambda name: run in name)
+
+    def ending(self, run: str) -> list[int]:
+        """The places of the runs that end with `run`."""
+        return self._found(run + "\n", 0, lambda name: name.endswith(run))
+
+    def beginning(self, run: str) -> list[int]:
+        """The places of the runs that begin with `run`."""
+        return self._found("\n" + run, 1, lambda name: name.startswith(run))
+
+    def _found(self, pattern: str, skip: int, fits: Callable[[str], bool]) -> list[int]:
+        if len(self.names) < len(self.places):
+            self._join()
+        joined, starts, names = self._joined, self._starts, self.names
+        if joined.count(pattern) * _MANY_RUNS > len(names):
+            return [place for place, name in enumerate(names) if fits(name)]
+        found = []
+        at = joined.find(pattern)
+        while at >= 0:
+            place = bisect_right(starts, at + skip) - 1
+            found.append(place)
+            at = joined.find(pattern, starts[place] + len(names[place]))
+        return found
+
+    def _join(self) -> None:
+        new = list(self.places)[len(self.names) :]
+        at = len(self._joined)
+        for name in new:
+            self._starts.append(at)
+            at += len(name) + 1
+        self._joined += "\n".join([*new, ""])
+        self.names += new
+
+
+class EntryIndex:
+    """Entries under keys: which hold a term how often, and which of them count most. Nothing here awaits."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.texts: list[str] = []
+        self.times: list[int] = []
+        self._places: dict[str, int] = {}
+        self._dead = 0
+        self._is_in_time = True
+        self._vocabulary = Vocabulary()
+        self._postings: list[array[int]] = []
+        self._dense: dict[int, tuple[int, Planes]] = {}
+        self._terms: OrderedDict[str, tuple[int, Planes]] = OrderedDict()
+        self._runs_in_all = 0
+
+    def __len__(self) -> int:
+        """The number of entries that are not dropped."""
+        return len(self._places)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._places
+
+    @property
+    def wasted(self) -> int:
+        """Entries that were dropped or put anew and still take room."""
+        return len(self.keys) - len(self._places)
+
+    @property
+    def average_runs(self) -> float:
+        """Runs of an entry, on average."""
+        return self._runs_in_all / max(1, len(self.keys))
+
+    def put(self, key: str, text: str, timestamp_us: int) -> None:
+        """Index an entry's case-folded text, in place of what stood under its key.
+
+        Entries that come in the order of their times are found faster.
+        """
+        self.drop(key)
+        place = len(self.keys)
+        self._is_in_time &= not self.times or self.times[-1] <= timestamp_us
+        self._places[key] = place
+        self.keys.append(key)
+        self.texts.append(text)
+        self.times.append(timestamp_us)
+        runs = segments(text)
+        self._runs_in_all += len(runs)
+        known, postings = self._vocabulary.places, self._postings
+        for run in runs:
+            at = known.get(run)
+            if at is None:
+                known[run] = len(postings)
+                postings.append(array("I", (place,)))
+            else:
+                postings[at].append(place)
+
+    def drop(self, key: str) -> None:
+        """Find an entry no more."""
+        place = self._places.pop(key, None)
+        if place is not None:
+            self._dead |= 1 << place
+            self.texts[place] = ""
+
+    def points(self, terms: Sequence[str]) -> Planes:
+        """For each entry: two points an occurrence of a term, and one for each term that occurs."""
+        total: Planes = ()
+        for term in terms:
+            occurrences = self.occurrences(term)
+            total = add(total, (present(occurrences), *occurrences)) if occurrences else total
+        return total
+
+    def best(self, points: Planes, limit: int) -> list[tuple[int, int]]:
+        """The places of the `limit` entries with the most points, and these; ties: the newest first."""
+        alive = ((1 << len(self.keys)) - 1) ^ self._dead
+        sure, tied = largest(points, alive, limit)
+        found = members(sure)
+        found += self._newest(tied, limit - len(found))
+        scored = [(place, value_of(points, place)) for place in found]
+        return sorted(scored, key=lambda one: (one[1], self.times[one[0]], one[0]), reverse=True)
+
+    def _newest(self, tied: int, limit: int) -> list[int]:
+        if not self._is_in_time:
+            return nlargest(limit, members(tied), key=lambda place: (self.times[place], place))
+        found: list[int] = []
+        while tied and len(found) < limit:
+            last = tied.bit_length() - 1
+            found.append(last)
+            tied ^= 1 << last
+        return found
+
+    def occurrences(self, term: str) -> Planes:
+        """How often each entry holds a term (case-folded, without white space)."""
+        size = len(self.keys)
+        upto, planes = self._terms.pop(term, (0, ()))
+        if upto < size:
+            if upto and size - upto <= _LATE_MAX:
+                late = range(upto, size)
+                planes = add(planes, of_counts(late, [self.texts[n].count(term) for n in late], size))
+            else:
+                planes = self._look_up(term)
+        self._terms[term] = size, planes
+        if len(self._terms) > _TERMS_KEPT:
+            self._terms.popitem(last=False)
+        return planes
+
+    def _look_up(self, term: str) -> Planes:
+        runs = segments(term)
+        vocabulary = self._vocabulary
+        if len(runs) == 1:
+            found = vocabulary.containing(term)
+            return self._standing(found, [vocabulary.names[at].count(term) for at in found])
+        candidates = self._holding(vocabulary.ending(runs[0])) & self._holding(vocabulary.beginning(runs[-1]))
+        for run in runs[1:-1]:
+            candidates &= self._holding([vocabulary.places[run]] if run in vocabulary.places else [])
+        if candidates.bit_count() * 2 > len(self.keys):
+            return of_column(list(map(str.count, self.texts, repeat(term))))
+        places = members(candidates)
+        return of_counts(places, [self.texts[n].count(term) for n in places], len(self.keys))
+
+    def runs(self, *, beginning: str = "", containing: str = "") -> list[str]:
+        """The distinct runs that begin with, or contain, a text of one kind of characters."""
+        vocabulary = self._vocabulary
+        found = vocabulary.beginning(beginning) if beginning else vocabulary.containing(containing)
+        return [vocabulary.names[at] for at in found]
+
+    def holding(self, runs: Iterable[str]) -> int:
+        """The set of the entries that hold any of these runs."""
+        known = self._vocabulary.places
+        return self._holding([known[run] for run in runs if run in known]) & ~self._dead
+
+    def _holding(self, runs: Sequence[int]) -> int:
+        return present(self._standing(runs))
+
+    def _standing(self, runs: Sequence[int], factors: Sequence[int] = ()) -> Planes:
+        """How often each entry holds one of these runs, each times its factor (default: 1)."""
+        size = len(self.keys)
+        postings = self._postings
+        rare: list[int] = []
+        total: Planes = ()
+        for n, at in enumerate(runs):
+            factor = factors[n] if factors else 1
+            posting = postings[at]
+            if len(posting) * _DENSE_SHARE < size:
+                rare += posting if factor == 1 else list(posting) * factor
+            else:
+                planes = self._dense_planes(at)
+                total = add(total, planes if factor == 1 else times(planes, factor))
+        return add(total, counted(rare, size)) if rare else total
+
+    def _dense_planes(self, at: int) -> Planes:
+        """The sets of a run that stands in many entries: kept, and brought up to date with new ones."""
+        posting = self._postings[at]
+        upto, planes = self._dense.get(at, (0, ()))
+        if upto < len(posting):
+            planes = add(planes, counted(posting[upto:], len(self.keys)))
+            self._dense[at] = len(posting), planes
+        return planes
+
+    def warming(self) -> Iterator[None]:
+        """Make what the first search would have to make; pauses after each step, so that others get their turn."""
+        self._vocabulary.containing("\n")
+        for at, posting in enumerate(self._postings):
+            if len(posting) * _DENSE_SHARE >= len(self.keys):
+                self._dense_planes(at)
+                yield

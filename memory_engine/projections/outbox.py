@@ -1,0 +1,145 @@
+"""The outbox: facts on their way from one thread to another, delivered once even if the process dies in between.
+
+An event may bring facts for other threads (`deliveries`). They are rows of the outbox from the commit of
+the event on; the engine's relay dispatches each to its thread under an id derived from the event, and
+records that it arrived. Whoever opens the store next delivers what is still there: the id makes a second
+attempt the first one's.
+"""
+
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+from memory_engine.errors import EventDecodeError, InvalidEvent
+from memory_engine.events import (
+    Delivery,
+    Destination,
+    Event,
+    EventRegistry,
+    FactsDelivered,
+    MemoryForget,
+    MemoryShared,
+    PlaybookPromoted,
+    PromotionDecided,
+    UnknownEvent,
+)
+from memory_engine.projections.base import ProjectionMode, Rows
+from memory_engine.records import RecordedEvent
+
+
+@runtime_checkable
+class Delivering(Protocol):
+    """An event that brings facts for other threads."""
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """What is to be dispatched elsewhere: always the same for the same event."""
+        ...
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A fact for another thread. `seq` and `event_id` are of the event that brought it.
+
+    `id` is its place in the thread, `arrival` the id under which it is dispatched: made of the event's hash,
+    so that forks, which share the hash, bring it once. `sources` are the ids of the events that it was drawn from.
+    """
+
+    id: str
+    arrival: str
+    destination: Destination
+    type: str
+    seq: int
+    event_id: str
+    sources: tuple[str, ...] = ()
+
+
+class WaitingFact(msgspec.Struct, frozen=True):
+    """A fact that has not arrived yet, with the event to dispatch."""
+
+    fact: Fact
+    version: int
+    payload: msgspec.Raw
+
+    def decode(self, registry: EventRegistry) -> Event:
+        """The event to dispatch. Raises `EventDecodeError` where this process does not know its type."""
+        event = registry.decode(self.fact.type, self.version, bytes(self.payload))
+        if isinstance(event, UnknownEvent):
+            raise EventDecodeError(self.fact.type, self.version, "this process does not know it")
+        return event
+
+
+_DELIVERING: tuple[type[Event], ...] = (PromotionDecided, PlaybookPromoted, MemoryShared, MemoryForget)
+DELIVERING = frozenset(cls.event_type for cls in _DELIVERING)
+"""The types of events that may bring facts for other threads."""
+
+
+def check_destinations(event: Event, tenant_id: str) -> None:
+    """Raise `InvalidEvent` where a fact would leave the tenant of its thread."""
+    for delivery in event.deliveries() if isinstance(event, Delivering) else ():
+        destination = delivery.destination
+        to = destination.id if destination.kind == "tenant" else destination.tenant_id
+        if to != tenant_id:
+            why = f"it is for tenant {to!r}, its thread belongs to tenant {tenant_id!r}; facts stay within a tenant"
+            raise InvalidEvent(event.event_type, "destination", why)
+
+
+class OutboxFold:
+    """The facts that have not arrived yet, by id."""
+
+    name = "outbox"
+    version = 1
+    mode: ProjectionMode = "inline"
+    row = WaitingFact
+    events = (*_DELIVERING, FactsDelivered)
+    lazy = False
+
+    def apply(self, rows: Rows[WaitingFact], event: RecordedEvent) -> None:
+        """Take what an event brings; let go of what has arrived, and of what is forgotten before it left."""
+        body = event.event
+        if isinstance(body, FactsDelivered):
+            for fact_id in body.facts:
+                rows.drop(fact_id)
+        if isinstance(body, MemoryForget):
+            for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in body.seqs]:
+                rows.drop(fact_id)
+        for delivery, fact in _facts(event):
+            payload = msgspec.Raw(msgspec.json.encode(delivery.event))
+            rows.put(fact.id, WaitingFact(fact, delivery.event.event_version, payload))
+
+
+class FactsFold:
+    """Every fact that left a thread, by id: where they went must be known to forget them there."""
+
+    name = "facts"
+    version = 1
+    mode: ProjectionMode = "inline"
+    row = Fact
+    events = _DELIVERING
+    lazy = False
+
+    def apply(self, rows: Rows[Fact], event: RecordedEvent) -> None:
+        """Note what an event brings."""
+        for _, fact in _facts(event):
+            rows.put(fact.id, fact)
+
+
+def _facts(event: RecordedEvent) -> list[tuple[Delivery, Fact]]:
+    if not isinstance(event.event, Delivering):
+        return []
+    sources = tuple(getattr(event.event, "sources", ()))
+    found = []
+    for n, delivery in enumerate(event.event.deliveries()):
+        fact = Fact(
+            id=f"{event.seq:010d}.{n}",
+            arrival=f"fact:{event.hash[:32]}.{n}",
+            destination=delivery.destination,
+            type=delivery.event.event_type,
+            seq=event.seq,
+            event_id=event.id,
+            sources=sources,
+        )
+        found.append((delivery, fact))
+    return found
+
+
+OUTBOX = OutboxFold()
+FACTS = FactsFold()

@@ -1,0 +1,128 @@
+"""The scratchpad: a conversation's findings in sentences, always in context, the least used making room."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from memory_engine.chunks import RECALLED
+from memory_engine.errors import InvalidEvent
+from memory_engine.events import ScratchpadRemoved, ScratchpadWritten
+from memory_engine.state import State, StateView
+
+if TYPE_CHECKING:
+    from memory_engine.records import Receipt
+    from memory_engine.thread import Thread
+
+SCRATCHPAD = "scratchpad"
+
+
+@frozen(kw_only=True)
+class Snippet:
+    """One finding. `id` is its chunk's, `seq` the event's that wrote it; `flow` says which flow found it.
+
+    `recalled`: it came out of memory (a playbook), nobody found it out here.
+    """
+
+    id: str
+    text: str
+    flow: str
+    seq: int
+    recalled: bool
+
+
+class Scratchpad:
+    """Reads come from memory. The snippets live in the thread's state, in the order of their last use."""
+
+    def __init__(self, thread: "Thread") -> None:
+        self._thread = thread
+
+    async def write(self, text: str, *, flow: str = "", recalled: bool = False, event_id: str = "") -> Snippet:
+        """Add a snippet: a sentence or a few, what a flow found out. Raises `InvalidEvent` for an empty one.
+
+        Above the cap (`EngineConfig.scratchpad_snippets_max`, 64) the snippet goes that was used longest ago.
+        """
+        if not text.strip():
+            raise InvalidEvent(ScratchpadWritten.event_type, "content", "a snippet says something; this one is empty")
+        reads = self._reads()
+        read, before = tuple(reads), dict(reads)
+        cap = self._thread.engine.config.scratchpad_snippets_max
+        event = ScratchpadWritten(content=text, flow=flow, read=read, cap=cap, recalled=recalled)
+        receipt: Receipt = await self._thread.dispatch(event, event_id=event_id)
+        for chunk_id in before:
+            reads.pop(chunk_id, None)
+        chunk = receipt.chunks[-1]
+        return Snippet(id=chunk.id, text=chunk.text, flow=chunk.label, seq=receipt.seq, recalled=recalled)
+
+    async def read(self, *, flow: str | None = None, at: int | None = None) -> tuple[Snippet, ...]:
+        """The snippets, oldest first: all, or those of a flow. Reading some and not others counts as their use.
+
+        `at`: as of an earlier seq; that counts as no use.
+        """
+        if at is not None:
+            return _chosen(snippets_of(await self._thread.at(at)), flow)
+        found = self._current(await self._thread.state())
+        if flow is not None:
+            found = _chosen(found, flow)
+            self._use(found)
+        return found
+
+    async def get(self, snippet_id: str) -> Snippet | None:
+        """One snippet by id; this counts as its use."""
+        found = tuple(s for s in self._current(await self._thread.state()) if s.id == snippet_id)
+        self._use(found)
+        return found[0] if found else None
+
+    async def remove(self, *snippet_ids: str) -> None:
+        """Take snippets away."""
+        if snippet_ids:
+            await self._thread.dispatch(ScratchpadRemoved(chunk_ids=snippet_ids))
+
+    async def clear(self) -> None:
+        """Take all snippets away."""
+        await self._thread.dispatch(ScratchpadRemoved(all=True))
+
+    def _reads(self) -> dict[str, None]:
+        """What was read since the last write, in order. It is logged by the next write, which evicts by it."""
+        return self._thread.engine.caches.made(self._thread.id, "scratchpad reads", _no_reads)
+
+    def _use(self, used: Iterable[Snippet]) -> None:
+        reads = self._reads()
+        for snippet in used:
+            reads.pop(snippet.id, None)
+            reads[snippet.id] = None
+
+    def _current(self, state: State) -> tuple[Snippet, ...]:
+        """The snippets of the state at hand, made once for each state."""
+        caches = self._thread.engine.caches
+        cached = caches.get(self._thread.id, SCRATCHPAD, _Cached)
+        if cached is None or cached.state is not state:
+            cached = _Cached(state, snippets_of(state))
+            caches.put(self._thread.id, SCRATCHPAD, cached)
+        return cached.snippets
+
+
+@frozen(eq=False)
+class _Cached:
+    state: State
+    snippets: tuple[Snippet, ...]
+
+
+def _no_reads() -> dict[str, None]:
+    return {}
+
+
+def snippets_of(view: StateView) -> tuple[Snippet, ...]:
+    """The snippets in a state, oldest first."""
+    container = view.named(SCRATCHPAD)
+    if container is None:
+        return ()
+    found = [
+        Snippet(id=c.id, text=c.text, flow=c.label, seq=c.seq, recalled=c.status == RECALLED)
+        for c in view.children(container.id)
+    ]
+    return tuple(sorted(found, key=lambda snippet: snippet.seq))
+
+
+def _chosen(found: Iterable[Snippet], flow: str | None) -> tuple[Snippet, ...]:
+    return tuple(snippet for snippet in found if flow is None or snippet.flow == flow)

@@ -1,0 +1,158 @@
+"""Likeness over the rows of a view: by an embedder's vectors where there is one, else by words."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from attrs import evolve, frozen
+
+from memory_engine.errors import InvalidVector, ModelError
+from memory_engine.recall.base import Embedder, Match, Vector, VectorIndex, VectorIndexFactory, checked_vector
+from memory_engine.recall.lexical import LexicalIndex
+
+_log = logging.getLogger("memory_engine.recall")
+
+EMBEDDED_AT_ONCE = 64
+PUT_AT_ONCE = 100
+"""Entries that are read before other tasks get their turn: some milliseconds."""
+_NOT_READ = object()
+
+
+@frozen
+class Thresholds:
+    """From which score on an entry counts as like the query, by words and by vectors."""
+
+    lexical: float
+    embedding: float
+
+
+REQUESTS = Thresholds(lexical=0.5, embedding=0.6)
+"""For a request against other requests. Chosen on 26 paraphrases of ten requests of our own: a beginning, no law."""
+DESCRIPTIONS = Thresholds(lexical=0.25, embedding=0.4)
+"""For a request against a description, which shares less. Chosen on 39 queries to 24 descriptions of our own."""
+
+
+@frozen
+class Corpus:
+    """What is compared with: keys with a token each, and how to read a key's text.
+
+    A text is read again when its token is no longer equal to the one it was read under, so
+    a token must change with the text; a row's encoded bytes will do. Texts hold for the index's life.
+    """
+
+    tokens: Mapping[str, object]
+    text: Callable[[str], str]
+
+
+class TextIndex:
+    """Finds entries that are like a query; kept in memory and in step with the corpus it is given.
+
+    Only what changed since the last search is read, and embedded, again. Where the embedder
+    fails, words decide, and every match says so. Searches of one index wait for each other.
+    """
+
+    def __init__(self, embedder: Embedder | None = None, vector_index: VectorIndexFactory | None = None) -> None:
+        self._vectors = _Vectors(embedder, vector_index) if embedder is not None and vector_index is not None else None
+        self._words = _Words()
+        self._lock = asyncio.Lock()
+
+    async def search(
+        self, query: str, corpus: Corpus, *, limit: int, threshold: float | Thresholds = REQUESTS
+    ) -> list[Match]:
+        """At most `limit` entries of the corpus whose score reaches the threshold, best first, equal ones by key.
+
+        A number as threshold is for words and vectors alike. Raises `InvalidVector` where the
+        embedder gives what is no vector, `MissingExtra` where its index cannot be had.
+        """
+        least = Thresholds(threshold, threshold) if isinstance(threshold, float | int) else threshold
+        async with self._lock:
+            failure = ""
+            if self._vectors is not None:
+                try:
+                    return await self._vectors.search(query, corpus, limit, least.embedding)
+                except ModelError as error:
+                    failure = str(error)
+                    _log.warning("no embeddings, words decide: %s", error)
+            matches = await self._words.search(query, corpus, limit, least.lexical)
+        return [evolve(match, failure=failure) for match in matches] if failure else matches
+
+
+class _Tokens:
+    """Which entries were read, each under which token."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, object] = {}
+
+    def changed(self, corpus: Corpus) -> list[str]:
+        """The keys whose text is to be read."""
+        held = self.held
+        return [
+            key
+            for key, token in corpus.tokens.items()
+            if (was := held.get(key, _NOT_READ)) is not token and was != token
+        ]
+
+    def gone(self, corpus: Corpus) -> list[str]:
+        """The keys that are no more, once all changed ones were read."""
+        if len(self.held) == len(corpus.tokens):
+            return []
+        return [key for key in self.held if key not in corpus.tokens]
+
+
+class _Words:
+    def __init__(self) -> None:
+        self._index = LexicalIndex()
+        self._tokens = _Tokens()
+
+    async def search(self, query: str, corpus: Corpus, limit: int, threshold: float) -> list[Match]:
+        for count, key in enumerate(self._tokens.changed(corpus), 1):
+            self._index.put(key, corpus.text(key))
+            self._tokens.held[key] = corpus.tokens[key]
+            if not count % PUT_AT_ONCE:
+                await asyncio.sleep(0)
+        for key in self._tokens.gone(corpus):
+            self._index.remove(key)
+            del self._tokens.held[key]
+        return self._index.search(query, limit, threshold=threshold)
+
+
+class _Vectors:
+    def __init__(self, embedder: Embedder, factory: VectorIndexFactory) -> None:
+        self._embedder = embedder
+        self._factory = factory
+        self._model = ("", 0)
+        self._index: VectorIndex | None = None
+        self._tokens = _Tokens()
+
+    async def search(self, query: str, corpus: Corpus, limit: int, threshold: float) -> list[Match]:
+        index = self._current()
+        changed = self._tokens.changed(corpus)
+        for at in range(0, len(changed), EMBEDDED_AT_ONCE):
+            await self._put(index, corpus, changed[at : at + EMBEDDED_AT_ONCE])
+        for key in self._tokens.gone(corpus):
+            index.remove(key)
+            del self._tokens.held[key]
+        if limit < 1 or not query or not len(index):
+            return []
+        nearest = index.search((await self._embedded([query]))[0], limit)
+        return [Match(key, min(1.0, score), how="embedding") for key, score in nearest if score >= threshold]
+
+    def _current(self) -> VectorIndex:
+        """The index; an empty one if the embedder is not the model it was."""
+        model = (self._embedder.name, self._embedder.dimension)
+        if self._index is None or model != self._model:
+            self._index, self._model, self._tokens = self._factory(model[1]), model, _Tokens()
+        return self._index
+
+    async def _put(self, index: VectorIndex, corpus: Corpus, keys: list[str]) -> None:
+        for key, vector in zip(keys, await self._embedded([corpus.text(key) for key in keys]), strict=True):
+            index.put(key, vector)
+            self._tokens.held[key] = corpus.tokens[key]
+
+    async def _embedded(self, texts: list[str]) -> list[Vector]:
+        name, dimension = self._model
+        whole = [text.encode(errors="replace").decode() for text in texts]  # a query may hold lone surrogates
+        vectors = await self._embedder.embed(whole)
+        if len(vectors) != len(texts):
+            raise InvalidVector(name, f"there are {len(vectors)} for {len(texts)} texts")
+        return [checked_vector(vector, dimension, name) for vector in vectors]

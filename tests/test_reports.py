@@ -1,0 +1,182 @@
+"""State reports: what a person, a log collector and the command line see of a conversation's memory."""
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+import memory_engine
+from memory_engine import Thread
+from memory_engine import events as e
+from memory_engine.cli import main
+from memory_engine.projections.reports import memory_report
+from memory_engine.projections.screen import ProactiveTool
+
+EXPECTED = """\
+=== MEMORY STATE ===
+Session: ABC123 | Exchanges: 2 | Summary: 0 bytes | LLM compressions: 0
+
+=== FUNCTION CACHE STATE ===
+Cached functions: 2
+  • gcs_get_champion_details({'champion_name': 'droideka'}): 2/3 exchanges remaining
+  • db_get_ux_details({'query': 'screen help'}): 1/2 exchanges remaining
+
+=== AGENT RECEIVES (10 messages) ===
+[1] USER: Who is it?
+[2] ASSISTANT: A tank.
+[3] USER: How strong?
+[4] ASSISTANT: Very.
+[5] ASSISTANT: → gcs_get_champion_details({"champion_name":"droideka"})
+[6] TOOL: a tank
+[7] ASSISTANT: → db_get_ux_details({"query":"screen help"})
+[8] TOOL: press X
+[9] USER: And now?
+[10] ASSISTANT: Let me see."""
+HOSTILE = "\x1b[31mred\x1b[0m \x00 \u202eback\u202c \x9bcsi \u2028end 👩\u200d👧"
+
+
+async def talked(thread: Thread) -> None:
+    """A short conversation with a cache."""
+    await thread.dispatch(e.SessionStarted(session_id="ABC123"))
+    await thread.conversation.prepare_messages("Who is it?")
+    await thread.conversation.finalize_cycle("Who is it?", "A tank.")
+    await thread.tool_cache.add("gcs_get_champion_details", {"champion_name": "droideka"}, "a tank", 3)
+    await thread.tool_cache.add("db_get_ux_details", {"query": "screen help"}, "press X", 2)
+    await thread.conversation.prepare_messages("How strong?")
+    await thread.conversation.finalize_cycle("How strong?", "Very.")
+    await thread.conversation.prepare_messages("And now?")
+    await thread.dispatch(e.LlmTextResponse(content="Let me see."))
+
+
+async def hostile(thread: Thread) -> None:
+    """A conversation that would play tricks on a terminal."""
+    await thread.tool_cache.add(HOSTILE, {HOSTILE: HOSTILE}, HOSTILE, 1)
+    await thread.conversation.prepare_messages(HOSTILE)
+
+
+async def test_C6_a_report_shows_memory_cache_and_messages() -> None:
+    """Figures, durations left, and every message that the agent receives."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await talked(thread)
+        report = await thread.report()
+        assert EXPECTED == report.text == str(report)
+
+
+async def test_C6_a_reports_data_are_plain_json() -> None:
+    """A program gets the same figures, and the messages whole."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await talked(thread)
+        data = json.loads(json.dumps(dict((await thread.report()).data)))
+        assert ("t", "ABC123", 2, 0, 0, True) == (
+            data["thread_id"], data["session"], data["exchanges"], data["summary_bytes"],
+            data["llm_compressions"], data["cycle_open"],
+        )  # fmt: skip
+        cached = data["cached_functions"][0]
+        assert ({"champion_name": "droideka"}, 2, 3) == (cached["parameters"], cached["remaining"], cached["duration"])
+        assert await thread.conversation.messages() == data["messages"]
+
+
+async def test_C6_a_report_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """One record with the text as its message and the data as its attributes."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        with caplog.at_level(logging.INFO, "memory_engine.report"):
+            report = await thread.report()
+        (record,) = caplog.records
+        assert (report.text, "t", report.data) == (
+            record.getMessage(), record.__dict__["thread_id"], record.__dict__["memory"]
+        )  # fmt: skip
+
+
+async def test_C6_an_empty_thread_has_a_report() -> None:
+    """Nothing is there, and the report says so; the thread's id stands for the session's."""
+    async with memory_engine.open(":memory:") as engine:
+        text = (await (await engine.create_thread("t")).report()).text
+        assert "Session: t | Exchanges: 0 | Summary: 0 bytes" in text
+        assert text.endswith("=== AGENT RECEIVES (0 messages) ===")
+
+
+async def test_C6_a_report_holds_no_control_characters() -> None:
+    """What would colour, move or turn the text is written out; joined emoji stay whole."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await hostile(thread)
+        text = (await thread.report()).text
+        assert {"\n"} == {c for c in text if not c.isprintable() and c != "\u200d"}
+        assert all(part in text for part in (r"\x1b[31mred", r"\x00", r"\u202eback", "👩\u200d👧"))
+
+
+async def test_C6_a_report_of_the_past() -> None:
+    """As of an earlier seq it says what it would have said then."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await thread.screen.inject("x", [ProactiveTool(tool="t", result="r", duration=2)])
+        before = await thread.report()
+        await talked(thread)
+        assert before.text == (await memory_report(thread, at=1)).text
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Call the command line; gives the exit code and what was printed on either stream."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = main(words)
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> str:
+    """A database with an ordinary thread and a hostile one."""
+    path = str(tmp_path / "log.db")
+
+    async def fill() -> None:
+        async with memory_engine.open(path) as engine:
+            await talked(await engine.create_thread("t"))
+            await hostile(await engine.create_thread("hostile"))
+
+    anyio.run(fill)
+    return path
+
+
+def test_C6_the_command_prints_the_report(run: Run, db: str) -> None:
+    """The very text, and nothing on standard error."""
+    assert (0, EXPECTED + "\n", "") == run("report", "t", "--db", db)
+
+
+def test_C6_the_command_prints_the_data_as_json(run: Run, db: str) -> None:
+    """One JSON object for programs."""
+    code, out, _ = run("report", "t", "--db", db, "--json")
+    found = json.loads(out)
+    assert (0, "t", 2, 10) == (code, found["thread_id"], len(found["cached_functions"]), len(found["messages"]))
+
+
+def test_C6_the_command_looks_into_the_past(run: Run, db: str) -> None:
+    """`--at` gives the report as it would have been after an event; beyond the log is an error."""
+    assert "Exchanges: 1 |" in run("report", "t", "--at", "6", "--db", db)[1]
+    code, _, err = run("report", "t", "--at", "999", "--db", db)
+    assert (2, True) == (code, "seqs 1 to" in err)
+
+
+def test_C6_the_command_is_safe_with_hostile_content(run: Run, db: str) -> None:
+    """No control character reaches the terminal, in either form."""
+    for words in ((), ("--json",)):
+        out = run("report", "hostile", "--db", db, *words)[1]
+        assert {"\n"} == {c for c in out if not c.isprintable() and c != "\u200d"}
+
+
+def test_C6_a_thread_that_is_not_there_is_an_error(run: Run, db: str) -> None:
+    """Exit code 2, and one line that says so."""
+    code, out, err = run("report", "nobody", "--db", db)
+    assert (2, "", 1) == (code, out, len(err.splitlines()))

@@ -1,0 +1,179 @@
+"""Laws of all views together: whatever happens, each equals its rebuild, now and at any seq of the past."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memory_engine
+from memory_engine import CompactionPolicy, EngineConfig, Event, Thread
+from memory_engine import events as e
+from memory_engine.errors import StorageBusy
+from memory_engine.events.layers import LayerLine
+from memory_engine.projections.builtin import builtin_projections
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.testing import FaultyStore
+
+VIEWS = [projection.name for projection in builtin_projections()]
+AWKWARD = ("", "\0", "שלום עולם", "👩‍👩‍👧", "always show totals", "é" * 400, "x" * 5_000)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.integers(0, 6).map(AWKWARD.__getitem__)
+NAMES = st.sampled_from(["a", "b", "ö", "%", "a/b"])
+FEW = st.integers(0, 3)
+SEQS = st.integers(0, 12)
+VALUES = st.none() | st.booleans() | st.integers(-(10**20), 10**20) | TEXTS | st.lists(TEXTS, max_size=2)
+DICTS = st.dictionaries(NAMES, VALUES, max_size=2)
+LAYERS = st.sampled_from(["working", "episodic", "semantic", "procedural"])
+DESTINATIONS = st.builds(e.Destination, st.sampled_from(["user", "tenant", "agent"]), NAMES, NAMES)
+IDS = st.lists(st.sampled_from([f"{seq}.0" for seq in range(1, 9)]), max_size=3).map(tuple)
+CALLS = st.lists(st.builds(e.PlaybookCall, NAMES, DICTS), max_size=2).map(tuple)
+
+LINES = st.lists(st.builds(LayerLine, TEXTS, st.lists(SEQS, max_size=2).map(tuple)), max_size=2).map(tuple)
+PLACE = st.integers(-1, 9)
+
+SAID: list[st.SearchStrategy[Event]] = [
+    st.builds(e.UserMessage, content=TEXTS),
+    st.builds(e.LlmTextResponse, content=TEXTS),
+    st.builds(e.MemoryForget, seqs=st.lists(SEQS, max_size=3).map(tuple)),
+    st.builds(e.SessionStarted, session_id=NAMES),
+    st.builds(e.SessionEnded),
+]
+CONVERSATION: list[st.SearchStrategy[Event]] = [
+    *SAID,
+    st.builds(e.ScratchpadWritten, content=TEXTS, flow=NAMES, read=IDS, cap=FEW, recalled=st.booleans()),
+    st.builds(e.ScratchpadRemoved, chunk_ids=IDS, all=st.booleans()),
+    st.builds(e.CycleStarted, question=TEXTS, question_at=PLACE),
+    st.builds(e.ExchangeFinished, question=TEXTS, answer=TEXTS, short=TEXTS, cycle=SEQS, answer_at=PLACE),
+    st.builds(e.SummaryRolled, content=TEXTS, covers=st.lists(SEQS, max_size=3).map(tuple), base=SEQS, forgotten=SEQS),
+    st.builds(e.ToolResultCached, tool=NAMES, parameters=st.just("{}"), result=TEXTS, duration=st.integers(-1, 3)),
+    st.builds(e.ToolCacheHit, key=NAMES),
+    st.builds(e.ToolCacheDropped, keys=st.lists(NAMES, max_size=2).map(tuple), all=st.booleans()),
+    st.builds(
+        e.ScreenInjected,
+        content=TEXTS,
+        results=st.lists(
+            st.builds(
+                e.ProactiveResult, tool=NAMES, parameters=st.just("{}"), result=TEXTS, call_id=NAMES, duration=FEW
+            ),
+            max_size=2,
+        ).map(tuple),
+        session_id=NAMES,
+    ),
+    st.builds(e.ReportSaved, title=TEXTS),
+    st.builds(e.FlowCompleted, flow_id=NAMES, flow_dact=NAMES, user_query=TEXTS, slots=DICTS, tool_calls=CALLS),
+    st.builds(e.FeedbackGiven, satisfied=st.booleans(), flow_id=st.just("") | NAMES),
+]
+OWNED: list[st.SearchStrategy[Event]] = [
+    *SAID,
+    st.builds(e.PreferenceUpdated, key=NAMES, value=VALUES),
+    st.builds(e.PreferenceRemoved, key=NAMES),
+    st.builds(e.AgentMdUploaded, content=TEXTS),
+    st.builds(e.AgentMdPromoted, content=TEXTS, sources=st.lists(NAMES, max_size=2).map(tuple)),
+    st.builds(e.AgentMdRemoved, lines=st.lists(st.sampled_from("1234"), max_size=2).map(tuple)),
+    st.builds(e.PlaybookSaved, flow_dact=NAMES, user_query=TEXTS, slots=DICTS, tool_calls=CALLS, outcome=TEXTS),
+    st.builds(e.PlaybookRemoved, playbook_id=NAMES | st.sampled_from("1234")),
+    st.builds(e.MemoryAppended, layer=LAYERS, content=TEXTS, key=NAMES, condition=TEXTS, metadata=DICTS, capacity=FEW),
+    st.builds(e.MemoryRemoved, layer=LAYERS, seqs=st.lists(SEQS, max_size=2).map(tuple)),
+    st.builds(e.MemoryCompacted, layer=LAYERS, upto=SEQS, count=FEW, first=SEQS, drawn_at=SEQS, lines=LINES),
+    st.builds(e.MemoryCleared, layers=st.lists(LAYERS, min_size=1, max_size=2).map(tuple)),
+    st.builds(e.MemoryGranted, grantee=DESTINATIONS, layers=st.lists(LAYERS, min_size=1, max_size=2).map(tuple)),
+    st.builds(e.MemoryRevoked, grantee=DESTINATIONS),
+]
+EVENTS = st.lists(st.one_of(*CONVERSATION, *OWNED[5:]), max_size=14)
+CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))
+
+Snapshot = dict[str, dict[str, object]]
+
+
+async def views(thread: Thread, at: int | None = None) -> Snapshot:
+    """The rows of every view."""
+    return {name: await thread.view(name, at=at) for name in VIEWS}
+
+
+async def snapshots(thread: Thread, events: Sequence[Event]) -> dict[int, Snapshot]:
+    """Dispatch the events one by one; what the views held after each."""
+    taken = {0: await views(thread)}
+    for event in events:
+        await thread.dispatch(event)
+        await thread.settle()
+        seq = (await thread.info()).events
+        taken[seq] = await views(thread)
+    return taken
+
+
+@settings(max_examples=60)
+@given(EVENTS)
+async def test_every_view_equals_its_past_and_its_rebuild(events: Sequence[Event]) -> None:
+    """At any seq a view folded from the log is what it was then; a rebuild changes nothing; verify agrees."""
+    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+        thread = await engine.create_thread()
+        taken = await snapshots(thread, events)
+        for seq, expected in taken.items():
+            assert expected == await views(thread, at=seq)
+        last = await views(thread)
+        await thread.rebuild()
+        assert last == await views(thread)
+        report = await thread.verify()
+        assert report.ok, report.divergence
+
+
+@settings(max_examples=40)
+@given(EVENTS, st.integers(0, 14))
+async def test_every_view_of_a_fork_is_that_of_its_past(events: Sequence[Event], cut: int) -> None:
+    """A fork shows what its thread showed at the fork's seq, and then goes its own way."""
+    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+        thread = await engine.create_thread()
+        taken = await snapshots(thread, events)
+        at = sorted(taken)[cut % len(taken)]
+        fork = await thread.fork(at=at)
+        assert taken[at] == await views(fork)
+        await fork.dispatch_all(events[:3])
+        await fork.settle()
+        assert max(taken) == (await thread.info()).events
+        assert (await fork.verify()).ok
+
+
+@settings(max_examples=25)
+@given(EVENTS, st.integers(0, 14), st.booleans())
+async def test_every_view_outlives_its_process(events: Sequence[Event], cut: int, looks: bool) -> None:
+    """Closed and opened again at any place, read before or not, the views are those of an engine that ran through."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "m.db")
+        async with memory_engine.open(path, config=CONFIG) as engine:
+            thread = await engine.create_thread("t")
+            await each(thread, events[:cut])
+            if looks:
+                await views(thread)
+        async with memory_engine.open(path, config=CONFIG) as engine:
+            thread = engine.thread("t")
+            await each(thread, events[cut:])
+            through = await views(thread)
+            assert through == await views(thread, at=(await thread.info()).events)
+            assert (await thread.verify()).ok
+
+
+@settings(max_examples=25)
+@given(EVENTS, st.integers(1, 14), st.sampled_from(["before", "after"]))
+async def test_every_view_survives_a_failed_commit(events: Sequence[Event], commit: int, when: str) -> None:
+    """A commit that fails, or whose outcome is lost, leaves each view as the log says."""
+    store = FaultyStore(MemoryStore())
+    async with memory_engine.open(store, config=CONFIG) as engine:
+        thread = await engine.create_thread("t")
+        store.fail(StorageBusy("busy", 0.0), commit=commit, when=when)  # type: ignore[arg-type]
+        for number, event in enumerate(events):
+            try:
+                await thread.dispatch(event, event_id=f"e{number}")
+            except StorageBusy:
+                await thread.dispatch(event, event_id=f"e{number}")
+        await thread.settle()
+        head = (await thread.info()).events
+        assert await views(thread) == await views(thread, at=head)
+        assert (await thread.verify()).ok
+
+
+async def each(thread: Thread, events: Sequence[Event]) -> None:
+    """Dispatch one by one."""
+    for event in events:
+        await thread.dispatch(event)
+    await thread.settle()

@@ -1,0 +1,216 @@
+"""Views: inline projections of tracked events, which cost nothing until they are used."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine import Event, Plugin, RecordedEvent, Rows, UserMessage, errors
+from memory_engine import events as e
+from memory_engine.persistence import ProjectionChange, Store
+from memory_engine.projections import ProjectionMode
+from memory_engine.records import StoredEvent
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.testing import FaultyStore
+
+notes = Plugin("notes")
+
+
+@notes.event("noted", tracked=True)
+class Noted(Event):
+    """Something worth a row."""
+
+    content: str
+
+
+class Notes:
+    """A row for each note, by seq; forgetting drops it."""
+
+    name = "notes"
+    mode: ProjectionMode = "inline"
+    row: type[str] = str
+    events: tuple[type[Event], ...] = (Noted, e.MemoryForget)
+
+    def __init__(self, *, lazy: bool = False, version: int = 1, prefix: str = "") -> None:
+        self.lazy = lazy
+        self.version = version
+        self._prefix = prefix
+
+    def apply(self, rows: Rows[str], event: RecordedEvent) -> None:
+        """Put, or drop."""
+        if isinstance(event.event, Noted):
+            if event.event.content == "look":
+                rows.get("anything")
+            rows.put(f"{event.seq:010d}", self._prefix + event.event.content)
+        elif isinstance(event.event, e.MemoryForget):
+            for seq in event.event.seqs:
+                rows.drop(f"{seq:010d}")
+
+
+def with_notes(*, lazy: bool = False, version: int = 1, prefix: str = "") -> list[Plugin]:
+    """A plug-in with the event and such a view."""
+    made = Plugin("notes", events=list(notes.events))
+    made.projection(Notes(lazy=lazy, version=version, prefix=prefix))
+    return [made]
+
+
+class Reading(FaultyStore):
+    """A store that notes which projections' rows were read."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.read_rows: list[str] = []
+        self.read_pages = 0
+
+    async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
+        """Note, and pass on."""
+        self.read_rows.append(projection)
+        return await super().rows(projection, version, thread_id)
+
+    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+        """Note, and pass on."""
+        self.read_pages += 1
+        return await super().read(thread_id, after=after, upto=upto, limit=limit)
+
+    async def close(self) -> None:
+        """Stay open for the next engine."""
+
+
+async def test_a_thread_opens_without_its_views() -> None:
+    """Opening, dispatching other events and reading the context touch no row of any view."""
+    store = Reading(MemoryStore())
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(Noted(content="one"))
+    store.read_rows.clear()
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        thread = engine.thread("t")
+        await thread.dispatch(UserMessage(content="hi"))
+        await thread.context()
+        assert [] == store.read_rows
+        assert {"0000000001": "one"} == await thread.view("notes")
+        assert (["notes"], 0) == (store.read_rows, store.read_pages)
+
+
+async def test_a_lazy_view_is_written_without_being_read() -> None:
+    """Its events put and drop rows unseen; the last rows, their number and bytes come from the store."""
+    store = Reading(MemoryStore())
+    async with memory_engine.open(store, plugins=with_notes(lazy=True)) as engine:
+        thread = await engine.create_thread("t")
+        receipts = [await thread.dispatch(Noted(content=text)) for text in ("one", "two", "three")]
+        assert "outbox" not in store.read_rows
+        notes_view = engine.parts.projections[-1]
+        assert [("0000000002", "two"), ("0000000003", "three")] == await thread.tail(notes_view, 2)
+        assert (3, len('"one""two""three"')) == await thread.measure(notes_view)
+        await thread.forget(event_ids=[receipts[1].event_id])
+        assert "notes" not in store.read_rows
+        assert ["one", "three"] == list((await thread.view("notes")).values())
+        await thread.dispatch(Noted(content="four"))
+        assert ["one", "three", "four"] == list((await thread.view("notes")).values())
+        assert (await thread.verify()).ok
+
+
+async def test_a_lazy_view_may_not_look() -> None:
+    """What it would see depends on what was loaded: so it sees an error, and nothing is written."""
+    async with memory_engine.open(":memory:", plugins=with_notes(lazy=True)) as engine:
+        thread = await engine.create_thread()
+        with pytest.raises(errors.ReducerError, match="lazy=False"):
+            await thread.dispatch(Noted(content="look"))
+        assert 0 == (await thread.info()).events
+
+
+async def test_another_version_is_made_from_the_log(tmp_path: Path) -> None:
+    """Rows of another version are left alone; the new ones are there at the first look."""
+    path = str(tmp_path / "m.db")
+    async with memory_engine.open(path, plugins=with_notes()) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all([Noted(content="one"), UserMessage(content="hi"), Noted(content="two")])
+        await thread.rows(engine.parts.projections[-1])
+    async with memory_engine.open(path, plugins=with_notes(version=2, prefix="v2 ")) as engine:
+        assert ["v2 one", "v2 two"] == list((await engine.thread("t").view("notes")).values())
+        await engine.thread("t").dispatch(Noted(content="three"))
+    async with memory_engine.open(path, plugins=with_notes()) as engine:
+        assert ["one", "two", "three"] == list((await engine.thread("t").view("notes")).values())
+        assert (await engine.thread("t").verify()).ok
+
+
+async def test_a_process_without_the_view_leaves_it_behind_not_wrong() -> None:
+    """Events that came while nobody folded them are caught up with, found by the head's marks."""
+    store = Reading(MemoryStore())
+    bare = Plugin("bare", events=list(notes.events))
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        await (await engine.create_thread("t")).dispatch(Noted(content="one"))
+    async with memory_engine.open(store, plugins=[bare]) as engine:
+        await engine.thread("t").dispatch(Noted(content="two"))
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        await engine.thread("t").dispatch(Noted(content="three"))
+        assert ["one", "two", "three"] == list((await engine.thread("t").view("notes")).values())
+
+
+async def test_a_fork_has_the_views_of_its_past() -> None:
+    """Its rows are made from the log that it shares, up to its seq."""
+    async with memory_engine.open(":memory:", plugins=with_notes()) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([Noted(content=text) for text in ("one", "two", "three")])
+        fork = await thread.fork(at=2)
+        assert ["one", "two"] == list((await fork.view("notes")).values())
+        await fork.dispatch(Noted(content="other"))
+        assert ["one", "two", "other"] == list((await fork.view("notes")).values())
+        assert (await fork.verify()).ok
+
+
+async def test_a_view_of_the_past() -> None:
+    """`at` folds the log up to a seq; beyond the head there is no past."""
+    async with memory_engine.open(":memory:", plugins=with_notes()) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([Noted(content="one"), UserMessage(content="hi"), Noted(content="two")])
+        found = [list((await thread.view("notes", at=seq)).values()) for seq in range(4)]
+        assert [[], ["one"], ["one"], ["one", "two"]] == found
+        with pytest.raises(ValueError, match="seqs 1 to 3"):
+            await thread.view("notes", at=4)
+
+
+async def test_verify_finds_an_altered_row_and_rebuild_mends_it(tmp_path: Path) -> None:
+    """A row that the log does not give is named; rebuilt views equal those before."""
+    store = await SQLiteStore.open(str(tmp_path / "m.db"))
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(Noted(content="one"))
+        before = await thread.view("notes")
+        await store.write_projection("t", ProjectionChange("notes", 1, {"0000000001": b'"other"'}, 1))
+        report = await thread.verify()
+        assert report.divergence is not None
+        assert ("projection", "notes") == (report.divergence.kind, report.divergence.reducer)
+        await thread.rebuild()
+        assert before == await thread.view("notes")
+        assert (await thread.verify()).ok
+
+
+async def test_two_processes_change_one_view(tmp_path: Path) -> None:
+    """A stale process loses nothing: it looks again before it folds its own event."""
+    path = str(tmp_path / "m.db")
+    async with (
+        memory_engine.open(path, plugins=with_notes()) as one,
+        memory_engine.open(path, plugins=with_notes()) as other,
+    ):
+        await one.create_thread("t")
+        for n in range(3):
+            await one.thread("t").dispatch(Noted(content=f"one {n}"))
+            await other.thread("t").dispatch(Noted(content=f"other {n}"))
+        expected = ["one 0", "other 0", "one 1", "other 1", "one 2", "other 2"]
+        assert expected == list((await other.thread("t").view("notes")).values())
+        assert (await other.thread("t").verify()).ok
+
+
+async def test_an_event_that_changes_no_row_leaves_no_view_behind() -> None:
+    """Its seq is noted all the same: the log is not read again at the next look."""
+    store = Reading(MemoryStore())
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all([Noted(content="one"), e.MemoryForget(seqs=(7,)), UserMessage(content="hi")])
+    async with memory_engine.open(store, plugins=with_notes()) as engine:
+        store.read_pages = 0
+        assert {"0000000001": "one"} == await engine.thread("t").view("notes")
+        assert 0 == store.read_pages

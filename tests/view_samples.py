@@ -1,0 +1,61 @@
+"""One of each event of the views, every field set: what the golden file holds of them."""
+
+from memory_engine import Event
+from memory_engine import events as e
+from memory_engine.events.layers import LayerLine
+
+USER = e.Destination("user", "u1", "acme")
+AGENT = e.Destination("agent", "helper", "acme")
+RULE = e.RuleReference("cap", {"at": 10}, {"flow": ["report"], "rows": {"gt": 3}})
+CALL = e.PlaybookCall("query", {"metric": "users", "deep": {"n": 10**30}})
+SCORE = e.PromotionScore("salience", 0.75, 0.5, "it says always", "embedded")
+USAGE = e.Usage(10, 20, 0.5)
+PROACTIVE = e.ProactiveResult("weather", '{"city":"Oslo"}', "Rain.", "p1", 2)
+
+VIEW_SAMPLES: tuple[Event, ...] = (
+    e.ScratchpadWritten(content="Sales dip on Sundays.", flow="analyze", read=("1.1", "2.0"), cap=3, recalled=True),
+    e.ScratchpadRemoved(chunk_ids=("1.1",), all=True),
+    e.PreferenceUpdated(key="rows", value={"max": [1, 2.5, None, "é"]}, rule=RULE, kind="rows", origin="promotion",
+                        reason="asked to", sources=("e1", "e2")),
+    e.PreferenceRemoved(key="rows", reason="asked to"),
+    e.ReportSaved(title="Q3", content=(e.TextPart("Up."), e.ImagePart("u")), flow="report"),
+    e.PromotionDecided(snippet="1.1", content="Always show totals.", trigger="report_saved", scores=(SCORE,),
+                       target="preferences", key="promoted:totals", reason="salience", destination=USER,
+                       source_thread="t", sources=("e1",)),
+    e.AgentMdUploaded(content="# House rules\n"),
+    e.AgentMdPromoted(content="Always show totals.", reason="salience", source_thread="t", sources=("e1",)),
+    e.AgentMdRemoved(lines=("1", "2"), reason="wrong"),
+    e.FlowCompleted(flow_id="f1", flow_dact="compare", user_query="Compare the years.", slots={"years": [1, 2]},
+                    tool_calls=(CALL,), outcome="A table."),
+    e.FeedbackGiven(satisfied=True, flow_id="f1", content="Great!"),
+    e.PlaybookPromoted(flow_id="f1", flow_dact="compare", user_query="Compare the years.", slots={"years": [1, 2]},
+                       tool_calls=(CALL,), outcome="A table.", reason="feedback", source_thread="t", sources=("e1",),
+                       destination=USER),
+    e.PlaybookSaved(flow_dact="compare", user_query="Compare the years.", slots={"years": [1, 2]}, tool_calls=(CALL,),
+                    outcome="A table.", reason="feedback", source_thread="t", sources=("e1",)),
+    e.PlaybookRemoved(playbook_id="3", reason="stale"),
+    e.CycleStarted(question="Why?", question_at=-1),
+    e.ExchangeFinished(question="Why?", answer="Because.", short="So.", method="model", model="m", usage=USAGE, cycle=2,
+                       answer_at=-1, failure="timeout"),
+    e.SummaryRolled(content="They talked.", covers=(3, 5), base=7, forgotten=1, exchanges=12, method="model",
+                    compressed=True, insights=("1.1",), insights_upto=4, model="m", usage=USAGE, failure="refused"),
+    e.ToolResultCached(tool="weather", parameters='{"city":"Oslo"}', result="Rain.", duration=3, call_id="c1",
+                       proactive=True),
+    e.ToolCacheHit(key="k"),
+    e.ToolCacheDropped(keys=("k",), all=True),
+    e.ScreenInjected(content="The order page.", results=(PROACTIVE,), session_id="s1", claim="c"),
+    e.MemoryAppended(layer="procedural", content="Run the tests.", key="k", condition="code changed",
+                     metadata={"n": 1, "deep": [True]}, entry_id="m1", timestamp_us=-1, capacity=5, recalled=True,
+                     source_thread="t", sources=("e1",), drawn_from=(1,)),
+    e.MemoryRemoved(layer="episodic", seqs=(1, 2), reason="wrong"),
+    e.MemoryCompacted(layer="episodic", upto=9, count=4, first=2, drawn_at=12, lines=(LayerLine("Many runs.", (2, 9)),),
+                      left_out=2, method="model", model="m", usage=USAGE, failure="refused"),
+    e.MemoryCleared(layers=("working", "episodic"), reason="asked to"),
+    e.MemoryGranted(grantee=AGENT, layers=("semantic",), write=True),
+    e.MemoryRevoked(grantee=AGENT, reason="done"),
+    e.MemoryShared(destination=AGENT, layer="semantic", content="Java 21", key="jdk", condition="c", metadata={"n": 1},
+                   entry_id="m1", timestamp_us=5, capacity=5, recalled=True, source_thread="t", sources=("e1",)),
+    e.MemoryRecalled(content="The build needs Java 21.", query="jdk", sources=("e1",)),
+    e.ResultsOffloaded(chunk_ids=("3.0",), keep_chars=10),
+    e.FactsDelivered(facts=("0000000001.0",)),
+)  # fmt: skip
