@@ -10,6 +10,7 @@ from memory_engine.events.base import Event
 from memory_engine.ids import check_identifier
 from memory_engine.persistence import ThreadFilter
 from memory_engine.projections.base import Projection, ReadableRows, Rows
+from memory_engine.projections.outbox import check_destinations
 from memory_engine.records import NewEvent, Receipt
 from memory_engine.thread import Thread
 
@@ -83,6 +84,10 @@ class Scope(Thread):
         await self._engine.relay.recover()
         return await super().measure(projection) if await self._exists() else (0, 0)
 
+    @property
+    def _tenant(self) -> str:
+        return self.scope_id if self.kind == "tenant" else self.tenant_id
+
     async def _exists(self) -> bool:
         """Whether the thread is there. Raises `WrongThreadKind` for one that somebody else made under its id."""
         if self.id in self._engine.scopes_seen:
@@ -100,15 +105,17 @@ class Scope(Thread):
         if await self._exists():
             return
         self._engine.request(events)
-        first = events[0].event if isinstance(events[0], NewEvent) else events[0]
-        self._engine.try_first(self.id, first)
+        bare = [event.event if isinstance(event, NewEvent) else event for event in events]
+        for event in bare:
+            check_destinations(event, self._tenant)
+        self._engine.try_first(self.id, bare[0])
         try:
             await self._engine.create_thread(
                 self.id,
                 kind=self.kind,
                 user_id=self.scope_id if self.kind == "user" else "",
                 agent_id=self.scope_id if self.kind == "agent" else "",
-                tenant_id=self.scope_id if self.kind == "tenant" else self.tenant_id,
+                tenant_id=self._tenant,
             )
         except ThreadExists:  # another task or process was first
             await self._exists()

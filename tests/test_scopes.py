@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import AgentMdPromoted, ExternalInject, TodoDeleted, errors
+from memory_engine import AgentMdPromoted, Destination, ExternalInject, MemoryShared, errors
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.scopes import scope_thread_id
 from memory_engine.testing.contract_rows import HOSTILE
@@ -81,8 +81,9 @@ async def test_a_refused_first_event_makes_nothing() -> None:
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(errors.InvalidEvent):
             await engine.user("u1").dispatch(ExternalInject(content="\ud800"))
-        with pytest.raises(errors.ReducerError):
-            await engine.user("u1").dispatch_all([TodoDeleted(id="never there")])
+        foreign = MemoryShared(destination=Destination("agent", "a", "other"), layer="episodic", content="x")
+        with pytest.raises(errors.InvalidEvent):
+            await engine.user("u1").dispatch_all([ExternalInject(content="x"), foreign])
         assert [] == await engine.threads()
 
 
