@@ -19,7 +19,8 @@ class EngineConfig:
 
     A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most
     `open_threads_max` threads are held in memory while nobody uses them. A write waits up to
-    `busy_timeout_s` for other processes that write to the same file.
+    `busy_timeout_s` for other processes that write to the same file; what they have committed is
+    seen by reads at the latest `follow_s` later.
     """
 
     compaction: CompactionPolicy = CompactionPolicy()
@@ -32,4 +33,5 @@ class EngineConfig:
     conversation: ConversationLimits = ConversationLimits()
     scratchpad_snippets_max: int = field(default=SNIPPETS_MAX, validator=_positive)
     working_entries_max: int = field(default=WORKING_MAX, validator=_positive)
+    follow_s: float = field(default=0.25, validator=_positive)
     busy_timeout_s: float = field(default=5.0, validator=_positive)

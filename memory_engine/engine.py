@@ -8,6 +8,7 @@ from types import TracebackType
 
 from attrs import frozen
 
+from memory_engine.attempt import Reduced
 from memory_engine.caches import Caches
 from memory_engine.clock import Clock, to_us
 from memory_engine.codec import encode_event
@@ -47,7 +48,7 @@ from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.relay import Relay
 from memory_engine.replay.verify import Progress, Verifier, VerifyReport
-from memory_engine.runtime import Reduced, ThreadRuntime
+from memory_engine.runtime import ThreadRuntime
 from memory_engine.scopes import Agent, Scope, Tenant, User
 from memory_engine.state import State
 from memory_engine.thread import Thread, ThreadInfo

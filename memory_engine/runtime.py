@@ -7,11 +7,13 @@ the state and submitting what was computed from it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Protocol, TypeVar, cast
 
 import msgspec
 
+from memory_engine.attempt import Attempt, Reduced, linked_row
 from memory_engine.codec import checked_record
 from memory_engine.config import EngineConfig
 from memory_engine.errors import (
@@ -22,9 +24,8 @@ from memory_engine.errors import (
     StorageBusy,
     ThreadClosed,
 )
-from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
-from memory_engine.log import as_recorded, chain_hash, live_chunk, load_state, next_head, read_back
+from memory_engine.log import as_recorded, live_chunk, load_state, next_head, read_back
 from memory_engine.persistence import (
     ARCHIVED,
     DELETED,
@@ -40,9 +41,9 @@ from memory_engine.persistence import (
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import DELIVERING, check_destinations
-from memory_engine.queue import BlockingReason, Prepared, Request, ThreadQueue
+from memory_engine.queue import BlockingReason, Request, ThreadQueue
 from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
+from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.state import State
 
 V = TypeVar("V")
@@ -77,46 +78,6 @@ class Services(Protocol):
         ...
 
 
-class Reduced(msgspec.Struct, frozen=True, gc=False):
-    """An event that was reduced: its row, its value, and what it does."""
-
-    stored: StoredEvent
-    event: Event
-    reduction: Reduction
-
-
-class _Attempt:
-    """What one commit is about to make true."""
-
-    __slots__ = ("head", "live", "reduced", "requests", "state")
-
-    def __init__(self, state: State, head: Head) -> None:
-        self.state = state
-        self.head = head
-        self.requests: list[tuple[Request, list[Reduced], State]] = []
-        self.reduced: list[Reduced] = []
-        self.live: dict[str, LiveChunk | None] = {}
-
-    def holds(self, request: Request) -> bool:
-        """Whether an event of the request is in here already: the same id sent twice at once."""
-        if not self.requests or not request.has_callers_ids:
-            return False
-        ids = {event.id for event in request.events}
-        return any(step.stored.id in ids for step in self.reduced)
-
-    def settle(self, receipt_of: Callable[[Reduced, State], Receipt]) -> None:
-        """Make the receipts. Done while the store is at work: nobody waits for them yet."""
-        for request, reduced, state in self.requests:
-            for step in reduced:
-                request.settled[step.stored.id] = receipt_of(step, state)
-
-    def unsettle(self) -> None:
-        """The commit did not happen: the receipts are void."""
-        for request, reduced, _ in self.requests:
-            for step in reduced:
-                request.settled.pop(step.stored.id, None)
-
-
 class ThreadRuntime:
     """A thread in memory: head, state and queue. Made by the engine, one for each open thread."""
 
@@ -135,6 +96,7 @@ class ThreadRuntime:
         self.stiff: set[str] = set()
         self._idle: list[asyncio.Future[None]] = []
         self._watching = False
+        self._looked_s = asyncio.get_running_loop().time()
         self._follow_status()
 
     async def submit(self, request: Request) -> tuple[Receipt, ...]:
@@ -180,7 +142,7 @@ class ThreadRuntime:
             self.busy = True
             self._services.spawn(self._bring_in(requests, missing))
             return
-        attempt = _Attempt(self.state, self.head)
+        attempt = Attempt(self.state, self.head)
         for n, request in enumerate(requests):
             if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
                 self.queue.put_back(requests[n:])
@@ -215,7 +177,7 @@ class ThreadRuntime:
         self.head = msgspec.structs.replace(self.head, status=status)
         self.unblock(BlockingReason.PAUSED)
 
-    def _add(self, attempt: _Attempt, request: Request) -> None:
+    def _add(self, attempt: Attempt, request: Request) -> None:
         """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
         try:
             self._check_open()
@@ -243,7 +205,7 @@ class ThreadRuntime:
             raise ThreadClosed(self.id, self.head.status)
 
     def _reduce(
-        self, attempt: _Attempt, request: Request
+        self, attempt: Attempt, request: Request
     ) -> tuple[State, Head, list[Reduced], dict[str, LiveChunk | None]]:
         state, head = attempt.state, attempt.head
         reduced: list[Reduced] = []
@@ -258,7 +220,7 @@ class ThreadRuntime:
             reduction = reduce_into(draft, entries, event, context, self.id)
             names = [entry.name for entry in entries]
             record = checked_record(reduction, event, thread_id=self.id, reducers=names)
-            stored = _row(prepared, record, head, now_us)
+            stored = linked_row(prepared, record, head, now_us)
             for chunk_id, placed in draft.touched.items():
                 live[chunk_id] = live_chunk(placed)
             state = draft.freeze(stored.seq)
@@ -283,7 +245,7 @@ class ThreadRuntime:
     async def _load_state(self, seq: int) -> State:
         return await self._services.state_at(self.id, seq)
 
-    def _commit(self, attempt: _Attempt) -> None:
+    def _commit(self, attempt: Attempt) -> None:
         self.busy = True
         unit = CommitUnit(
             thread_id=self.id,
@@ -297,7 +259,7 @@ class ThreadRuntime:
         attempt.settle(self._receipt)
         future.add_done_callback(lambda done: self._committed(attempt, done))
 
-    def _committed(self, attempt: _Attempt, done: "asyncio.Future[None]") -> None:
+    def _committed(self, attempt: Attempt, done: "asyncio.Future[None]") -> None:
         error = EngineClosed() if done.cancelled() else done.exception()
         if error is not None:
             attempt.unsettle()
@@ -306,7 +268,7 @@ class ThreadRuntime:
             return
         self._finish(attempt, error)
 
-    def _finish(self, attempt: _Attempt, error: BaseException | None) -> None:
+    def _finish(self, attempt: Attempt, error: BaseException | None) -> None:
         self.busy = False
         if error is None:
             self.state, self.head = attempt.state, attempt.head
@@ -328,7 +290,7 @@ class ThreadRuntime:
             if not waiter.done():
                 waiter.set_result(None)
 
-    async def _retry(self, attempt: _Attempt, error: MemoryEngineError) -> None:
+    async def _retry(self, attempt: Attempt, error: MemoryEngineError) -> None:
         """Another writer was first, or an id was used before: look again, then reduce again."""
         again: list[Request] = []
         try:
@@ -387,14 +349,34 @@ class ThreadRuntime:
         if not self.projections.has(projection):
             await self._bring(projection, readable=False)
 
-    async def _bring(self, projection: Projection[V], *, readable: bool) -> None:
+    async def follow(self) -> None:
+        """See what other processes have committed, unless somebody looked less than `follow_s` ago.
+
+        Raises what reading the thread raises; a file that is busy is looked at later.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.busy or now < self._looked_s + self._services.config.follow_s:
+            return
+        self._looked_s = now
+        with suppress(StorageBusy):
+            head = await self._services.store.head(self.id)
+            if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
+                await self._exclusively(self.reload)
+
+    async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what no commit of this thread may cross."""
+        await self.idle()
         self.busy = True
         try:
-            await self.projections.bring(cast("Projection[object]", projection), readable=readable)
+            await work()
         finally:
             self.busy = False
             self._wake_idle()
             self.pump()
+
+    async def _bring(self, projection: Projection[V], *, readable: bool) -> None:
+        view = cast("Projection[object]", projection)
+        await self._exclusively(lambda: self.projections.bring(view, readable=readable))
 
     async def _settle_or_fail(self, request: Request, error: MemoryEngineError) -> None:
         """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
@@ -436,6 +418,7 @@ class ThreadRuntime:
 
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""
+        self._looked_s = asyncio.get_running_loop().time()
         loaded = await self._services.store.load(self.id)
         self.head = loaded.head
         self.state = load_state(loaded, self._services.events)
@@ -477,20 +460,3 @@ class ThreadRuntime:
     def recorded(self, step: Reduced) -> RecordedEvent:
         """A reduced event as the log will give it back."""
         return as_recorded(self.id, step.stored, step.event, step.reduction)
-
-
-def _row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> StoredEvent:
-    """The row of an event, linked to the one before."""
-    event, salt, payload = prepared.event, prepared.salt, prepared.payload
-    header = (
-        head.seq + 1,
-        prepared.id,
-        event.event_type,
-        event.event_version,
-        now_us,
-        prepared.occurred_at_us,
-        prepared.causation_id,
-        prepared.correlation_id,
-    )
-    digest = chain_hash(head.hash, header, salt, payload, record)
-    return StoredEvent(*header, payload, record, salt, digest)

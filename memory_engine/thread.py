@@ -112,6 +112,12 @@ class Thread:
     async def _runtime(self) -> ThreadRuntime:
         return self._engine.directory.get(self.id) or await self._engine.directory.open(self.id)
 
+    async def _followed(self) -> ThreadRuntime:
+        """The thread as its readers see it: with what other processes have committed."""
+        runtime = await self._runtime()
+        await runtime.follow()
+        return runtime
+
     # events
 
     def dispatch(
@@ -159,8 +165,8 @@ class Thread:
         return ThreadInfo.of(*found[0])
 
     async def state(self) -> State:
-        """The state after the last event of this process's view."""
-        return (await self._runtime()).state
+        """The state after the last event. Commits of other processes are seen within `EngineConfig.follow_s`."""
+        return (await self._followed()).state
 
     async def at(self, seq: int) -> State:
         """The state after the event at `seq` (0: before the first). Raises `ValueError` beyond the head."""
@@ -187,7 +193,7 @@ class Thread:
         if at is not None:
             state = await self.at(at)
         else:
-            runtime = await self._runtime()
+            runtime = await self._followed()
             await self._engine.compaction.before_context(runtime)
             state = runtime.state
         parts = self._engine.parts
@@ -217,18 +223,18 @@ class Thread:
             return await rows_at(projection, self._engine.reader, self.id, at)
         if projection.mode == "async":
             return cast("Rows[V]", await self._engine.worker.catch_up(cast("Projection[object]", projection), self.id))
-        return await (await self._runtime()).rows(projection)
+        return await (await self._followed()).rows(projection)
 
     async def tail(self, projection: Projection[V], limit: int) -> list[tuple[str, V]]:
         """The last rows of a projection by key, in order, straight from the store."""
-        await (await self._runtime()).current(projection)
+        await (await self._followed()).current(projection)
         rows = await self._engine.store.last_rows(projection.name, projection.version, self.id, limit)
         decoder = msgspec.json.Decoder(projection.row)
         return [(key, decoder.decode(value)) for key, value in rows]
 
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
         """How many rows a projection has and how many bytes their JSON takes, without reading them."""
-        await (await self._runtime()).current(projection)
+        await (await self._followed()).current(projection)
         return await self._engine.store.measure_rows(projection.name, projection.version, self.id)
 
     # memory

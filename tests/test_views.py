@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Event, Plugin, RecordedEvent, Rows, UserMessage, errors
+from memory_engine import EngineConfig, Event, Plugin, RecordedEvent, Rows, UserMessage, errors
 from memory_engine import events as e
 from memory_engine.persistence import ProjectionChange, Store
 from memory_engine.projections import ProjectionMode
@@ -214,3 +214,24 @@ async def test_an_event_that_changes_no_row_leaves_no_view_behind() -> None:
         store.read_pages = 0
         assert {"0000000001": "one"} == await engine.thread("t").view("notes")
         assert 0 == store.read_pages
+
+
+async def test_reads_follow_other_processes(tmp_path: Path) -> None:
+    """What another process has committed is seen by whoever only reads: state, context and views."""
+    path, config = str(tmp_path / "m.db"), EngineConfig(follow_s=1e-9)
+    async with (
+        memory_engine.open(path, plugins=with_notes()) as writer,
+        memory_engine.open(path, plugins=with_notes(lazy=True), config=config) as reader,
+    ):
+        await writer.create_thread("t")
+        seen = reader.thread("t")
+        for n in range(1, 4):
+            await writer.thread("t").dispatch_all([Noted(content=str(n)), UserMessage(content=str(n))])
+            assert n == len(await seen.state())
+            assert str(n) == (await seen.context()).messages[-1]["content"]
+            assert [str(m) for m in range(1, n + 1)] == list((await seen.view("notes")).values())
+            assert str(n) == (await seen.tail(reader.parts.projections[-1], 1))[0][1]
+        await writer.user("u").preferences.update("tone", "dry")
+        assert "dry" == await reader.user("u").preferences.get("tone")
+        await writer.user("u").preferences.update("tone", "warm")
+        assert "warm" == await reader.user("u").preferences.get("tone")
