@@ -29,7 +29,7 @@ WORDS = (
 async def views(setting: Setting) -> list[Figure]:
     """What views cost when they are read, searched, appended to and rebuilt, at sizes far from small."""
     found: list[Figure] = []
-    for bench in (_scratchpad, _preferences, _playbooks, _tool_cache, _layers, _rebuild):
+    for bench in (_scratchpad, _preferences, _playbooks, _vectors, _tool_cache, _layers, _rebuild):
         say(f"  {bench.__name__.strip('_')}")
         settle_memory()
         found += await bench(setting)
@@ -137,6 +137,34 @@ async def _playbooks(setting: Setting) -> list[Figure]:
         queries = [sentence(n * 37 % many, 8) for n in range(60)]
         taken = await _timed(lambda n: user.playbooks.find(queries[n % 60]), setting.size(60, 5))
     return [_below(setting, f"playbooks.find by similarity of {many:,}", taken, 20)]
+
+
+class Digits:
+    """An embedder that costs next to nothing: vectors drawn by a generator seeded with the text."""
+
+    name = "digits"
+    dimension = 384
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector a text."""
+        return [[picks.gauss(0, 1) for _ in range(self.dimension)] for picks in map(random.Random, texts)]
+
+    async def aclose(self) -> None:
+        """Nothing to let go of."""
+
+
+async def _vectors(setting: Setting) -> list[Figure]:
+    """The same by vectors: what is left when the embedding itself, timed beside it, is taken off."""
+    many, embedder = setting.size(10_000, 100), Digits()
+    async with memory_engine.open(str(setting.new_path("vectors")), embedder=embedder) as engine:
+        user = engine.user("u")
+        saved = [e.PlaybookSaved(flow_dact="f", user_query=sentence(n, 8), slots={"n": n}) for n in range(many)]
+        await _fill(user, saved)
+        queries = [sentence(n * 37 % many, 8) for n in range(60)]
+        taken = await _timed(lambda n: user.playbooks.find(queries[n % 60]), setting.size(60, 5))
+        embedded = statistics.median(await _timed(lambda n: embedder.embed([queries[n % 60]]), setting.size(60, 5)))
+    found = [us - embedded for us in taken]
+    return [_below(setting, f"playbooks.find by 384-dimensional vectors of {many:,}, embedding taken off", found, 20)]
 
 
 async def _tool_cache(setting: Setting) -> list[Figure]:

@@ -114,7 +114,8 @@ class InlineProjections:
             for event in events:
                 for projection in self._plan.concerned(event.type):
                     rows = self._rows[projection.name]
-                    before.setdefault(projection.name, rows.changes())
+                    if projection.name not in before:
+                        before[projection.name] = rows.changes()
                     apply_one(projection, rows, event)
         except ReducerError:
             for name, changes in before.items():
