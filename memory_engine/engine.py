@@ -417,11 +417,11 @@ class Engine:
         round: the senders go on first.
         """
         self.compaction.after_commit(runtime)
-        types = {step.stored.type for step in reduced}
-        if not DELIVERING.isdisjoint(types):
-            self.relay.touched(runtime.id)
-        if MemoryForget.event_type in types:
-            self.caches.drop(runtime.id)
+        for step in reduced:
+            if step.stored.type in DELIVERING:
+                self.relay.touched(runtime.id)
+            if step.stored.type == MemoryForget.event_type:
+                self.caches.drop(runtime.id)
         if self._observers or self.worker.is_needed:
             asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
 

@@ -137,7 +137,10 @@ class ThreadRuntime:
 
     def _take_up(self, requests: Sequence[Request]) -> None:
         """Reduce requests onto the state as it is, in one commit; what cannot go with them goes back."""
-        missing = self.projections.missing(event.event.event_type for request in requests for event in request.pending)
+        missing: list[Projection[object]] = []
+        for request in requests:
+            for prepared in request.events:
+                missing += self.projections.missing(prepared.event.event_type)
         if missing:
             self.busy = True
             self._services.spawn(self._bring_in(requests, missing))

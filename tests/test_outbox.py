@@ -94,9 +94,10 @@ async def test_no_fact_leaves_its_tenant(destination: Destination) -> None:
     """A fact for another tenant's thread is refused before anything is written."""
     async with memory_engine.open(":memory:") as engine:
         sender = engine.agent("a", tenant_id="acme")
+        await sender.memory.append("working", "hello")
         with pytest.raises(InvalidEvent, match="stay within a tenant"):
             await sender.dispatch(MemoryShared(destination=destination, layer="episodic", content="secret"))
-        assert 0 == (await sender.info()).events
+        assert 1 == (await sender.info()).events
 
 
 async def test_a_fork_does_not_deliver_again() -> None:

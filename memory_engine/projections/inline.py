@@ -5,7 +5,7 @@ when somebody reads it or when one of its events comes: the head's marks say whe
 date, so a thread's views cost nothing while nobody uses them.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar, cast
 
 from memory_engine.errors import ReducerError
@@ -25,7 +25,6 @@ class InlinePlan:
         self.types = {p.name: event_types(p) for p in inline}
         self.named = {p.name: p for p in inline}
         self.always = tuple(p for p in inline if self.types[p.name] is None)
-        self.views = frozenset(p.name for p in inline if self.types[p.name] is not None)
         self._of_type: dict[str, tuple[Projection[object], ...]] = {}
         for projection in inline:
             for name in self.types[projection.name] or ():
@@ -60,9 +59,10 @@ class InlineProjections:
         for projection in self._plan.always:
             await self.bring(projection)
 
-    def missing(self, types: Iterable[str]) -> list[Projection[object]]:
-        """The views that must be brought in before events of these types can be applied."""
-        return [view for name in types for view in self._plan.views_of(name) if view.name not in self._rows]
+    def missing(self, event_type: str) -> list[Projection[object]]:
+        """The views that must be brought in before an event of this type can be applied."""
+        views = self._plan.views_of(event_type)
+        return [view for view in views if view.name not in self._rows] if views else []
 
     async def bring(self, projection: Projection[object], *, readable: bool = False) -> None:
         """Bring in the rows of a projection, up to date with the log. No commit of the thread may be under way.
@@ -125,8 +125,9 @@ class InlineProjections:
 
     def changes(self, seq: int) -> list[ProjectionChange]:
         """What was applied since the last commit, to be written with the events up to `seq`."""
-        names = (*(p.name for p in self._plan.always), *(name for name in self._touched if name in self._plan.views))
-        return [_change(self._plan.named[name], self._rows[name].changes(), seq) for name in names]
+        if not self._touched:
+            return []
+        return [_change(self._plan.named[name], self._rows[name].changes(), seq) for name in self._touched]
 
     def has(self, projection: Projection[V]) -> bool:
         """Whether a projection was brought in."""
@@ -139,15 +140,16 @@ class InlineProjections:
 
     def keep(self) -> None:
         """The commit is durable."""
+        for name in self._touched:
+            self._rows[name].keep()
         self._touched.clear()
-        for rows in self._rows.values():
-            rows.keep()
 
     def discard(self) -> None:
         """The commit did not happen."""
+        for name in self._touched:
+            if name in self._rows:  # else it was let go of meanwhile, with its changes
+                self._rows[name].discard()
         self._touched.clear()
-        for rows in self._rows.values():
-            rows.discard()
 
 
 def last_of(head: Head, types: Collection[str]) -> int:
