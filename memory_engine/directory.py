@@ -11,6 +11,7 @@ from memory_engine.errors import EngineClosed, IntegrityError
 from memory_engine.log import load_state
 from memory_engine.persistence import HeadMoved
 from memory_engine.projections.inline import InlinePlan, InlineProjections
+from memory_engine.queue import BlockingReason
 from memory_engine.reading import LogReader
 from memory_engine.replay.rebuild import rebuild_thread
 from memory_engine.runtime import Services, ThreadRuntime
@@ -79,12 +80,21 @@ class OpenThreads:
         self._host.caches.drop(thread_id)
         self._host.scopes_seen.discard(thread_id)
 
+    def release_paused(self) -> None:
+        """The engine closes: what waits for the end of a pause is refused, since nobody will end it here."""
+        for runtime in self._open.values():
+            if runtime.queue.blocking_reason is BlockingReason.PAUSED:
+                runtime.queue.fail(EngineClosed())
+
     async def close(self) -> None:
         """Let commits finish, then fail what still waits."""
         if self._loading:
             await asyncio.wait(self._loading.values())
         for runtime in list(self._open.values()):
-            await runtime.idle()
+            runtime.pump()
+            while runtime.busy:
+                await runtime.idle()
+                runtime.pump()
             runtime.queue.fail(EngineClosed())
         self._open.clear()
 
@@ -127,4 +137,5 @@ class OpenThreads:
             return False
         del self._open[runtime.id]
         self._host.caches.drop(runtime.id)
+        self._host.scopes_seen.discard(runtime.id)
         return True

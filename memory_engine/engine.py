@@ -56,6 +56,8 @@ from memory_engine.tokens import TokenCounter
 
 _log = logging.getLogger("memory_engine")
 
+PAUSED_S = 0.1
+"""How often a closing engine looks whether what it waits for waits for the end of a pause."""
 SIMILARITIES_MAX = 256
 """Indexes of likeness that are kept in memory, each of one view of one thread."""
 
@@ -139,7 +141,8 @@ class Engine:
         for task in self._endless:
             task.cancel()
         while self._tasks:
-            await asyncio.wait(self._tasks)
+            self.directory.release_paused()
+            await asyncio.wait(self._tasks, timeout=PAUSED_S)
         await self.directory.close()
         self.closed = True
         while self._tasks:
@@ -422,6 +425,8 @@ class Engine:
                 self.relay.touched(runtime.id)
             if step.stored.type == MemoryForget.event_type:
                 self.caches.drop(runtime.id)
+            if step.stored.type == ExecutionResume.event_type:
+                self.relay.resumed()
         if self._observers or self.worker.is_needed:
             asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
 

@@ -43,10 +43,12 @@ def uuid7(unix_ms: int, random: bytes) -> str:
 def check_identifier(what: str, value: str) -> str:
     """`value`, if every store can hold and compare it exactly.
 
-    Raises `InvalidIdentifier` for an empty one, a NUL, a lone surrogate, or more than 4,096 bytes.
+    Raises `InvalidIdentifier` for an empty one, a NUL, a lone surrogate, more than 4,096 bytes, or what is no text.
     """
     try:
         size = len(value.encode())
+    except AttributeError:  # `None`, most often: a user that nobody named
+        raise InvalidIdentifier(what, repr(value), "it is no text") from None
     except UnicodeEncodeError:
         raise InvalidIdentifier(what, ascii(value), "it holds a lone surrogate") from None
     if not value:

@@ -16,6 +16,10 @@ PAGE = 512
 _GAP_MAX = 32
 """Rows that nobody asked for are read along if they are no more than these: cheaper than another read."""
 _MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
+_MAKE_VERSIONS = frozenset(
+    {"memory_mark_critical", "results_offloaded", "task_completed", "task_abandoned", "task_terminated"}
+)
+"""Events that put a chunk with the words of another in its place."""
 
 
 class LogReader:
@@ -122,24 +126,28 @@ class LogReader:
             yield found
             waiting = [parent_id for chunk in found if _is_summary(chunk) for parent_id in chunk.parent_ids]
 
-    async def summaries_over(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> list[str]:
-        """The summaries that stand for any of these chunks, or for what came of these events, at any remove.
+    async def made_of(
+        self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]
+    ) -> tuple[list[str], list[str]]:
+        """What holds the text of these chunks, or of what came of these events, at any remove.
 
-        Reads the log from the earliest of them on.
+        Later versions of the chunks (marked, shortened, ticked off), and the summaries that stand for any of all
+        these. Reads the log from the earliest of them on.
         """
         reached = set(chunk_ids)
-        found: list[str] = []
+        versions: list[str] = []
+        summaries: list[str] = []
         first = min((*seqs, *map(_seq, chunk_ids)), default=0)
         head = await self._store.head(thread_id)
         async for page in self.pages(thread_id, after=first, upto=head.seq):
             for stored in page:
-                if stored.type in _MAKE_SUMMARIES:
-                    _, reduction = decode_row(thread_id, stored, self.registry)
-                    for chunk in reduction.chunks:
-                        if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids) and _is_summary(chunk):
-                            reached.add(chunk.id)
-                            found.append(chunk.id)
-        return found
+                if stored.type not in _MAKE_SUMMARIES and stored.type not in _MAKE_VERSIONS:
+                    continue
+                for chunk in decode_row(thread_id, stored, self.registry)[1].chunks:
+                    if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids):
+                        reached.add(chunk.id)
+                        (summaries if _is_summary(chunk) else versions).append(chunk.id)
+        return versions, summaries
 
     async def times(self, thread_id: str, chunks: Sequence[Chunk]) -> Mapping[str, str]:
         """ISO times of the events behind chunks: when it happened, else when it was recorded."""

@@ -3,33 +3,54 @@
 import asyncio
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
-from memory_engine.errors import MemoryEngineError, ThreadNotFound
+from memory_engine.errors import (
+    EngineClosed,
+    IdempotencyConflict,
+    InvalidIdentifier,
+    MemoryEngineError,
+    ThreadClosed,
+    ThreadNotFound,
+    WrongThreadKind,
+)
 from memory_engine.events import Destination, FactsDelivered, Reach
-from memory_engine.projections.outbox import FACTS, OUTBOX
+from memory_engine.events.outbox import RefusedFact
+from memory_engine.persistence import PAUSED
+from memory_engine.projections.outbox import FACTS, OUTBOX, WaitingFact
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
 
 _log = logging.getLogger("memory_engine.relay")
 
+_FOR_GOOD = (ThreadClosed, ThreadNotFound, WrongThreadKind, InvalidIdentifier, IdempotencyConflict)
+"""What a thread raises that will take a fact at no other time either: it is archived or deleted, say."""
+
 
 class Relay:
-    """Delivers for one engine. A fact that cannot be delivered stays in its outbox and is logged."""
+    """Delivers for one engine. A fact whose thread cannot take it now stays in its outbox and is logged."""
 
     def __init__(self, engine: "Engine") -> None:
         self._engine = engine
-        self._locks: dict[str, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._recovery: asyncio.Task[None] | None = None
+        self._touched: set[str] = set()
+        self._paused: set[str] = set()
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def recover(self) -> None:
-        """Deliver what processes that died have left. Waited for by the first who reads a user, tenant or agent."""
-        if self._recovery is None:
-            self._recovery = self._engine.spawn(self._recover())
-        if not self._recovery.done():
-            await asyncio.shield(self._recovery)
+        """Deliver what processes that died have left. Waited for by the first who reads a user, tenant or agent.
+
+        Raises what the store raises; the next who reads tries again.
+        """
+        task = self._recovery
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._recovery = self._engine.spawn(self._recover())
+        if not task.done():
+            await asyncio.shield(task)
 
     async def _recover(self) -> None:
         for thread_id in await self._engine.store.holders(OUTBOX.name, OUTBOX.version):
@@ -37,49 +58,108 @@ class Relay:
 
     def touched(self, thread_id: str) -> None:
         """A thread has new facts: deliver them soon."""
+        self._touched.add(thread_id)
         if thread_id not in self._under_way:
-            task = self._under_way[thread_id] = self._engine.spawn(self._try(thread_id))
-            task.add_done_callback(lambda _: self._under_way.pop(thread_id, None))
+            self._under_way[thread_id] = self._engine.spawn(self._follow(thread_id))
+
+    def resumed(self) -> None:
+        """A pause has ended: what waited for that may go on."""
+        waiting, self._paused = self._paused, set()
+        for thread_id in waiting:
+            self.touched(thread_id)
 
     async def settle(self) -> None:
         """Wait until what is under way has arrived, or was found impossible to deliver."""
         while self._under_way:
             await asyncio.wait(list(self._under_way.values()))
 
+    async def _follow(self, thread_id: str) -> None:
+        """Deliver until nothing new has come meanwhile."""
+        try:
+            while thread_id in self._touched:
+                self._touched.discard(thread_id)
+                await self._try(thread_id)
+        finally:
+            del self._under_way[thread_id]
+
     async def _try(self, thread_id: str) -> None:
         try:
-            await self.deliver(thread_id)
+            with suppress(EngineClosed):  # whoever opens the store next delivers
+                await self._deliver(thread_id, patient=False)
         except MemoryEngineError as error:
             _log.warning("facts of thread %r wait to be delivered: %s", thread_id, error)
 
     async def deliver(self, thread_id: str) -> None:
-        """Deliver all that waits in a thread's outbox.
+        """Deliver all that waits in a thread's outbox. Facts for a paused thread are waited for.
 
-        Raises what the dispatch to their threads raises; they then stay where they are.
+        Raises the first error of their threads, after all that can be delivered is. What cannot be delivered now
+        stays where it is; what never can be leaves the outbox as refused.
         """
+        await self._deliver(thread_id, patient=True)
+
+    async def _deliver(self, thread_id: str, *, patient: bool) -> None:
         async with self._locks.setdefault(thread_id, asyncio.Lock()):
             source = self._engine.thread(thread_id)
-            waiting = [row for _, row in (await source.rows(OUTBOX)).items()]
-            for row in waiting:
-                target = self._engine.scope(row.fact.destination)
-                event = row.decode(self._engine.events)
-                await target.dispatch(event, event_id=row.fact.arrival, causation_id=row.fact.event_id)
-            if waiting:
-                facts = tuple(row.fact.id for row in waiting)
-                await source.dispatch(FactsDelivered(facts=facts))
+            arrived: list[str] = []
+            refused: list[RefusedFact] = []
+            errors: list[MemoryEngineError] = []
+            stuck: set[Destination] = set()  # facts for one thread keep their order
+            for row in [row for _, row in (await source.rows(OUTBOX)).items()]:
+                fact = row.fact
+                try:
+                    if fact.destination in stuck:
+                        continue
+                    if not patient and await self._is_paused(fact.destination):
+                        stuck.add(fact.destination)
+                        self._paused.add(thread_id)
+                        continue
+                    await self._dispatch(row)
+                    arrived.append(fact.id)
+                except _FOR_GOOD as error:
+                    _log.warning("fact %s of thread %r can never arrive: %s", fact.id, thread_id, error)
+                    refused.append(RefusedFact(fact.id, str(error)))
+                    if patient:
+                        errors.append(error)
+                except MemoryEngineError as error:
+                    stuck.add(fact.destination)
+                    errors.append(error)
+            if arrived or refused:
+                with suppress(ThreadClosed):  # an archived sender takes no note; its facts arrive once all the same
+                    await source.dispatch(FactsDelivered(facts=tuple(arrived), refused=tuple(refused)))
+        if errors:
+            raise errors[0]
 
-    async def reach(self, thread_id: str, event_ids: Collection[str]) -> tuple[Reach, ...]:
-        """Where facts went that came of these events of a thread, or were drawn from them. Delivers first."""
-        await self.deliver(thread_id)
+    async def _dispatch(self, row: WaitingFact) -> None:
+        target = self._engine.scope(row.fact.destination)
+        event = row.decode(self._engine.events)
+        await target.dispatch(event, event_id=row.fact.arrival, causation_id=row.fact.event_id)
+
+    async def _is_paused(self, destination: Destination) -> bool:
+        try:
+            return (await self._engine.store.head(self._engine.scope(destination).id)).status == PAUSED
+        except ThreadNotFound:
+            return False
+
+    async def reach(self, thread_id: str, event_ids: Collection[str]) -> tuple[tuple[Reach, ...], tuple[int, ...]]:
+        """Where facts went that came of these events of a thread, or were drawn from them. Delivers first.
+
+        And the seqs of the events that brought those of them that have not left: to forget these too lets go of them.
+        """
+        try:
+            await self.deliver(thread_id)
+        except MemoryEngineError as error:  # what cannot be delivered is no reason to forget nothing
+            _log.warning("facts of thread %r wait while some are forgotten: %s", thread_id, error)
         forgotten = frozenset(event_ids)
-        rows = await self._engine.thread(thread_id).rows(FACTS)
+        source = self._engine.thread(thread_id)
+        waiting = {row.fact.id for _, row in (await source.rows(OUTBOX)).items()}
+        rows = await source.rows(FACTS)
         facts = [fact for _, fact in rows.items() if not forgotten.isdisjoint((fact.event_id, *fact.sources))]
         seqs: dict[Destination, list[int]] = {}
         for fact in facts:
-            target = self._engine.scope(fact.destination)
             try:
-                found = await self._engine.store.find(target.id, [fact.arrival])
-            except ThreadNotFound:
+                found = await self._engine.store.find(self._engine.scope(fact.destination).id, [fact.arrival])
+            except (ThreadNotFound, InvalidIdentifier):
                 continue
             seqs.setdefault(fact.destination, []).extend(stored.seq for stored in found)
-        return tuple(Reach(destination, tuple(sorted(where))) for destination, where in seqs.items() if where)
+        reach = tuple(Reach(destination, tuple(sorted(where))) for destination, where in seqs.items() if where)
+        return reach, tuple(fact.seq for fact in facts if fact.id in waiting)

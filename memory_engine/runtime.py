@@ -95,6 +95,7 @@ class ThreadRuntime:
         self.compaction_failures = 0
         self.stiff: set[str] = set()
         self._idle: list[asyncio.Future[None]] = []
+        self._woken: list[asyncio.Future[None]] = []
         self._watching = False
         self._looked_s = asyncio.get_running_loop().time()
         self._follow_status()
@@ -272,7 +273,7 @@ class ThreadRuntime:
         self._finish(attempt, error)
 
     def _finish(self, attempt: Attempt, error: BaseException | None) -> None:
-        self.busy = False
+        self._rest()  # before the senders are told: one that sends again at once would go before all who wait
         if error is None:
             self.state, self.head = attempt.state, attempt.head
             self.projections.keep()
@@ -284,14 +285,23 @@ class ThreadRuntime:
             self.projections.discard()
             for request, _, _ in attempt.requests:
                 request.fail(error)
-        self._wake_idle()
-        self.pump()
+        self._go_on()
 
-    def _wake_idle(self) -> None:
-        waiting, self._idle = self._idle, []
-        for waiter in waiting:
+    def _rest(self) -> None:
+        """No commit is under way: who waited for that has its turn in the loop's next round, before the next commit."""
+        self.busy = False
+        self._woken, self._idle = self._idle, []
+        for waiter in self._woken:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _go_on(self) -> None:
+        """Take what waits, after those that `_rest` has woken."""
+        if self._woken:
+            self._woken = []
+            asyncio.get_running_loop().call_soon(self.pump)
+        else:
+            self.pump()
 
     async def _retry(self, attempt: Attempt, error: MemoryEngineError) -> None:
         """Another writer was first, or an id was used before: look again, then reduce again."""
@@ -315,26 +325,26 @@ class ThreadRuntime:
             again = []
         finally:
             self.projections.discard()
-            self.busy = False
             self.queue.put_back(again)
-            self._wake_idle()
-            self.pump()
+            self._rest()
+            self._go_on()
 
     async def _bring_in(self, requests: Sequence[Request], views: Sequence[Projection[object]]) -> None:
         """Bring in the views that these requests change, then go on with them."""
         again = list(requests)
         try:
             for view in views:
-                await self.projections.bring(view)
-        except MemoryEngineError as error:
-            again = []
-            for request in requests:
-                request.fail(error)
+                try:
+                    await self.projections.bring(view)
+                except Exception as error:  # whatever it is, nobody may wait for ever; only who needs the view fails
+                    for request in again:
+                        if any(view in self.projections.missing(one.event.event_type) for one in request.events):
+                            request.fail(error)
+                    again = [request for request in again if not request.future.done()]
         finally:
-            self.busy = False
             self.queue.put_back(again)
-            self._wake_idle()
-            self.pump()
+            self._rest()
+            self._go_on()
 
     async def rows(self, projection: Projection[V]) -> Rows[V]:
         """The rows of an inline projection, as of the last commit. Raises `ReducerError` where it fails."""
@@ -364,22 +374,21 @@ class ThreadRuntime:
         with suppress(StorageBusy):
             head = await self._services.store.head(self.id)
             if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
-                await self._exclusively(self.reload)
+                await self.exclusively(self.reload)
 
-    async def _exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do what no commit of this thread may cross."""
         await self.idle()
         self.busy = True
         try:
             await work()
         finally:
-            self.busy = False
-            self._wake_idle()
-            self.pump()
+            self._rest()
+            self._go_on()
 
     async def _bring(self, projection: Projection[V], *, readable: bool) -> None:
         view = cast("Projection[object]", projection)
-        await self._exclusively(lambda: self.projections.bring(view, readable=readable))
+        await self.exclusively(lambda: self.projections.bring(view, readable=readable))
 
     async def _settle_or_fail(self, request: Request, error: MemoryEngineError) -> None:
         """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
@@ -423,8 +432,8 @@ class ThreadRuntime:
         """Take head and state from the store: another process has written."""
         self._looked_s = asyncio.get_running_loop().time()
         loaded = await self._services.store.load(self.id)
-        self.head = loaded.head
         self.state = load_state(loaded, self._services.events)
+        self.head = loaded.head
         await self.projections.load()
         self._follow_status()
 
@@ -449,9 +458,8 @@ class ThreadRuntime:
         except MemoryEngineError as error:
             self.queue.fail(error)
         finally:
-            self.busy = False
-            self._wake_idle()
-            self.pump()
+            self._rest()
+            self._go_on()
 
     def _follow_status(self) -> None:
         """A pause holds until the log says otherwise, in whichever process it was said."""

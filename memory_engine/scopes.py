@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 from urllib.parse import quote
 
-from memory_engine.errors import ThreadExists, WrongThreadKind
+from memory_engine.errors import ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.events.base import Event
 from memory_engine.ids import check_identifier
 from memory_engine.persistence import ThreadFilter
@@ -89,14 +89,15 @@ class Scope(Thread):
         return self.scope_id if self.kind == "tenant" else self.tenant_id
 
     async def _exists(self) -> bool:
-        """Whether the thread is there. Raises `WrongThreadKind` for one that somebody else made under its id."""
+        """Whether the thread is there. Raises `WrongThreadKind` for one that somebody made under its id by hand."""
         if self.id in self._engine.scopes_seen:
             return True
         found = await self._engine.store.threads(ThreadFilter(id=self.id))
         if not found:
             return False
-        if found[0][0].kind != self.kind:
-            raise WrongThreadKind(self.id, found[0][0].kind, self.kind)
+        record = found[0][0]
+        if (record.kind, record.tenant_id) != (self.kind, self._tenant):
+            raise WrongThreadKind(self.id, record.kind, self.kind)
         self._engine.scopes_seen.add(self.id)
         return True
 
@@ -118,7 +119,8 @@ class Scope(Thread):
                 tenant_id=self._tenant,
             )
         except ThreadExists:  # another task or process was first
-            await self._exists()
+            if not await self._exists():
+                raise ThreadNotFound(self.id) from None  # it was deleted: its id stays taken
         self._engine.scopes_seen.add(self.id)
 
 

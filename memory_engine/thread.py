@@ -11,7 +11,14 @@ from memory_engine.chunks import Chunk
 from memory_engine.clock import to_datetime
 from memory_engine.compaction.running import CompactionReport
 from memory_engine.context.builder import Context, build_context
-from memory_engine.errors import IntegrityError, ThreadHasForks, ThreadNotFound, UnknownChunk
+from memory_engine.errors import (
+    ContentionError,
+    EventNotFound,
+    IntegrityError,
+    ThreadHasForks,
+    ThreadNotFound,
+    UnknownChunk,
+)
 from memory_engine.events.base import Event
 from memory_engine.events.execution import ExecutionPause, ExecutionResume
 from memory_engine.events.memory import MemoryForget, MemoryMarkCritical
@@ -24,6 +31,7 @@ from memory_engine.persistence import (
     CompactionPolicy,
     ForkPoint,
     Head,
+    HeadMoved,
     ThreadFilter,
     ThreadRecord,
     check_record,
@@ -208,8 +216,10 @@ class Thread:
 
         Raises `KeyError` for an unknown one.
         """
-        found = {p.name: p for p in self._engine.parts.projections}[projection]
-        return dict((await self.rows(found, at=at)).items())
+        known = {p.name: p for p in self._engine.parts.projections}
+        if projection not in known:
+            raise KeyError(f"no projection {projection!r} is registered; there are {', '.join(known)}")
+        return dict((await self.rows(known[projection], at=at)).items())
 
     async def rows(self, projection: Projection[V], *, at: int | None = None) -> ReadableRows[V]:
         """The rows of a projection: in memory once they were read, or, with `at`, folded from the log.
@@ -249,23 +259,27 @@ class Thread:
         """Hide chunks, and all that came of events, from every view; the log keeps them.
 
         Facts that were drawn from them for a user, a tenant or an agent are forgotten there too.
-        Raises `UnknownChunk` for an id that the log does not hold.
+        Raises `EventNotFound`, `UnknownChunk` for an id that the log does not hold. What a thread of those raises
+        (`ThreadClosed`: it is archived) is raised at the end, when all is forgotten here and in the others.
         """
         found = {stored.id: stored.seq for stored in await self._engine.store.find(self.id, list(event_ids))}
         missing = [event_id for event_id in event_ids if event_id not in found]
         if missing:
-            raise UnknownChunk("forget", missing[0])
+            raise EventNotFound(self.id, missing[0])
         reader = self._engine.reader
         await reader.chunks(self.id, list(chunk_ids))
-        seqs = tuple(sorted(found.values()))
+        versions, summaries = await reader.made_of(self.id, chunk_ids, found.values())
+        chunk_ids = tuple(dict.fromkeys((*chunk_ids, *versions)))
         brought = await reader.ids_at(self.id, {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids})
+        reach, waiting = await self._engine.relay.reach(self.id, {*found, *brought})
+        seqs = tuple(sorted({*found.values(), *waiting}))
         event = MemoryForget(
-            chunk_ids=tuple(chunk_ids),
+            chunk_ids=chunk_ids,
             seqs=seqs,
             reason=reason,
-            summaries=tuple(await reader.summaries_over(self.id, chunk_ids, seqs)),
+            summaries=tuple(summaries),
             call_ids=await reader.call_ids(self.id, chunk_ids, seqs),
-            reach=await self._engine.relay.reach(self.id, {*found, *brought}),
+            reach=reach,
         )
         receipt = await self.dispatch(event)
         await self._engine.relay.deliver(self.id)
@@ -290,11 +304,11 @@ class Thread:
 
         return await open_reference(self, reference, start=start, chars=chars)
 
-    async def report(self) -> "Report":
-        """What the memory holds, what is cached and what the agent receives, for people."""
+    async def report(self, *, at: int | None = None) -> "Report":
+        """What the memory holds, what is cached and what the agent receives, for people. `at`: as of an earlier seq."""
         from memory_engine.projections.reports import memory_report
 
-        return await memory_report(self)
+        return await memory_report(self, at=at)
 
     @property
     def scratchpad(self) -> "Scratchpad":
@@ -453,12 +467,24 @@ class Thread:
         return report
 
     async def rebuild(self) -> ThreadInfo:
-        """Drop the live rows and projections and make them again from the recorded operations."""
+        """Drop the live rows and projections and make them again from the recorded operations.
+
+        Raises `ContentionError` where other processes write without pause.
+        """
         await self.settle()
         runtime = await self._runtime()
-        await runtime.idle()
         parts = self._engine.parts
-        head = await rebuild_thread(parts.store, self._engine.reader, self.id, parts.projections)
-        if not self._engine.directory.let_go(runtime):
-            await runtime.reload()
-        return ThreadInfo.of(runtime.record, head)
+
+        async def rebuild() -> None:
+            try:
+                await rebuild_thread(parts.store, self._engine.reader, self.id, parts.projections)
+            finally:
+                await runtime.reload()
+
+        for _ in range(self._engine.config.commit_tries_max):
+            try:
+                await runtime.exclusively(rebuild)
+            except HeadMoved:  # another process has written meanwhile
+                continue
+            return ThreadInfo.of(runtime.record, runtime.head)
+        raise ContentionError(self.id, self._engine.config.commit_tries_max)

@@ -64,7 +64,14 @@ def _ended(
     task = view.named(TASK)
     goal = task.text if task is not None else ""
     text = ": ".join(part for part in (f"Task {status}", goal, event.content) if part)
-    outcome = Chunk(id=ctx.new_id(), type=ChunkType.EXECUTION, content=text, label=event.task_id, status=status)
+    outcome = Chunk(
+        id=ctx.new_id(),
+        type=ChunkType.EXECUTION,
+        content=text,
+        label=event.task_id,
+        status=status,
+        parent_ids=(task.id, *task.parent_ids) if task is not None else (),  # it repeats the goal
+    )
     operations: tuple[Operation, ...] = (Add(outcome.id),)
     if task is not None:
         operations = (Delete(task.id), *operations)

@@ -218,6 +218,16 @@ async def test_L2_hybrid_finds_other_forms_of_a_word() -> None:
         assert SAID[3] == (await found(thread, "nsor"))[0]
 
 
+async def test_L2_a_questions_small_words_do_not_outweigh_what_it_asks_for() -> None:
+    """Of a question the telling words count; a query that has none is still looked for."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        for text in ("When did they do that to her, and when did you?", "Ana's lighthouse opened in May"):
+            await thread.memory.append("episodic", text)
+        assert ["Ana's lighthouse opened in May"] == await found(thread, "When did you say Ana’s lighthouse opened?")
+        assert 1 == len(await found(thread, "when did they"))
+
+
 @pytest.mark.parametrize(
     ("text", "query"),
     [("東京の会議は金曜日です", "会議"), ("ประชุมวันศุกร์", "วันศุกร์"), ("Straße", "STRASSE"), ("🎉 done", "🎉")],

@@ -352,7 +352,7 @@ async def test_S4_a_rule_that_cannot_be_applied_is_not_set() -> None:
     async with memory_engine.open(":memory:", domain=WITH_RULES) as engine:
         preferences = engine.user("u1").preferences
         for rule, why in (
-            (RuleReference("shout"), "no rule 'shout' is registered; use one of 'fill', 'shorten'"),
+            (RuleReference("shout"), "with `rules=`; use one of 'fill', 'shorten'"),
             (RuleReference(""), "a rule without the name of a function"),
             (RuleReference("fill", when={"n": {"near": 3}}), "slot 'n': 'near' is none of"),
         ):

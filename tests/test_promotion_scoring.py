@@ -72,12 +72,35 @@ async def test_S5_a_principle_is_salient(text: str) -> None:
         "Checked the orders table, nothing to report",
         "churn was 5% in March",
         "Der Bericht hat drei Teile",
+        "The order has been successfully placed, and everybody should see it when they log in",
         "",
     ],
 )
 async def test_S5_a_detail_is_not_salient(text: str) -> None:
     """What speaks of one case, with its numbers and dates, does not pass."""
     assert not await passes(Salience(), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "If you need anything else, let me know whenever it suits you.",
+        "Would you prefer a window seat, or should it always be the aisle?",
+        "Please confirm if the tulips should stay, because I will always plant all of them.",
+        "Feel free to come back every day. Thank you, it means a lot.",
+        "That must have been a shock.",
+        "Der Auftrag ist angelegt. Sagen Sie mir jederzeit, wenn Sie immer noch etwas brauchen.",
+    ],
+)
+async def test_S5_an_answers_courtesies_are_no_principle(text: str) -> None:
+    """Offers, questions and thanks hold in general and under conditions, and teach nothing."""
+    assert not await passes(Salience(), text)
+
+
+async def test_S5_a_principle_among_courtesies_is_salient() -> None:
+    """Only the sentences around it are left out."""
+    assert await passes(Salience(), "Thank you. Refunds usually take a week because banks are slow. Anything else?")
+    assert await passes(Salience(), "Customers who reach out by phone usually pay late, thanks to old contracts.")
 
 
 async def test_S5_salience_explains_itself() -> None:
@@ -213,6 +236,7 @@ def test_S5_a_score_is_a_fraction(value: float) -> None:
         ("User wants tables instead of charts", "preferences"),
         ("Always show me the median first", "preferences"),
         ("I prefer dark mode", "preferences"),
+        ("Your booking can be changed because it is flexible", "preferences"),
         ("Die Nutzerin bevorzugt kurze Antworten", "preferences"),
         ("L’utilisateur préfère les tableaux", "preferences"),
         ("用户喜欢简短的回答", "preferences"),

@@ -67,6 +67,14 @@ async def test_a_thread_of_another_kind_in_its_place_is_an_error() -> None:
             await engine.user("u1").rows(OUTBOX)
 
 
+async def test_a_thread_of_another_tenant_in_its_place_is_an_error() -> None:
+    """A thread that somebody made for a user of one tenant under the id of another's is never taken for it."""
+    async with memory_engine.open(":memory:") as engine:
+        await engine.create_thread(engine.user("u1", tenant_id="acme").id, kind="user", user_id="u1", tenant_id="evil")
+        with pytest.raises(errors.WrongThreadKind):
+            await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
+
+
 async def test_scopes_are_found_again(tmp_path: Path) -> None:
     """Another process finds the same thread by the same id."""
     path = str(tmp_path / "m.db")

@@ -3,6 +3,7 @@
 from memory_engine import Event
 from memory_engine import events as e
 from memory_engine.events.layers import LayerLine
+from memory_engine.events.outbox import RefusedFact
 
 USER = e.Destination("user", "u1", "acme")
 AGENT = e.Destination("agent", "helper", "acme")
@@ -57,5 +58,5 @@ VIEW_SAMPLES: tuple[Event, ...] = (
                    entry_id="m1", timestamp_us=5, capacity=5, recalled=True, source_thread="t", sources=("e1",)),
     e.MemoryRecalled(content="The build needs Java 21.", query="jdk", sources=("e1",)),
     e.ResultsOffloaded(chunk_ids=("3.0",), keep_chars=10),
-    e.FactsDelivered(facts=("0000000001.0",)),
+    e.FactsDelivered(facts=("0000000001.0",), refused=(RefusedFact("0000000002.0", "it is archived"),)),
 )  # fmt: skip

@@ -20,6 +20,7 @@ MemoryEngineError
 ├── ThreadError
 │   ├── ThreadNotFound
 │   ├── ThreadExists
+│   ├── EventNotFound
 │   ├── ThreadClosed             archived or deleted
 │   └── ThreadHasForks
 ├── DispatchError
@@ -54,6 +55,7 @@ from memory_engine.errors.dispatching import (
     ContentionError,
     DispatchError,
     EngineClosed,
+    EventNotFound,
     IdempotencyConflict,
     QueueFull,
     ReducerError,
@@ -135,6 +137,7 @@ __all__ = [
     "EmptyBatch",
     "EngineClosed",
     "EventDecodeError",
+    "EventNotFound",
     "EventTooLarge",
     "ForeignAnchor",
     "ForeignChunkId",

@@ -26,7 +26,24 @@ class ThreadExists(ThreadError):
     thread_id: str
 
     def __str__(self) -> str:
-        return f"thread {self.thread_id!r} exists already; open it with engine.thread({self.thread_id!r})"
+        return (
+            f"thread {self.thread_id!r} exists already, or did: open it with engine.thread({self.thread_id!r}); "
+            "the id of a deleted thread stays taken"
+        )
+
+
+@frozen
+class EventNotFound(ThreadError):
+    """No event of this id in the thread's log."""
+
+    thread_id: str
+    event_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} has no event {self.event_id!r}; "
+            "take the id from a receipt or from what a view gives (`event_id`), and the thread that it belongs to"
+        )
 
 
 @frozen

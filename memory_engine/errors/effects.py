@@ -63,8 +63,8 @@ class ContextBudgetError(MemoryEngineError):
 
     def __str__(self) -> str:
         return (
-            f"thread {self.thread_id!r} needs {self.needed} tokens for its CRITICAL chunks and newest exchange, "
-            f"max_tokens is {self.max_tokens}; raise max_tokens or shorten what is CRITICAL"
+            f"thread {self.thread_id!r} needs {self.needed} tokens for its CRITICAL chunks, its scratchpad and lists, "
+            f"and its newest exchange; max_tokens is {self.max_tokens}: raise it, or shorten one of these"
         )
 
 

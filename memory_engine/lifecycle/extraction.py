@@ -8,8 +8,8 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.errors import ModelError
+from memory_engine.llm.asking import ask
 from memory_engine.llm.base import LanguageModel
-from memory_engine.projections.layers.scoring import words
 
 FACTS_MAX = 20
 KEY_WORDS_MAX = 6
@@ -63,14 +63,21 @@ _STATED = re.compile(r"(?:The\s+|the\s+)?(?P<key>[A-Z]?[^,;:()!?]{1,79}?)\s+(?:i
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _POINTING = frozenset(
     "it this that these those there here he she they we you i what which who how why where when if as and but so or"
-    " not no yes now then today one".split()
+    " not no yes now then today one since because although though while unless once after before until whether also"
+    " please your".split()
 )
+_SPOKEN = frozenset("you your i if please".split())
+"""Words of which a subject is a clause or a courtesy ("the flight you chose"), and no name that lasts."""
+_ASKED = re.compile(r"(?i)(?:please|let|would|could|can|i|we)\b")
+"""How a value begins that asks for something or offers it."""
+_NAME_WORD = re.compile(r"[^\W_]+")
 
 
 class StatedFacts:
     """Finds facts by their form, without a model: lines `key: value`, and sentences `X is Y`.
 
-    Misses what is said in other ways; says nothing that was not said.
+    Misses what is said in other ways; says nothing that was not said. A text that gives several values under one
+    name lists things of a kind ("Price: 5" of each offer): the name is none of a single thing, and teaches nothing.
     """
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
@@ -78,8 +85,12 @@ class StatedFacts:
         known = _Recalled(finished.recalled)
         facts: dict[str, Fact] = {}
         for said in finished.said:
-            for key, value in _stated(said.text):
-                if not known.says(key, value):
+            stated = list(_stated(said.text))
+            values: dict[str, set[str]] = {}
+            for key, value in stated:
+                values.setdefault(key, set()).add(_folded(value))
+            for key, value in stated:
+                if len(values[key]) == 1 and not known.says(key, value):
                     facts.pop(key, None)
                     facts[key] = Fact(key=key, value=value, sources=said.sources)
         return list(facts.values())[-FACTS_MAX:]
@@ -88,18 +99,27 @@ class StatedFacts:
 def _stated(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         for sentence in _SENTENCE.split(_BULLET.sub("", line, count=1).strip()):
-            found = _LABELLED.fullmatch(sentence) or _STATED.fullmatch(sentence)
-            if found is None:
+            labelled = _LABELLED.fullmatch(sentence)
+            found = labelled or _STATED.fullmatch(sentence)
+            if found is None or (labelled is None and not _SPOKEN.isdisjoint(_name(found["key"]))):
                 continue
             key = fact_key(found["key"])
             value = found["value"].strip().removesuffix("**").rstrip(". ")
-            if key and value and len(value) <= VALUE_CHARS_MAX and not value.endswith("?"):
+            if value.endswith(")") and value.count("(") < value.count(")"):  # "(born: 1990-01-01)"
+                value = value[:-1].rstrip(". ")
+            says_it = value and len(value) <= VALUE_CHARS_MAX and not value.endswith("?") and not _ASKED.match(value)
+            if key and says_it:
                 yield key, value
+
+
+def _name(text: str) -> list[str]:
+    """The words of a name. Letters and digits stay together: `NQ7` is one."""
+    return _NAME_WORD.findall(text.casefold())
 
 
 def fact_key(text: str) -> str:
     """`Dataset format` as `dataset-format`; empty for what is no name of a thing."""
-    named = words(text.casefold())
+    named = _name(text)
     if named[:1] == ["the"]:
         named = named[1:]
     if not named or len(named) > KEY_WORDS_MAX or named[0] in _POINTING or all(word.isdigit() for word in named):
@@ -135,7 +155,8 @@ class ModelFacts:
         numbered = "\n".join(f'<said n="{n}">\n{said.text}\n</said>' for n, said in enumerate(finished.said, 1))
         prompt = f"<task>\n{finished.task[:2000]}\n</task>\n{numbered[-MODEL_CHARS_MAX:]}"
         try:
-            completion = await self._model.complete(
+            completion = await ask(
+                self._model,
                 [{"role": "system", "content": PROMPT}, {"role": "user", "content": prompt}],
                 temperature=MODEL_TEMPERATURE,
                 max_tokens=MODEL_TOKENS_MAX,

@@ -13,7 +13,7 @@ from attrs import evolve, frozen
 
 from memory_engine.chunks import RECALLED
 from memory_engine.engine import Engine
-from memory_engine.errors import InvalidMemory, MemoryEngineError, TaskNotRunning
+from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
 from memory_engine.events import (
     Destination,
     Event,
@@ -37,6 +37,7 @@ from memory_engine.lifecycle.extraction import Extractor, Fact, Finished, ModelF
 from memory_engine.lifecycle.keeping import TEXT_CHARS_MAX, Keeper
 from memory_engine.lifecycle.preparing import STARTED, Known, Preparation, known_for, told
 from memory_engine.lifecycle.run import Run
+from memory_engine.projections.derived import derived_id
 from memory_engine.projections.layers.entering import check_layers
 from memory_engine.projections.layers.sharing import also_share
 from memory_engine.projections.layers.values import RECALLED_MARK
@@ -155,46 +156,45 @@ class AgentLifecycle:
         """The task is done: its result goes to episodic memory, what was learned to semantic memory. The new facts.
 
         `sources` are ids of events that the result was said with: to forget one forgets what was drawn from it.
-        Raises `TaskNotRunning`.
+        Cancelled and called again, it records nothing twice. Raises `TaskNotRunning`, and `IdempotencyConflict`
+        where the task was ended with another result.
         """
         task = self._running("end")
-        done = self._engine.new_id()
+        done = _end_id(task, 0)
         drawn_from = (done, *sources)
         facts = await self._learned(task, Said(text=result, sources=drawn_from))
-        events: list[Event | NewEvent] = [
-            NewEvent(TaskCompleted(content=result, task_id=task.task_id), id=done),
-            self._keeper.episode("completed", [f"Completed: {task.task}", result], task.task_id, drawn_from),
+        events: list[Event] = [
+            TaskCompleted(content=result, task_id=task.task_id),
+            self._keeper.episode(
+                "completed", [f"Completed: {task.task}", result], task.task_id, (*drawn_from, *await self._asked(task))
+            ),
             *(self._keeper.knowledge(fact, task.task_id) for fact in facts),
         ]
-        await self._finish(events)
-        if self._call is not None:
-            call = self._call
-            answer = SubagentResult(call_id=call.call_id, content=result, agent_id=self.agent_id)
-            await call.parent.thread.dispatch(answer)
+        call_id = self._call.call_id if self._call is not None else ""
+        await self._finish(task, events, SubagentResult(call_id=call_id, content=result, agent_id=self.agent_id))
         return facts
 
     async def fail(self, error: BaseException | str) -> None:
         """The task failed, or (for a cancellation) was stopped: recorded in both places. Raises `TaskNotRunning`."""
         task = self._running("fail")
         what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
-        failed = self._engine.new_id()
-        ended: list[Event | NewEvent]
+        failed = _end_id(task, 0)
+        ended: list[Event]
         if isinstance(error, asyncio.CancelledError):
             what = "stopped"
-            ended = [NewEvent(TaskTerminated(content=what, task_id=task.task_id), id=failed)]
+            ended = [TaskTerminated(content=what, task_id=task.task_id)]
         else:
             code = "" if isinstance(error, str) else type(error).__name__
             ended = [
-                NewEvent(SystemFailure(content=what, code=code), id=failed),
+                SystemFailure(content=what, code=code),
                 TaskAbandoned(content=what, task_id=task.task_id),
             ]
+        sources = (failed, *await self._asked(task))
+        episode = self._keeper.episode("failed", [f"Failed: {task.task}", what], task.task_id, sources)
+        call_id = self._call.call_id if self._call is not None else ""
         await self._finish(
-            [*ended, self._keeper.episode("failed", [f"Failed: {task.task}", what], task.task_id, (failed,))]
+            task, [*ended, episode], SubagentError(call_id=call_id, content=what, agent_id=self.agent_id)
         )
-        if self._call is not None:
-            call = self._call
-            answer = SubagentError(call_id=call.call_id, content=what, agent_id=self.agent_id)
-            await call.parent.thread.dispatch(answer)
 
     @asynccontextmanager
     async def run(self, task: str) -> AsyncIterator[Run]:
@@ -303,7 +303,25 @@ class AgentLifecycle:
                 new.append(fact)
         return tuple(new)
 
-    async def _finish(self, events: Sequence[Event | NewEvent]) -> None:
-        await self.thread.dispatch_all(events)
+    async def _asked(self, task: Preparation) -> list[str]:
+        """The id of the event that began the task: what repeats the task's words was drawn from it too."""
+        return await self._engine.reader.ids_at(self.thread.id, {task.seq})
+
+    async def _finish(self, task: Preparation, events: Sequence[Event], answer: SubagentResult | SubagentError) -> None:
+        """Record how the task ended, answer the parent's call, and let what is kept arrive: once, however often."""
+        ids = [_end_id(task, n) for n in range(len(events))]
+        try:
+            await self.thread.dispatch_all([NewEvent(event, id=id_) for event, id_ in zip(events, ids, strict=True)])
+        except IdempotencyConflict as conflict:
+            # recorded by an attempt that was cancelled: what is kept bears the time of the first
+            if conflict.event_id == ids[0]:
+                raise
+        if self._call is not None:
+            await self._call.parent.thread.dispatch(answer, event_id=f"answer:{self._call.call_id}")
         self._task = None
         await self.thread.delivered()
+
+
+def _end_id(task: Preparation, n: int) -> str:
+    """The id of an event that ends a task."""
+    return derived_id("task end", task.task_id, str(n))

@@ -199,8 +199,11 @@ class CacheEntry:
 
     @property
     def arguments(self) -> dict[str, object]:
-        """The parameters, decoded."""
-        return msgspec.json.decode(self.parameters, type=dict[str, object])
+        """The parameters, decoded; none where an event that was dispatched by hand holds no JSON object."""
+        try:
+            return msgspec.json.decode(self.parameters, type=dict[str, object])
+        except msgspec.DecodeError:
+            return {}
 
 
 def entry_of(rows: ReadableRows[Row], key: str) -> CacheEntry | None:

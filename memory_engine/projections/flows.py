@@ -30,7 +30,10 @@ FlowStatus = Literal["completed", "liked", "rejected", "promoted"]
 
 
 class FlowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run of a flow. `judged_seq` is the seq of the event that decided on it, `reason` what that rests on."""
+    """A run of a flow. `judged_seq` is the seq of the event that decided on it, `reason` what that rests on.
+
+    `liked_seq`: of a playbook, the seq of the feedback that made it one, if it was feedback.
+    """
 
     flow_id: str
     flow_dact: str
@@ -44,6 +47,7 @@ class FlowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     judged_seq: int = 0
     judged_event_id: str = ""
+    liked_seq: int = 0
 
 
 class FlowsFold:
@@ -70,7 +74,9 @@ class FlowsFold:
             case PlaybookPromoted(flow_id=flow_id, reason=reason):
                 record = rows.get(flow_id)
                 if record is not None:
-                    rows.put(flow_id, _judged(record, event, "promoted", reason))
+                    liked_seq = record.judged_seq if record.status == "liked" else record.liked_seq
+                    promoted = _judged(record, event, "promoted", reason)
+                    rows.put(flow_id, msgspec.structs.replace(promoted, liked_seq=liked_seq))
             case MemoryForget(seqs=seqs) if seqs:
                 _forget(rows, frozenset(seqs))
 
@@ -101,11 +107,14 @@ def _forget(rows: Rows[FlowRecord], seqs: frozenset[int]) -> None:
     for flow_id, record in list(rows.items()):
         if record.seq in seqs:
             rows.drop(flow_id)
-        elif record.judged_seq in seqs:
+        elif not seqs.isdisjoint((record.judged_seq, record.liked_seq)):
             # a playbook that went is not made again from the same run; what was said of a run may be said again
             status: FlowStatus = "rejected" if record.status == "promoted" else "completed"
             rows.put(
-                flow_id, msgspec.structs.replace(record, status=status, reason="", judged_seq=0, judged_event_id="")
+                flow_id,
+                msgspec.structs.replace(
+                    record, status=status, reason="", judged_seq=0, judged_event_id="", liked_seq=0
+                ),
             )
 
 
@@ -170,8 +179,12 @@ class Flows:
         flow_id = flow_id or (runs[-1].flow_id if runs else "")
         record = await self.get(flow_id)
         content = content or ("said to be good" if satisfied else "said to be wrong")
-        events: list[Event | NewEvent] = [FeedbackGiven(satisfied=satisfied, flow_id=flow_id, content=content)]
-        promoted = await self._promoted(record, f"positive feedback: {content}") if satisfied else None
+        said = NewEvent(
+            FeedbackGiven(satisfied=satisfied, flow_id=flow_id, content=content), id=self._thread.engine.new_id()
+        )
+        events: list[Event | NewEvent] = [said]
+        reason = f"positive feedback: {content}"
+        promoted = await self._promoted(record, reason, said.id) if satisfied else None
         if promoted is not None:
             events.append(promoted)
         try:
@@ -206,7 +219,7 @@ class Flows:
         await self._thread.delivered()
         return tuple(event.event for event in promoted if isinstance(event.event, PlaybookPromoted))
 
-    async def _promoted(self, record: FlowRecord, reason: str) -> NewEvent | None:
+    async def _promoted(self, record: FlowRecord, reason: str, *said: str) -> NewEvent | None:
         """The promotion of a run, if there is a user whose it is, and it is none yet."""
         info = await self._thread.info()
         if record.status == "promoted" or not info.user_id:
@@ -220,7 +233,7 @@ class Flows:
             outcome=record.outcome,
             reason=reason,
             source_thread=self._thread.id,
-            sources=(record.event_id,),
+            sources=(record.event_id, *said),
             destination=Destination("user", info.user_id, info.tenant_id),
         )
         return NewEvent(event, id=derived_id("playbook", record.flow_id), causation_id=record.event_id)

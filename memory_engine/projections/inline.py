@@ -60,9 +60,9 @@ class InlineProjections:
             await self.bring(projection)
 
     def missing(self, event_type: str) -> list[Projection[object]]:
-        """The views that must be brought in before an event of this type can be applied."""
-        views = self._plan.views_of(event_type)
-        return [view for view in views if view.name not in self._rows] if views else []
+        """What must be brought in before an event of this type can be applied."""
+        concerned = self._plan.concerned(event_type)
+        return [one for one in concerned if one.name not in self._rows] if concerned else []
 
     async def bring(self, projection: Projection[object], *, readable: bool = False) -> None:
         """Bring in the rows of a projection, up to date with the log. No commit of the thread may be under way.

@@ -23,6 +23,7 @@ from memory_engine.events import (
     PromotionDecided,
     UnknownEvent,
 )
+from memory_engine.ids import check_identifier
 from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.records import RecordedEvent
 
@@ -73,9 +74,10 @@ DELIVERING = frozenset(cls.event_type for cls in _DELIVERING)
 
 
 def check_destinations(event: Event, tenant_id: str) -> None:
-    """Raise `InvalidEvent` where a fact would leave the tenant of its thread."""
+    """Raise `InvalidEvent` where a fact would leave its thread's tenant, `InvalidIdentifier` for no thread's id."""
     for delivery in event.deliveries() if isinstance(event, Delivering) else ():
         destination = delivery.destination
+        check_identifier(f"{destination.kind} id", destination.id)
         to = destination.id if destination.kind == "tenant" else destination.tenant_id
         if to != tenant_id:
             why = f"it is for tenant {to!r}, its thread belongs to tenant {tenant_id!r}; facts stay within a tenant"
@@ -96,7 +98,7 @@ class OutboxFold:
         """Take what an event brings; let go of what has arrived, and of what is forgotten before it left."""
         body = event.event
         if isinstance(body, FactsDelivered):
-            for fact_id in body.facts:
+            for fact_id in (*body.facts, *(refused.id for refused in body.refused)):
                 rows.drop(fact_id)
         if isinstance(body, MemoryForget):
             for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in body.seqs]:

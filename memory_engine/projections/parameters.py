@@ -15,8 +15,10 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
 
     The order of keys does not matter. Values are compared as JSON writes them: `1`, `1.0`, `true` and
     `"1"` are four, a list and a tuple are one. Raises `InvalidParameters` for what JSON cannot
-    hold exactly: NaN, infinities, keys that are no text, lone surrogates, other objects.
+    hold exactly: NaN, infinities, keys that are no text, lone surrogates, other objects; and for anything but
+    a mapping.
     """
+    _check_is_mapping(tool, parameters)
     _check(tool, "$", parameters, 0)
     plain = _plain(parameters)
     try:
@@ -32,6 +34,11 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
 def cache_key(tool: str, parameters: str) -> str:
     """32 hexadecimal digits for a tool and the canonical text of its parameters."""
     return sha256(f"{len(tool)}:{tool}{parameters}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _check_is_mapping(tool: str, parameters: object) -> None:
+    if not isinstance(parameters, Mapping):
+        raise InvalidParameters(tool, "$", f"a {type(parameters).__name__} is no mapping of names to values")
 
 
 def _check(tool: str, where: str, value: object, depth: int) -> None:

@@ -3,6 +3,7 @@
 By wording, in several languages, with the reason. A judge of one's own may take its place.
 """
 
+import re
 from typing import Literal, Protocol
 
 from attrs import frozen
@@ -58,7 +59,11 @@ CORRECTIONS = (
         you forgot | you missed | you misunderstood | you ignored | you didn't | you did not | you got it wrong
         still wrong | still not | still missing | nonsense | terrible | i meant | i said | i asked for | i asked you
         should have been | should have used | supposed to be | undo | revert | roll back | disappointed | 👎
+        must be a mistake | must be an error | can't be right | cannot be right | makes no sense | doesn't make sense
+        does not make sense | are you sure | none of these | none of those | none of them | neither of these
+        neither of those | neither of them
         falsch | stimmt nicht | nicht richtig | nicht korrekt | nicht das was | nicht was ich | so nicht | ich meinte
+        kann nicht stimmen | bist du sicher | sind sie sicher | keine davon | keiner davon | keines davon
         du hast vergessen | sie haben vergessen | funktioniert nicht | geht nicht | hilft nicht
         pas ça | pas ca | ce n'est pas | c'est faux | incorrect | faux | pas correct | pas bon | je parlais
         tu as oublié | vous avez oublié | ne marche pas | ne fonctionne pas
@@ -76,7 +81,8 @@ CORRECTIONS = (
         weight=0.5,
         phrases="""
         instead | redo | try again | do it again | once more | start over | fix that | fix this | fix it | correct that
-        correct this | correct it | rather than | not that | change it to | change that to | nochmal | noch einmal
+        correct this | correct it | rather than | not that | change it to | change that to | check again
+        check it again | check that again | look again | rather not | prefer not | nochmal | noch einmal
         stattdessen | korrigier* | plutôt | à la place | recommence* | encore une fois | corrige* | en vez de
         en su lugar
         otra vez | de nuevo | corrig* | em vez | de novo | refaça | invece | di nuovo | rifai | in plaats daarvan
@@ -106,17 +112,41 @@ HARMLESS_NO = Phrases(
     kind="denies nothing",
     phrases="""
     no problem|no worries|no rush|no need|no thanks|no thank you|no questions|no more questions|no further questions
-    |no doubt|not bad|no changes|nothing else|kein problem|keine ursache|pas de problème|pas mal|sin problema
+    |no doubt|not bad|no changes|kein problem|keine ursache|pas de problème|pas mal|sin problema
     |no hay problema|nessun problema|sem problema|geen probleem|нет проблем|不错|不客气|不用了|没问题|沒問題
-    |not only|why not|if not|whether or not|or not
+    |not only|why not|if not|whether or not|or not|no idea
+    |if that's not|if that is not|if that isn't|if this isn't|if this is not|if it's not|if it is not|if it isn't
     """,
 )
+NOTHING_MORE = Phrases(
+    kind="wants nothing more",
+    phrases="""
+    that's all | that is all | that'll be all | that will be all | that's everything | that is everything | that's it
+    thanks | thank you | all good | all set | all done | i'm good | i am good | i'm fine | i'm all set | we're good
+    nothing else | nothing more | danke | vielen dank | das war alles | das ist alles | das war's | alles gut
+    merci | c'est tout | c'est bon | ça ira | gracias | eso es todo | nada más | está bien | obrigado | obrigada
+    é tudo | só isso | é só isso | grazie | è tutto | basta così | bedankt | dank je | dank u | dat is alles
+    dat was alles | спасибо | это все | это всё | всё хорошо | 谢谢 | 謝謝 | 没有了 | 大丈夫 | ありがとう | 감사
+    """,
+)
+"""What follows a no that answers "anything else?"."""
+RELATIVE = re.compile(
+    r"(?<!\w)(?:an?|any|anything|the|one|some|something) (?:[\w-]+ ){0,3}?"
+    r"that (?:isn't|is not)(?! (?:right|correct|what))"
+)
+"""Names a thing by what it is not ("a format that isn't a table") and denies nothing."""
+CONCESSION = re.compile(
+    r"(?<!\w)(?:i (?:\w+ )?(?:understand|appreciate|see|get)|verstehe|je comprends|entiendo|entendo|capisco|begrijp"
+    r"|понимаю)(?!\w)[^.!?]{0,200}?(?<!\w)(?:but|aber|mais|pero|mas|ma|però|maar|но)(?!\w)"
+)
+"""Grants the answer and asks for another all the same ("I understand, but …")."""
 SATISFACTION = Phrases(
     kind="says that it is good",
     weight=1.0,
     phrases="""
     thanks | thank you | thx | great | perfect | awesome | excellent | amazing | brilliant | wonderful | nice | exactly
-    that's it | that's right | that is right | that's correct | well done | good job | nice work | love it | looks good
+    that's it | that's right | that is right | that's correct | that's all i | that's all for
+    that's everything | all set | well done | good job | nice work | love it | looks good
     works great | works now | very helpful | that helped | spot on | just what i needed | 👍 | ❤ | 🎉 | 🙏 | 💯
     danke* | super | perfekt | genau | prima | sehr gut | wunderbar | klasse | stimmt
     merci | parfait | génial | super | très bien | excellent | exactement
@@ -134,14 +164,16 @@ class WordingJudge:
     async def judge(self, message: str, user_query: str) -> Reaction:
         """What the message says about what came before it."""
         text = folded(message)
-        plain = HARMLESS_NO.pattern.sub(" ", text)
+        plain = RELATIVE.sub(" ", HARMLESS_NO.pattern.sub(" ", text))
         signs = evidence(plain, CORRECTIONS)
-        plain = plain.lstrip(OPENERS)
-        opening = OPENING_NO.pattern.match(plain)
-        if opening and not plain[opening.end() :].startswith("-"):  # "non-paying" denies nothing
-            return Reaction("correction", f"it opens with '{opening.group()}'")
+        opening = _opening_no(plain.lstrip(OPENERS))
+        if opening:
+            return Reaction("correction", f"it opens with '{opening}'")
         if signs.strength >= CORRECTION_MIN:
             return Reaction("correction", str(signs))
+        concession = CONCESSION.search(plain)
+        if concession:
+            return Reaction("correction", f"it grants the answer and asks for another: '{concession.group()[:40]}'")
         if same_text(message) and says_the_same(message, user_query):
             return Reaction("correction", "it asks the same again")
         content = SATISFACTION.found_in(text)
@@ -150,6 +182,17 @@ class WordingJudge:
         if _says_enough(text):
             return Reaction("request", "it goes on to another request, without a correction")
         return Reaction("unclear", "it says too little")
+
+
+def _opening_no(text: str) -> str:
+    """The denial that a text begins with, if it denies what came before."""
+    opening = OPENING_NO.pattern.match(text)
+    if opening is None:
+        return ""
+    rest = text[opening.end() :]
+    if rest.startswith("-"):  # "non-paying" denies nothing
+        return ""
+    return "" if NOTHING_MORE.pattern.match(rest.lstrip(OPENERS)) else opening.group()
 
 
 def _says_enough(text: str) -> bool:

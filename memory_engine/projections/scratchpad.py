@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from memory_engine.chunks import RECALLED
-from memory_engine.errors import InvalidEvent
+from memory_engine.chunks import RECALLED, Chunk
+from memory_engine.errors import IdempotencyConflict, InvalidEvent
 from memory_engine.events import ScratchpadRemoved, ScratchpadWritten
 from memory_engine.state import State, StateView
 
@@ -41,18 +41,43 @@ class Scratchpad:
         """Add a snippet: a sentence or a few, what a flow found out. Raises `InvalidEvent` for an empty one.
 
         Above the cap (`EngineConfig.scratchpad_snippets_max`, 64) the snippet goes that was used longest ago.
+        With an `event_id` of the caller's, writing again gives the first snippet; another text under it raises
+        `IdempotencyConflict`.
         """
-        if not text.strip():
+        if not str(text).strip():  # what is no text is refused by dispatch
             raise InvalidEvent(ScratchpadWritten.event_type, "content", "a snippet says something; this one is empty")
         reads = self._reads()
         read, before = tuple(reads), dict(reads)
         cap = self._thread.engine.config.scratchpad_snippets_max
         event = ScratchpadWritten(content=text, flow=flow, read=read, cap=cap, recalled=recalled)
-        receipt: Receipt = await self._thread.dispatch(event, event_id=event_id)
+        try:
+            receipt: Receipt = await self._thread.dispatch(event, event_id=event_id)
+        except IdempotencyConflict:
+            written = await self._written(event, event_id)
+            if written is None:
+                raise
+            return written
         for chunk_id in before:
             reads.pop(chunk_id, None)
         chunk = receipt.chunks[-1]
         return Snippet(id=chunk.id, text=chunk.text, flow=chunk.label, seq=receipt.seq, recalled=recalled)
+
+    async def _written(self, event: ScratchpadWritten, event_id: str) -> Snippet | None:
+        """The snippet of an earlier attempt, if that said the same: what had been read by then may have been other."""
+        engine = self._thread.engine
+        for stored in await engine.store.find(self._thread.id, [event_id]):
+            recorded = engine.reader.decode(self._thread.id, stored)
+            first = recorded.event
+            if isinstance(first, ScratchpadWritten) and (first.content, first.flow, first.recalled) == (
+                event.content,
+                event.flow,
+                event.recalled,
+            ):
+                chunk = recorded.chunks[-1]
+                return Snippet(
+                    id=chunk.id, text=chunk.text, flow=chunk.label, seq=recorded.seq, recalled=first.recalled
+                )
+        return None
 
     async def read(self, *, flow: str | None = None, at: int | None = None) -> tuple[Snippet, ...]:
         """The snippets, oldest first: all, or those of a flow. Reading some and not others counts as their use.
@@ -118,10 +143,15 @@ def snippets_of(view: StateView) -> tuple[Snippet, ...]:
     if container is None:
         return ()
     found = [
-        Snippet(id=c.id, text=c.text, flow=c.label, seq=c.seq, recalled=c.status == RECALLED)
+        Snippet(id=c.id, text=c.text, flow=c.label, seq=_written_at(c), recalled=c.status == RECALLED)
         for c in view.children(container.id)
     ]
     return tuple(sorted(found, key=lambda snippet: snippet.seq))
+
+
+def _written_at(chunk: Chunk) -> int:
+    """The seq of the event that wrote a snippet, also of one that was marked critical since."""
+    return min((int(parent_id.partition(".")[0]) for parent_id in chunk.parent_ids), default=chunk.seq)
 
 
 def _chosen(found: Iterable[Snippet], flow: str | None) -> tuple[Snippet, ...]:

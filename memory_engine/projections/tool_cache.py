@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from memory_engine.errors import InvalidInput
+from memory_engine.errors import MemoryEngineError
 from memory_engine.events.tool_cache import ToolCacheDropped, ToolCacheHit, ToolResultCached
 from memory_engine.projections.cached_results import TOOL_CACHE, CacheEntry, entries_of, entry_of
 from memory_engine.projections.parameters import cache_key, canonical
@@ -100,8 +100,8 @@ class ToolCache:
 
         Of equal calls at once in this process one runs, and the others get its result. If it raises, its own
         caller gets the exception, nothing is cached, and the next of those who wait runs the tool itself;
-        so too if its caller is cancelled. A result that cannot be recorded (too large, say) is
-        returned and not cached.
+        so too if its caller is cancelled. A result that cannot be recorded (too large, or
+        the file is busy) is returned and not cached.
         """
         key = cache_key(tool, canonical(tool, parameters))
         if duration <= 0:
@@ -129,7 +129,7 @@ class ToolCache:
         """Cache a result that must not be lost because it cannot be cached."""
         try:
             return await self.add(tool, parameters, result, duration, call_id=call_id)
-        except InvalidInput:
+        except MemoryEngineError:
             _log.warning("a result of tool %r could not be cached in thread %r", tool, self._thread.id, exc_info=True)
             return None
 

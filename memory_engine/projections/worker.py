@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from weakref import WeakValueDictionary
 
 from memory_engine.errors import MemoryEngineError
 from memory_engine.persistence import ProjectionChange, Store
@@ -21,7 +22,7 @@ class ProjectionWorker:
         self._projections = projections
         self._dirty: dict[str, None] = {}
         self._wake = asyncio.Event()
-        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self.failures: dict[tuple[str, str], MemoryEngineError] = {}
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from memory_engine.log import fold, live_chunk
-from memory_engine.persistence import Head, LiveChunk, ProjectionChange, Store
+from memory_engine.persistence import CommitUnit, Head, LiveChunk, ProjectionChange, Store
 from memory_engine.projections.base import Projection
 from memory_engine.projections.refolding import Refolding
 from memory_engine.reading import LogReader
@@ -35,10 +35,18 @@ async def rebuild_thread(
     marks = {name: seq for name, seq in seen.items() if name in head.marks or reader.registry.tracks(name)}
     rebuilt = msgspec.structs.replace(head, chunks=draft.tally.chunks, tokens=draft.tally.tokens, marks=marks)
     await store.reset(thread_id, head, rebuilt, _live(draft))
+    changes = []
     for projection in projections:
-        rows = refolding.rows[projection.name].encoded()
+        rows: dict[str, bytes | None] = {**refolding.rows[projection.name].encoded()}
         change = ProjectionChange(projection.name, projection.version, rows, head.seq)
-        await store.write_projection(thread_id, change, replace=True)
+        if projection.mode == "async":
+            await store.write_projection(thread_id, change, replace=True)
+        else:
+            _, former = await store.rows(projection.name, projection.version, thread_id)
+            rows.update((key, None) for key in former.keys() - rows.keys())
+            changes.append(change)
+    # as a commit: another process may write the same rows with its next event
+    await store.commit(CommitUnit(thread_id=thread_id, expected=rebuilt, head=rebuilt, projections=changes))
     return rebuilt
 
 

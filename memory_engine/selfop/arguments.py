@@ -7,6 +7,8 @@ from msgspec import Meta
 
 Layer = Literal["working", "episodic", "semantic", "procedural"]
 Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+Finding = Annotated[str, Meta(min_length=1, max_length=4_000)]
+"""The scratchpad is in every context, whole: one long snippet would leave no room for the conversation."""
 Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Limit = Annotated[int, Meta(ge=1, le=50)]
 
@@ -114,7 +116,7 @@ class ScratchpadWrite(Arguments, frozen=True):
 
     tool = "scratchpad_write"
     purpose = "Note a finding on the scratchpad, which stays in view. The 64 used last are kept."
-    text: Annotated[Text, Meta(description="What you found out, in a sentence or a few.")]
+    text: Annotated[Finding, Meta(description="What you found out, in a sentence or a few.")]
 
 
 class ScratchpadRead(Arguments, frozen=True):

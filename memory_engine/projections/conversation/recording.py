@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from memory_engine.errors import AnotherQuestionOpen, ContentionError, IdempotencyConflict
+from memory_engine.codec import encode_event
+from memory_engine.errors import AnotherQuestionOpen, ContentionError, EventTooLarge, IdempotencyConflict
 from memory_engine.events.conversation import CycleStarted, ExchangeFinished
 from memory_engine.events.input import UserMessage
 from memory_engine.events.response import LlmTextResponse
@@ -51,6 +52,16 @@ async def opened(thread: "Thread", question: str) -> CycleRow:
             question_at=receipt.seq - 1,
         )
     raise ContentionError(thread.id, TRIES)
+
+
+def check_recordable(thread: "Thread", question: str, answer: str) -> None:
+    """Raise `InvalidEvent` or `EventTooLarge` for an answer that the log cannot hold.
+
+    Before its question is recorded: that would wait for an answer, and refuse every other, for good.
+    """
+    payload, recorded = encode_event(ExchangeFinished(question=question, answer=answer, cycle=0), thread.engine.events)
+    if len(payload) > thread.engine.config.event_bytes_max:
+        raise EventTooLarge(recorded.event_type, len(payload), thread.engine.config.event_bytes_max)
 
 
 async def asked(thread: "Thread", question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:

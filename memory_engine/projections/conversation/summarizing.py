@@ -8,6 +8,7 @@ from attrs import frozen
 
 from memory_engine.context.rendering import Message
 from memory_engine.errors import ModelError
+from memory_engine.llm.asking import PATIENCE
 from memory_engine.llm.base import LanguageModel
 from memory_engine.projections.conversation.limits import ConversationLimits
 from memory_engine.projections.conversation.prompts import short_answer, shorter_summary
@@ -19,9 +20,6 @@ _log = logging.getLogger("memory_engine.conversation")
 TEMPERATURE = 0.3
 _TOKENS_MIN = 512
 """What an answer may take at least: some models think before they write."""
-_PATIENCE = 2
-"""A model that does not keep its time is left after so many times as long. (The first call of a process imports
-its library before its time begins.)"""
 
 
 @frozen(kw_only=True)
@@ -68,13 +66,14 @@ class Summarizer:
         if self._model is None:
             return Shortened(text=fallback, method="cut")
         try:
-            async with asyncio.timeout(self._limits.model_timeout_s * _PATIENCE):
+            async with asyncio.timeout(self._limits.model_timeout_s * PATIENCE):
                 completion = await self._model.complete(
                     messages,
                     temperature=TEMPERATURE,
                     max_tokens=max(_TOKENS_MIN, target),
                     timeout_s=self._limits.model_timeout_s,
                 )
+            text = completion.text.strip()  # here, for an answer that is none must not cost what was said
         except ModelError as error:
             return self._failed(fallback, error.reason, error.usage)
         except TimeoutError:
@@ -82,7 +81,6 @@ class Summarizer:
         except Exception as error:  # the boundary to the user's model: what was said is kept, whatever it raises
             _log.warning("model %r raised what it may not raise", self._model.name, exc_info=True)
             return self._failed(fallback, type(error).__name__, None)
-        text = completion.text.strip()
         if not text or not _is_text(text):
             return self._failed(fallback, "invalid_response", completion.usage)
         return Shortened(text=cut(text, target), method="model", model=completion.model, usage=completion.usage)

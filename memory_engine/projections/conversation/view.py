@@ -27,7 +27,7 @@ from memory_engine.projections.conversation.messages import (
     render,
     system_chunks,
 )
-from memory_engine.projections.conversation.recording import asked, finish, opened, whole_answer
+from memory_engine.projections.conversation.recording import asked, check_recordable, finish, opened, whole_answer
 from memory_engine.projections.conversation.rolling import roll
 from memory_engine.projections.conversation.summarizing import Summarizer
 from memory_engine.projections.conversation.values import Cycle, Exchange, Summary
@@ -79,6 +79,7 @@ class Conversation:
         overtook is answered late. Raises `AnotherQuestionOpen` where another question waits,
         `IdempotencyConflict` for a second, different answer, and what `dispatch` raises.
         """
+        check_recordable(self._thread, question, answer)
         found = await asked(self._thread, question, answer)
         if isinstance(found, Exchange):
             return found

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from memory_engine.errors import ModelError
 from memory_engine.events import Layer, LayerLine
+from memory_engine.llm.asking import ask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.projections.layers.entries import EntryRow
 from memory_engine.projections.layers.values import metadata_of
@@ -108,7 +109,8 @@ async def drafted(layer: Layer, material: Material, model: LanguageModel | None)
         return drafted_locally(material)
     source = "\n".join(f"[{n}] {text}" for n, (text, _) in enumerate(shown, 1))
     try:
-        completion = await model.complete(
+        completion = await ask(
+            model,
             [
                 {"role": "system", "content": PROMPT.format(layer=layer, lines=min(MODEL_LINES_MAX, len(shown)))},
                 {"role": "user", "content": f"<entries>\n{source}\n</entries>"},

@@ -70,7 +70,7 @@ def knowledge_event(
         fact = key
     elif isinstance(key, Mapping):
         fact = KnowledgeEntry(
-            key=_text_of(key.get("key")), value=_text_of(key.get("value")), timestamp=_moment(key.get("timestamp"))
+            key=_text_of(key.get("key")), value=_text_of(key.get("value")), timestamp=moment_of(key.get("timestamp"))
         )
     elif value is None:
         raise InvalidMemory("value", value, "learn(key, value), or learn(KnowledgeEntry(key=…, value=…))")
@@ -113,20 +113,25 @@ def _as_entry(entry: "str | MemoryEntry | Mapping[str, object]") -> MemoryEntry:
         return entry
     if isinstance(entry, str):
         return MemoryEntry(content=entry)
-    metadata = entry.get("metadata") or {}
-    if not isinstance(metadata, Mapping):
-        raise InvalidMemory("metadata", metadata, "it is a mapping")
-    others = {name: value for name, value in entry.items() if name not in _FIELDS}
-    content = entry.get("content")
+    fields = _mapping("entry", entry)
+    metadata = _mapping("metadata", fields.get("metadata") or {})
+    others = {name: value for name, value in fields.items() if name not in _FIELDS}
+    content = fields.get("content")
     return MemoryEntry(
         content=_text_of(content) if content is not None else _rendered(others),
-        id=_text_of(entry.get("id")),
-        timestamp=_moment(entry.get("timestamp")),
+        id=_text_of(fields.get("id")),
+        timestamp=moment_of(fields.get("timestamp")),
         metadata={**others, **metadata},
-        key=_text_of(entry.get("key")),
-        condition=_text_of(entry.get("condition")),
-        recalled=entry.get("recalled") is True,
+        key=_text_of(fields.get("key")),
+        condition=_text_of(fields.get("condition")),
+        recalled=fields.get("recalled") is True,
     )
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidMemory(name, value, "it is a text or a mapping" if name == "entry" else "it is a mapping")
+    return value
 
 
 def _rendered(fields: Mapping[str, object]) -> str:
@@ -143,7 +148,8 @@ def _text_of(value: object) -> str:
     return "" if value is None else encode_json(value).decode()
 
 
-def _moment(value: object) -> datetime | None:
+def moment_of(value: object) -> datetime | None:
+    """A time as callers give it: a datetime, or milliseconds since 1970. Raises `InvalidMemory`."""
     if value is None or isinstance(value, datetime):
         return value
     if isinstance(value, int | float) and MILLISECONDS_MIN <= abs(value) <= MILLISECONDS_MAX:
@@ -151,7 +157,8 @@ def _moment(value: object) -> datetime | None:
     raise InvalidMemory("timestamp", value, "it is a datetime with a time zone, or milliseconds since 1970")
 
 
-def _microseconds(moment: datetime | None) -> int | None:
+def _microseconds(value: object) -> int | None:
+    moment = moment_of(value)
     if moment is None:
         return None
     try:

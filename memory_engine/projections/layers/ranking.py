@@ -20,6 +20,7 @@ from memory_engine.projections.layers.scoring import (
     is_near_duplicate,
     is_unspaced,
     query_terms,
+    telling_words,
     words,
 )
 
@@ -72,7 +73,7 @@ def rank_by_keywords(index: EntryIndex, query: str, limit: int) -> list[Ranked]:
 def _pool(index: EntryIndex, query: str, limit: int) -> tuple[list[QueryWord], list[int]]:
     """The query's words, the rarest first, and the places of the entries that hold the most of them."""
     found: list[tuple[QueryWord, Planes]] = []
-    for word in dict.fromkeys(words(query.casefold())):
+    for word in telling_words(query):
         parts = tuple(word[n : n + 2] for n in range(max(1, len(word) - 1))) if is_unspaced(word) else ()
         here = index.holding(_fitting(index, word, parts))
         if here:

@@ -6,6 +6,8 @@ from math import log
 
 from attrs import frozen
 
+from memory_engine.recall.words import STOP_WORDS
+
 DAY_US = 24 * 60 * 60 * 1_000_000
 OCCURRENCE_POINTS = 2
 APPEARANCE_POINTS = 1
@@ -14,6 +16,7 @@ RECENCY_POINTS = 0.5
 
 _SEGMENT = re.compile(r"[^\W\d_]+|\d+|(?:[^\w\s]|_)+")
 _WORD = re.compile(r"[^\W\d_]+|\d+")
+_CLITIC = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ll|re|ve)\b")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _PREFIX_CHARS_MIN = 3
 _STEM_CHARS_MIN = 4
@@ -38,6 +41,15 @@ def segments(text: str) -> list[str]:
 def words(text: str) -> list[str]:
     """The runs of letters and the runs of digits of a case-folded text."""
     return _WORD.findall(text)
+
+
+def telling_words(query: str) -> list[str]:
+    """The words of a query that say what it is about, each once; all of its words where there are no others.
+
+    A question is mostly made of words like "when did the", and together they would outweigh the one that it asks for.
+    """
+    found = list(dict.fromkeys(words(_CLITIC.sub(" ", query.casefold()))))
+    return [word for word in found if word not in STOP_WORDS] or found
 
 
 def keyword_points(text: str, terms: Sequence[str]) -> int:
@@ -118,8 +130,8 @@ def bm25(asked: Sequence[QueryWord], counts: Mapping[str, int], average_words: f
 def is_near_duplicate(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
     """Whether two texts say the same: the same numbers, and nine of ten words."""
     first, second = one.keys(), other.keys()
-    if not first:
-        return False
+    if not first or min(len(first), len(second)) < 0.9 * max(len(first), len(second)):
+        return False  # most pairs end here: their words need not be looked at
     if {w for w in first if w.isdigit()} != {w for w in second if w.isdigit()}:
         return False
     return len(first & second) >= 0.9 * len(first | second)

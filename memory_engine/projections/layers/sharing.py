@@ -17,6 +17,7 @@ from memory_engine.projections.layers.entering import (
     check_layer,
     check_layers,
     knowledge_event,
+    moment_of,
     shared_event,
 )
 from memory_engine.projections.layers.grants import GRANTS, grant_key
@@ -114,7 +115,7 @@ class SharedMemory:
         metadata: Mapping[str, object] | None = None,
         key: str = "",
         condition: str = "",
-        timestamp: datetime | None = None,
+        timestamp: datetime | float | None = None,
         recalled: bool = False,
     ) -> "Receipt":
         """Add an entry to the owner's memory: recorded here, and arrived there when this returns.
@@ -127,7 +128,7 @@ class SharedMemory:
             metadata=metadata or {},
             key=key,
             condition=condition,
-            timestamp=timestamp,
+            timestamp=moment_of(timestamp),
             recalled=recalled,
         )
         capacity = self._reader.engine.config.working_entries_max

@@ -8,7 +8,13 @@ from memory_engine.errors import InvalidMemory, UnknownMemory
 from memory_engine.events import Layer, LayerLine, MemoryAppended, MemoryCleared, MemoryCompacted, MemoryRemoved
 from memory_engine.llm.base import LanguageModel
 from memory_engine.projections.layers.compacting import Draft, drafted
-from memory_engine.projections.layers.entering import appended_event, check_layer, check_layers, knowledge_event
+from memory_engine.projections.layers.entering import (
+    appended_event,
+    check_layer,
+    check_layers,
+    knowledge_event,
+    moment_of,
+)
 from memory_engine.projections.layers.entries import (
     EPISODIC,
     LAYER_NAMES,
@@ -59,7 +65,7 @@ class Memory:
         key: str = "",
         condition: str = "",
         id: str = "",
-        timestamp: datetime | None = None,
+        timestamp: datetime | float | None = None,
         recalled: bool = False,
     ) -> MemoryEntry:
         """Add an entry: its content, or all of it as an object or a mapping. Id and time are filled in.
@@ -75,7 +81,7 @@ class Memory:
             key=key,
             condition=condition,
             id=id,
-            timestamp=timestamp,
+            timestamp=moment_of(timestamp),
             recalled=recalled,
         )
         capacity = self._thread.engine.config.working_entries_max
@@ -166,7 +172,7 @@ class Memory:
         return await self.open(summary.entry.id if isinstance(summary, MemoryHit) else summary.id)
 
     async def get_stats(self) -> MemoryStats:
-        """Counts, working memory's tokens, and the bytes that all layers take."""
+        """Counts, working memory's tokens, and the bytes that all layers take. As things stand: there is no `at`."""
         entries, entry_bytes = await self._thread.measure(EPISODIC)
         _, bytes_ = await self._thread.measure(LAYERS)
         rows = await self._thread.rows(LAYERS)
@@ -217,7 +223,8 @@ class Memory:
             return CompactReport(
                 layer=layer, covered=0, kept=count, note="one entry a key: there is nothing to compact"
             )
-        if len(keys_of(await self._thread.rows(LAYERS), layer)) + (await self._thread.measure(EPISODIC))[0] == 0:
+        count = await self._count(layer)
+        if count == 0:
             return CompactReport(layer=layer, covered=0, kept=0, note="there are no entries")
         for _ in range(_TRIES):
             older = await older_entries(self._thread, layer, keep_last)
@@ -229,7 +236,13 @@ class Memory:
             report = await self._record(older, material.count, await drafted(layer, material, model or self._model))
             if report.summary is None or report.summary.content.find(WITHHELD.text) < 0:
                 return report
-        return CompactReport(layer=layer, covered=0, kept=keep_last, note=f"there are no more than {keep_last} entries")
+        kept = min(keep_last, count)
+        return CompactReport(layer=layer, covered=0, kept=kept, note=f"there are no more than {keep_last} entries")
+
+    async def _count(self, layer: Layer) -> int:
+        """How many entries a layer has, a summary among them; episodic ones are not read for it."""
+        resident = len(keys_of(await self._thread.rows(LAYERS), layer))
+        return resident + ((await self._thread.measure(EPISODIC))[0] if layer == "episodic" else 0)
 
     @property
     def _model(self) -> LanguageModel | None:

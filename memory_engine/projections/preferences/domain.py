@@ -107,7 +107,7 @@ def _problem_with_rule(rule: RuleReference, rules: Mapping[str, RuleFunction]) -
     if not rule.name:
         return "a rule without the name of a function", tuple(rules)
     if rule.name not in rules:
-        return f"no rule {rule.name!r} is registered", tuple(rules)
+        return f"no rule {rule.name!r} is registered: give it to the domain with `rules=`", tuple(rules)
     return problem_with_condition(rule.when), ()
 
 

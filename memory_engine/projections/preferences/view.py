@@ -129,9 +129,12 @@ class Preferences:
         await self._thread.dispatch(PreferenceRemoved(key=key, reason=reason))
         return True
 
-    async def get(self, key: str, default: object = None) -> object:
-        """The value that holds: the stored one, else the persona's, else the domain's default, else `default`."""
-        rows = await self._thread.rows(PREFERENCES)
+    async def get(self, key: str, default: object = None, *, at: int | None = None) -> object:
+        """The value that holds: the stored one, else the persona's, else the domain's default, else `default`.
+
+        `at`: as of an earlier seq.
+        """
+        rows = await self._thread.rows(PREFERENCES, at=at)
         row = rows.get(key)
         if row is not None:
             return row.value

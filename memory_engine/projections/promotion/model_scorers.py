@@ -7,6 +7,7 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.errors import ModelError
+from memory_engine.llm.asking import ask
 from memory_engine.llm.base import Completion, LanguageModel
 from memory_engine.projections.promotion.scoring import PromotionContext, Score, Scorer, embedded_scorers
 from memory_engine.projections.scratchpad import Snippet
@@ -60,7 +61,8 @@ class ModelScorer:
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """The model's answer, or what the embedded scorer says. Raises nothing of the model's failures."""
         try:
-            completion = await self.model.complete(
+            completion = await ask(
+                self.model,
                 self._messages(snippet, context),
                 temperature=0.0,
                 max_tokens=ANSWER_TOKENS_MAX,

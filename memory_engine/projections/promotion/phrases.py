@@ -58,7 +58,8 @@ GENERAL = (
         weight=0.45,
         phrases="""
         because | because of | due to | caused by | cause* | leads to | lead to | results in | depends on | depend on
-        driven by | drives | correlates with | correlate with | explains | is explained by | therefore | the reason
+        driven by | drives | correlates with | correlate with | explains | is explained by | therefore | the reason is
+        the reason why | the reason that | the reason for this
         as a result | so that | which means | implies
         weil | wegen | führt zu | führen zu | hängt ab | verursacht | dadurch | deshalb | daher
         parce que | à cause | entraîne | dépend | provoque
@@ -113,6 +114,7 @@ ONE_OFF = Phrases(
     phrases="""
     today|yesterday|tomorrow|tonight|this morning|this afternoon|this time|this week|last week|last month
     |last night
+    |has been successfully|have been successfully|was successfully|were successfully
     |just now|right now|currently|at the moment|so far|for now|heute|gestern|morgen früh|gerade|diesmal|momentan
     |aujourd'hui|hier|demain|cette fois|en ce moment|hoy|ayer|mañana|esta vez|ahora mismo|hoje|ontem|amanhã
     |desta vez
@@ -123,6 +125,26 @@ ONE_OFF = Phrases(
 )
 """Wording that ties a snippet to one moment."""
 
+TALK = Phrases(
+    kind="is said to somebody",
+    phrases="""
+    let me know|feel free|don't hesitate|reach out whenever|reach out if|please confirm|please provide|please let
+    |please tell|please specify|please share|take your time|happy to help|glad to help|happy to assist
+    |need further assistance|need any further|need any more|need anything else|have any questions
+    |have any more questions|i'll|i will|i can|i could|i recommend|i'd recommend|i'm unable|i am unable|i cannot|i can't
+    |i apologize|i'm sorry|i understand|thank you for|thanks for
+    |means a lot|mean a lot|means so much|mean so much|you never know|must have been|must have felt|must feel
+    |sagen sie mir|sag mir|lass mich wissen|lassen sie mich wissen|bitte bestätigen|bitte geben sie
+    |ich werde|ich kann|ich empfehle|gern geschehen|zögern sie nicht|n'hésitez pas|dites-moi|dis-moi
+    |veuillez|je vais|je peux|no dude en|no dudes en|dígame|dime|por favor confirme|puedo ayudar
+    |fique à vontade|posso ajudar|mi faccia sapere|fammi sapere|posso aiutar*|laat het me weten|ik kan|ik zal
+    |дайте знать|обращайтесь|请告诉我|请确认|お知らせください
+    """,
+)
+"""Offers, courtesies, guesses, what the speaker is about to do: an answer's frame, and no finding.
+
+"If you need further help, let me know" holds in general and under a condition, and teaches nothing.
+"""
 UNEXPECTED = (
     Phrases(
         kind="unexpected",
@@ -206,10 +228,14 @@ ASKING = Phrases(
     montrez-moi | donne-moi | donnez-moi | usuario quiere | usuaria quiere | quiero | me gustaría | muéstrame
     muéstreme | dame | usuário quer | eu quero | mostre-me | utente vuole | voglio | vorrei | mostrami
     gebruiker wil | ik wil | toon me | laat me | пользователь хочет | я хочу | показывай мне
+    your account | your order | your profile | your booking | your reservation | your membership | your subscription
+    your card | your payment | your refund | your ticket | your flight | your trip | your address | your balance
+    dein konto | ihr konto | deine bestellung | ihre bestellung | deine buchung | ihre buchung | votre compte
+    votre commande | votre réservation | tu cuenta | su cuenta | tu pedido | su pedido | tu reserva | su reserva
     用户希望 | 用户想 | 用戶希望 | 我希望 | 我想要 | 给我看 | ユーザーは希望 | 見せて
     """,
 )
-"""A wish of one person: it may be of the moment, so it promotes nothing, but where it goes it says."""
+"""A wish of one person, or what is theirs, told to them: it promotes nothing, but where it goes it says."""
 
 AT_LARGE = Phrases(
     kind="speaks of users at large",

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Callable
+from typing import get_args
 
 from attrs import frozen
 
-from memory_engine.events import Destination
+from memory_engine.errors import InvalidEvent
+from memory_engine.events import Destination, PromotionDecided
 from memory_engine.events.promotion import PromotionTarget
 from memory_engine.projections.promotion.phrases import ASKING, AT_LARGE, LASTING
 from memory_engine.projections.promotion.wording import folded, quoted, same_text, words_of
@@ -14,15 +16,24 @@ from memory_engine.projections.scratchpad import Snippet
 KEY_PREFIX = "promoted:"
 SLUG_BYTES_MAX = 48
 DIGEST_CHARS = 8
+TARGETS: tuple[str, ...] = get_args(PromotionTarget)
 
 
 @frozen
 class Placement:
-    """A target, for preferences the key (empty: one made from the text), and why it is the one."""
+    """A target, for preferences the key (empty: one made from the text), and why it is the one.
+
+    Raises `InvalidEvent` for a target that there is not: whatever is meant, it is no preference.
+    """
 
     target: PromotionTarget
     key: str = ""
     reason: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if self.target not in TARGETS:
+            why = f"there is no target {self.target!r}; use one of {', '.join(map(repr, TARGETS))}"
+            raise InvalidEvent(PromotionDecided.event_type, "target", why)
 
 
 Route = Callable[[Snippet], Placement]

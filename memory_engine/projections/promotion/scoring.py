@@ -3,6 +3,7 @@
 The same snippets give the same scores on any machine, and every score says what it rests on.
 """
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from math import log2
@@ -10,7 +11,7 @@ from typing import Protocol
 
 from attrs import field, frozen
 
-from memory_engine.projections.promotion.phrases import GENERAL, LASTING, ONE_OFF, UNEXPECTED
+from memory_engine.projections.promotion.phrases import GENERAL, LASTING, ONE_OFF, TALK, UNEXPECTED
 from memory_engine.projections.promotion.wording import (
     evidence,
     folded,
@@ -25,6 +26,7 @@ from memory_engine.usage import Usage
 NUMBERS_PENALTY = 1.5
 """By how much each share of words that are specifics lowers salience: at two thirds nothing is left."""
 ONE_OFF_FACTOR = 0.5
+SENTENCES = re.compile(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
 """With fewer other texts to compare, every word is new, and that says nothing."""
 NOVELTY_WEIGHT = 0.25
@@ -97,8 +99,11 @@ class Salience:
     name: str = field(default="wording", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """The strength of the wording, lowered by the share of specifics and by ties to one moment."""
-        text = folded(snippet.text)
+        """The strength of the wording, lowered by the share of specifics and by ties to one moment.
+
+        Read without its questions, and without sentences that are said to somebody: offers and courtesies.
+        """
+        text = _findings(folded(snippet.text))
         general = evidence(text, (*GENERAL, LASTING))
         if not general.found:
             return Score(value=0.0, reason="no wording that reaches beyond this case")
@@ -113,6 +118,12 @@ class Salience:
             value *= ONE_OFF_FACTOR
             reason += f"; less for being of a moment: {quoted(moments)}"
         return Score(value=round(value, 4), reason=reason)
+
+
+def _findings(text: str) -> str:
+    """The sentences of folded text that state something. One that says how its user likes things does too."""
+    said = (s for s in SENTENCES.split(text) if not s.endswith(("?", "\u061f")))
+    return " ".join(s for s in said if LASTING.pattern.search(s) or not TALK.pattern.search(s))
 
 
 @frozen

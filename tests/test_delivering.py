@@ -1,0 +1,221 @@
+"""Facts whose threads cannot take them: reported, kept or refused, and in nobody's way."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+import memory_engine
+from memory_engine import Engine, MemoryShared, UserMessage
+from memory_engine import events as e
+from memory_engine.errors import InvalidIdentifier, StorageBusy, ThreadClosed, ThreadNotFound
+from memory_engine.events import Destination, FactsDelivered
+from memory_engine.projections.outbox import OUTBOX
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.testing import FaultyStore
+
+
+def fact(text: str, to: str) -> MemoryShared:
+    """A fact for an agent."""
+    return MemoryShared(destination=Destination("agent", to), layer="episodic", content=text)
+
+
+async def known(engine: Engine, agent: str) -> list[str]:
+    """What an agent remembers."""
+    return [entry.content for entry in await engine.agent(agent).memory.entries("episodic")]
+
+
+async def closed_for_good(engine: Engine, agent: str, how: str) -> None:
+    """An agent whose thread takes nothing any more."""
+    await engine.agent(agent).memory.append("episodic", "old")
+    if how == "archived":
+        await engine.agent(agent).archive()
+    else:
+        await engine.agent(agent).delete()
+
+
+@pytest.mark.parametrize(("how", "error"), [("archived", ThreadClosed), ("deleted", ThreadNotFound)])
+async def test_a_fact_that_can_never_arrive_blocks_no_other(
+    how: str, error: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It leaves the outbox as refused, with the reason in the log, is reported once, and the others arrive."""
+    async with memory_engine.open(":memory:") as engine:
+        await closed_for_good(engine, "gone", how)
+        sender = engine.agent("a")
+        await sender.dispatch_all([fact("one", "gone"), fact("two", "b"), fact("three", "gone")])
+        with pytest.raises(error):
+            await sender.delivered()
+        assert ["two"] == await known(engine, "b")
+        (note,) = [event.event for event in await sender.latest(9) if isinstance(event.event, FactsDelivered)]
+        assert (1, 2) == (len(note.facts), len(note.refused))
+        assert all("gone" in refused.reason for refused in note.refused)
+        caplog.clear()
+        await sender.delivered()
+        await engine.settle()
+        assert (0, []) == (len(await sender.rows(OUTBOX)), caplog.records)
+        assert [] == [report for report in await engine.verify() if not report.ok]
+
+
+async def test_a_fact_that_cannot_arrive_now_waits_in_its_order() -> None:
+    """What comes after it for the same thread waits with it; what is for others does not."""
+    store = FaultyStore(MemoryStore())
+    async with memory_engine.open(store) as engine:
+        sender = engine.agent("a")
+        for name in "bc":
+            await engine.agent(name).memory.append("episodic", "old")
+        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
+        await sender.dispatch_all([fact("one", "b"), fact("two", "b"), fact("three", "c")])
+        store.fail(StorageBusy("busy", 0.0))
+        with pytest.raises(StorageBusy):
+            await sender.delivered()
+        assert (["old"], ["old", "three"]) == (await known(engine, "b"), await known(engine, "c"))
+        await sender.delivered()
+        assert ["old", "one", "two"] == await known(engine, "b")
+
+
+async def test_facts_that_come_during_a_delivery_arrive_too() -> None:
+    """Nobody has to ask for them: what is dispatched while others are carried goes with the next round."""
+    store = FaultyStore(MemoryStore())
+    async with memory_engine.open(store) as engine:
+        sender = engine.agent("a")
+        await engine.agent("b").memory.append("episodic", "old")
+        await sender.dispatch(e.ExternalInject(content="hello"))
+        hold = store.hold(commit=2)
+        await sender.dispatch(fact("one", "b"))
+        await hold.begun.wait()  # it is on its way
+        await sender.dispatch(fact("two", "b"))
+        hold.release()
+        await engine.settle()
+        assert ["old", "one", "two"] == await known(engine, "b")
+
+
+@pytest.mark.parametrize(
+    "destination", [Destination("agent", ""), Destination("user", "a\0b"), Destination("tenant", "")]
+)
+async def test_a_fact_for_nobody_is_refused_at_once(destination: Destination) -> None:
+    """What no thread can be called is found before anything is written."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        with pytest.raises(InvalidIdentifier):
+            await thread.dispatch(MemoryShared(destination=destination, layer="episodic", content="x"))
+        assert 0 == (await thread.info()).events
+
+
+async def test_a_paused_thread_holds_up_nobody_else() -> None:
+    """Its facts wait for the end of the pause; reads of others, other deliveries and closing do not."""
+    kept = FaultyStore(MemoryStore())
+    kept.close = _nothing  # type: ignore[method-assign]
+    async with memory_engine.open(kept) as engine:
+        await engine.agent("b").memory.append("episodic", "old")
+        await engine.agent("b").pause()
+        await engine.agent("a").dispatch_all([fact("one", "b"), fact("two", "c")])
+        await engine.settle()
+        assert (["old"], ["two"]) == (await known(engine, "b"), await known(engine, "c"))
+    async with memory_engine.open(kept) as engine:
+        assert ["two"] == await known(engine, "c")
+        waiting = asyncio.ensure_future(engine.agent("a").delivered())
+        await engine.settle()
+        await engine.agent("b").resume()
+        await waiting
+        assert ["old", "one"] == await known(engine, "b")
+
+
+async def test_what_waited_for_a_pause_goes_on_by_itself() -> None:
+    """Whoever ends the pause need not know who waited."""
+    async with memory_engine.open(":memory:") as engine:
+        await engine.agent("b").memory.append("episodic", "old")
+        await engine.agent("b").pause()
+        await engine.agent("a").dispatch(fact("one", "b"))
+        await engine.settle()
+        await engine.agent("b").resume()
+        await engine.settle()
+        assert ["old", "one"] == await known(engine, "b")
+
+
+async def test_closing_does_not_wait_for_a_pause() -> None:
+    """Somebody who waits for a fact to reach a paused thread is told that the engine closes."""
+    async with memory_engine.open(":memory:") as engine:
+        await engine.agent("b").memory.append("episodic", "old")
+        await engine.agent("b").pause()
+        await engine.agent("a").dispatch(fact("one", "b"))
+        waiting = engine.spawn(engine.agent("a").delivered())
+        await engine.settle()
+        await asyncio.wait_for(engine.close(), 2)
+        assert waiting.done()
+
+
+class Busy(FaultyStore):
+    """A store that is busy when it is asked which outboxes hold anything."""
+
+    times = 1
+
+    async def holders(self, projection: str, version: int) -> Sequence[str]:
+        """Busy, then not."""
+        self.times -= 1
+        if self.times == 0:
+            raise StorageBusy("busy", 0.0)
+        return await super().holders(projection, version)
+
+
+async def test_recovery_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    """A store that was busy when the engine was opened does not leave facts of dead processes behind."""
+    kept = Busy(MemoryStore())
+    kept.times = -1
+    kept.close = _nothing  # type: ignore[method-assign]
+    async with memory_engine.open(kept) as engine:
+        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        await engine.agent("a").dispatch(fact("one", "b"))
+    kept.times = 1
+    with caplog.at_level(logging.CRITICAL):
+        async with memory_engine.open(kept) as engine:
+            with pytest.raises(StorageBusy):
+                await known(engine, "b")
+            assert ["one"] == await known(engine, "b")
+
+
+async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture) -> None:
+    """Its facts arrive once, though it takes no note of that any more."""
+    kept = FaultyStore(MemoryStore())
+    kept.close = _nothing  # type: ignore[method-assign]
+    async with memory_engine.open(kept) as engine:
+        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        await engine.agent("a").dispatch(fact("one", "b"))
+        await engine.agent("a").archive()
+    for _ in range(2):
+        async with memory_engine.open(kept) as engine:
+            assert ["one"] == await known(engine, "b")
+    assert [] == caplog.records
+
+
+async def test_a_deleted_scope_reads_as_empty_after_it_refused() -> None:
+    """That something was sent to it in vain does not make it be there."""
+    async with memory_engine.open(":memory:") as engine:
+        await closed_for_good(engine, "b", "deleted")
+        with pytest.raises(ThreadNotFound):
+            await engine.agent("b").dispatch(UserMessage(content="hello"))
+        assert [] == await known(engine, "b")
+
+
+async def test_nothing_is_kept_of_threads_that_are_let_go() -> None:
+    """Locks, flights, caches and what is known of scopes are bounded by the threads that are open."""
+    config = memory_engine.EngineConfig(open_threads_max=4)
+    async with memory_engine.open(":memory:", config=config) as engine:
+        for n in range(40):
+            sender = engine.agent(f"a{n}")
+            await sender.dispatch(fact("one", f"b{n}"))
+            await sender.delivered()
+            await sender.memory.search(None, "one")
+            await sender.tool_cache.cached_call("look", {}, _looked, duration=1)
+            await sender.scratchpad.read()
+        await engine.settle()
+        kept = (engine.scopes_seen, engine.caches._of, engine.relay._locks, engine.relay._under_way, engine.flights)
+        assert [True] * 5 == [len(one) <= 6 for one in kept]
+
+
+async def _looked() -> str:
+    return "result"
+
+
+async def _nothing() -> None:
+    """Leave the store open for the next engine."""

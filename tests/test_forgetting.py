@@ -1,0 +1,299 @@
+"""Forgetting: a text that is forgotten by the event that brought it is found nowhere afterwards."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+import memory_engine
+from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmToolCall, Thread, ToolCall, ToolResult, UserMessage
+from memory_engine import events as e
+from memory_engine.errors import StorageBusy, ThreadClosed
+from memory_engine.events import Destination, PlaybookCall
+from memory_engine.lifecycle import AgentLifecycle
+from memory_engine.projections.builtin import builtin_projections
+from memory_engine.projections.screen import ProactiveTool
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.testing import FaultyStore
+from tests.conversations import turns
+
+SECRET = "zyzzyva"
+SAID = f"Always show the {SECRET} totals of every account."
+CONFIG = EngineConfig(compaction=CompactionPolicy(enabled=False, keep_recent=0))
+
+Path = Callable[[Thread], Awaitable[str]]
+"""Brings the secret into a conversation, copies it, and gives the id of the event that brought it."""
+
+
+async def said(thread: Thread) -> str:
+    """A message."""
+    return (await thread.dispatch(UserMessage(content=SAID))).event_id
+
+
+async def compacted_twice(thread: Thread) -> str:
+    """A message in a summary of a summary."""
+    receipt = await thread.dispatch(UserMessage(content=SAID * 20))
+    for start in (1, 7):
+        await thread.dispatch_all(turns(6, start=start))
+        await thread.compact()
+    return receipt.event_id
+
+
+async def marked(thread: Thread) -> str:
+    """A message marked critical."""
+    receipt = await thread.dispatch(UserMessage(content=SAID))
+    await thread.mark_critical(receipt.chunks[0].id)
+    return receipt.event_id
+
+
+async def offloaded_then_compacted(thread: Thread) -> str:
+    """A large result, shortened, the rest of it in a summary."""
+    await thread.dispatch(LlmToolCall(calls=(ToolCall(id="c1", name="look"),)))
+    receipt = await thread.dispatch(ToolResult(call_id="c1", content=SAID + " and so on" * 5_000))
+    await thread.offload()
+    await thread.compact()
+    return receipt.event_id
+
+
+async def goal(thread: Thread) -> str:
+    """The goal of a task that is over."""
+    receipt = await thread.dispatch(e.TaskStarted(goal=SAID))
+    await thread.dispatch(e.TaskCompleted(content="done"))
+    return receipt.event_id
+
+
+async def todo(thread: Thread) -> str:
+    """An item that was changed twice."""
+    receipt = await thread.dispatch(e.TodoSet(items=(e.TodoItem(id="1", text=SAID),)))
+    await thread.dispatch_all([e.TodoUpdated(id="1", status="in_progress"), e.TodoCompleted(id="1")])
+    return receipt.event_id
+
+
+async def promoted(thread: Thread) -> str:
+    """A snippet that rose to the user's preferences, and another to the tenant's `agent.md`."""
+    receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
+    chunk_id = receipt.chunks[-1].id
+    await thread.promotion.request(chunk_id, target="preferences")
+    await thread.promotion.request(chunk_id, target="agent_md")
+    return receipt.event_id
+
+
+async def marked_and_promoted(thread: Thread) -> str:
+    """A snippet marked critical before it rose."""
+    receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
+    marking = await thread.mark_critical(receipt.chunks[-1].id)
+    await thread.promotion.request(marking.chunks[-1].id, target="preferences")
+    return receipt.event_id
+
+
+async def promoted_in_a_fork(thread: Thread) -> str:
+    """A snippet that rose on the branch where it is forgotten then, and on the one before."""
+    event_id = await promoted(thread)
+    fork = await thread.fork()
+    await fork.forget(event_ids=[event_id])
+    return event_id
+
+
+async def rolled(thread: Thread) -> str:
+    """A snippet in the summary of the conversation."""
+    receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
+    for n in range(12):
+        await thread.conversation.prepare_messages(f"question {n}?")
+        await thread.conversation.finalize_cycle(f"question {n}?", "yes")
+    return receipt.event_id
+
+
+async def asked(thread: Thread) -> str:
+    """The question of the cycle under way."""
+    await thread.conversation.prepare_messages(SAID)
+    return next(event.id for event in await thread.latest(9) if isinstance(event.event, UserMessage))
+
+
+async def exchanged(thread: Thread) -> str:
+    """The question of a live exchange."""
+    event_id = await asked(thread)
+    await thread.conversation.finalize_cycle(SAID, "yes")
+    return event_id
+
+
+async def answered(thread: Thread) -> str:
+    """An answer, in short form and folded into the summary."""
+    await thread.conversation.prepare_messages("what?")
+    await thread.conversation.finalize_cycle("what?", SAID * 30)
+    answer = next(event.id for event in await thread.latest(9) if isinstance(event.event, e.LlmTextResponse))
+    for n in range(12):
+        await thread.conversation.prepare_messages(f"question {n}?")
+        await thread.conversation.finalize_cycle(f"question {n}?", "yes")
+    return answer
+
+
+async def cached(thread: Thread) -> str:
+    """A tool's result in context and cache."""
+    await thread.dispatch(LlmToolCall(calls=(ToolCall(id="c1", name="look"),)))
+    receipt = await thread.dispatch(ToolResult(call_id="c1", content=SAID, name="look"))
+    await thread.tool_cache.add("look", {"at": 1}, SAID, 5, call_id="c1")
+    return receipt.event_id
+
+
+async def on_screen(thread: Thread) -> str:
+    """The screen, and what a tool said of it ahead of the question."""
+    await thread.screen.inject(SAID, [ProactiveTool(tool="look", parameters={"q": SECRET}, result=SAID, duration=9)])
+    return next(event.id for event in await thread.latest(1))
+
+
+async def flow(thread: Thread) -> str:
+    """A flow that became a playbook."""
+    run = await thread.flows.completed(
+        "report", user_query=SAID, tool_calls=[PlaybookCall("look", {"q": SECRET})], outcome=SAID
+    )
+    await thread.flows.feedback(True)
+    return run.event_id
+
+
+async def feedback(thread: Thread) -> str:
+    """What a person said of a flow, which gave the reason for a playbook."""
+    await thread.flows.completed("report", user_query="a report, please")
+    await thread.flows.feedback(True, content=SAID)
+    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.FeedbackGiven))
+
+
+async def remembered(thread: Thread) -> str:
+    """An entry of working memory, compacted."""
+    receipt = await thread.dispatch(e.MemoryAppended(layer="working", content=SAID))
+    for n in range(4):
+        await thread.memory.append("working", f"step {n}")
+    await thread.memory.compact("working", keep_last=1)
+    return receipt.event_id
+
+
+async def shared(thread: Thread) -> str:
+    """An entry for an agent's memory, compacted there."""
+    destination = Destination("agent", "coder", "acme")
+    receipt = await thread.dispatch(e.MemoryShared(destination=destination, layer="episodic", content=SAID))
+    await thread.delivered()
+    agent = thread.engine.agent("coder", tenant_id="acme")
+    await agent.memory.append("episodic", "something else")
+    await agent.memory.compact("episodic", keep_last=1)
+    return receipt.event_id
+
+
+async def task_of_an_agent(thread: Thread) -> str:
+    """The task of a run that was ended."""
+    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    await run.start(SAID)
+    await run.end("done")
+    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskStarted))
+
+
+async def task_that_failed(thread: Thread) -> str:
+    """The task of a run that failed."""
+    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    await run.start(SAID)
+    await run.fail("no such file")
+    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskStarted))
+
+
+async def result_of_an_agent(thread: Thread) -> str:
+    """What a run found out, and its agent keeps."""
+    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    await run.start("find the totals")
+    await run.end(f"The dataset format is: {SECRET}.")
+    return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskCompleted))
+
+
+async def tool_of_an_agent(thread: Thread) -> str:
+    """A tool's result in a run's working memory."""
+    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    await run.start("find the totals")
+    await run.tool_used(ToolCall(id="c1", name="look"), SAID)
+    return next(event.id for event in await thread.latest(9) if isinstance(event.event, ToolResult))
+
+
+PATHS: list[Path] = [
+    said, compacted_twice, marked, offloaded_then_compacted, goal, todo, promoted, marked_and_promoted,
+    promoted_in_a_fork, rolled, asked, exchanged, answered, cached, on_screen, flow, feedback, remembered, shared,
+    task_of_an_agent, task_that_failed, result_of_an_agent, tool_of_an_agent,
+]  # fmt: skip
+
+
+async def shown(thread: Thread) -> str:
+    """Everything that a thread shows as of now."""
+    parts: list[object] = [await thread.view(projection.name) for projection in builtin_projections()]
+    parts += [(await thread.context()).messages, await thread.scratchpad.read(), await thread.promotion.verdicts()]
+    parts += [await thread.conversation.memory(), await thread.conversation.summary(), await thread.report()]
+    parts += [(await thread.report()).data, await thread.tool_cache.entries(), await thread.screen.current()]
+    parts += [[chunk.text for chunk in (await thread.state()).everything()], await thread.flows.all()]
+    for mode in ("hybrid", "keyword"):
+        parts += await thread.memory.search(None, SECRET, mode=mode)
+    parts += await thread.memory.search(None, last=50)
+    return repr(parts)
+
+
+async def found(engine: Engine) -> list[str]:
+    """The threads that show the secret, and the handles that find it."""
+    where = [info.id for info in await engine.threads() if SECRET in await shown(engine.thread(info.id))]
+    user, tenant = engine.user("u1", tenant_id="acme"), engine.tenant("acme")
+    looked = {
+        "preferences": (await user.preferences.all(), await user.preferences.applicable(query=SAID, threshold=0.0)),
+        "playbooks": (await user.playbooks.all(), await user.playbooks.find(SAID, threshold=0.0)),
+        "agent.md": await tenant.agent_md.read(),
+    }
+    return where + [name for name, given in looked.items() if SECRET in repr(given)]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
+async def test_what_is_forgotten_is_found_nowhere(path: Path) -> None:
+    """By each way that a text is copied, forgetting the event that brought it reaches every copy, and each index."""
+    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+        thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
+        event_id = await path(thread)
+        await engine.settle()
+        assert [] != await found(engine)
+        await thread.forget(event_ids=[event_id])
+        await engine.settle()
+        assert [] == await found(engine)
+        later = await thread.fork()
+        assert SECRET not in await shown(later)
+        await thread.rebuild()
+        assert [] == await found(engine)
+        assert [] == [report for report in await engine.verify() if not report.ok]
+
+
+async def test_a_fork_made_before_keeps_its_past_until_it_forgets_too() -> None:
+    """A branch is its own: what the other branch forgets later is forgotten here by the same call."""
+    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+        thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
+        event_id = await promoted(thread)
+        fork = await thread.fork()
+        await thread.forget(event_ids=[event_id])
+        assert [fork.id] == await found(engine)
+        await fork.forget(event_ids=[event_id])
+        assert [] == await found(engine)
+
+
+async def test_a_fact_that_could_not_leave_is_forgotten_with_its_source() -> None:
+    """It is let go of: it does not arrive when its thread can take it again."""
+    store = FaultyStore(MemoryStore())
+    async with memory_engine.open(store, config=CONFIG) as engine:
+        thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
+        await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
+        receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
+        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
+        for commit in (2, 3):  # the delivery after the verdict, and the one before the forgetting
+            store.fail(StorageBusy("busy", 0.0), commit=commit)
+        with pytest.raises(StorageBusy):
+            await thread.promotion.request(receipt.chunks[-1].id, target="preferences")
+        await thread.forget(event_ids=[receipt.event_id])
+        await thread.delivered()
+        assert [] == await found(engine)
+
+
+async def test_a_thread_that_is_archived_is_named_when_it_cannot_forget() -> None:
+    """All else is forgotten; that its copy stays is no secret."""
+    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+        thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
+        event_id = await promoted(thread)
+        user = engine.user("u1", tenant_id="acme")
+        await user.archive()
+        with pytest.raises(ThreadClosed, match="user:acme/u1"):
+            await thread.forget(event_ids=[event_id])
+        assert [user.id, "preferences"] == await found(engine)
