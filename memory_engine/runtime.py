@@ -46,6 +46,7 @@ from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEve
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.state import State
 
+T = TypeVar("T")
 V = TypeVar("V")
 
 PAUSE_POLL_S = 0.2
@@ -376,12 +377,12 @@ class ThreadRuntime:
             if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
                 await self.exclusively(self.reload)
 
-    async def exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def exclusively(self, work: Callable[[], Awaitable[T]]) -> T:
         """Do what no commit of this thread may cross."""
         await self.idle()
         self.busy = True
         try:
-            await work()
+            return await work()
         finally:
             self._rest()
             self._go_on()

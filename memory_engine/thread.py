@@ -475,16 +475,19 @@ class Thread:
         runtime = await self._runtime()
         parts = self._engine.parts
 
-        async def rebuild() -> None:
-            try:
-                await rebuild_thread(parts.store, self._engine.reader, self.id, parts.projections)
-            finally:
-                await runtime.reload()
+        async def rebuild() -> Head:
+            head = await rebuild_thread(parts.store, self._engine.reader, self.id, parts.projections)
+            if not runtime.queue.is_clear:
+                await runtime.reload()  # who waits goes on with what was made
+            return head
 
         for _ in range(self._engine.config.commit_tries_max):
             try:
-                await runtime.exclusively(rebuild)
+                head = await runtime.exclusively(rebuild)
             except HeadMoved:  # another process has written meanwhile
+                await runtime.exclusively(runtime.reload)
                 continue
-            return ThreadInfo.of(runtime.record, runtime.head)
+            if not self._engine.directory.let_go(runtime):
+                await runtime.exclusively(runtime.reload)
+            return ThreadInfo.of(runtime.record, head)
         raise ContentionError(self.id, self._engine.config.commit_tries_max)
