@@ -13,8 +13,6 @@ from memory_engine import Engine, Event, NewEvent, Thread
 from memory_engine import events as e
 from memory_engine.projections.layers.values import SearchMode
 from memory_engine.projections.layers.view import Memory
-from memory_engine.projections.preferences.view import Preferences
-from memory_engine.projections.scratchpad import Scratchpad
 from memory_engine.replay.rebuild import rebuild_thread
 
 BATCH = 500
@@ -89,41 +87,40 @@ def _below(setting: Setting, case: str, taken_us: Sequence[float], limit_ms: flo
 
 
 async def _scratchpad(setting: Setting) -> list[Figure]:
-    taken = []
-    for count in (setting.size(100_000, 500), 100):
-        async with memory_engine.open(str(setting.new_path("pad")), config=WITHOUT_COMPACTION) as engine:
-            thread = await engine.create_thread()
+    sizes = (setting.size(100_000, 500), 100)
+    async with memory_engine.open(str(setting.new_path("pad")), config=WITHOUT_COMPACTION) as engine:
+        threads = [await engine.create_thread() for _ in sizes]
+        for thread, count in zip(threads, sizes, strict=True):
             said: list[Event] = [e.EnvironmentChange(content=str(n), key="clock") for n in range(count - 64)]
             await _fill(thread, [*said, *(e.ScratchpadWritten(content=sentence(n)) for n in range(64))])
-            taken.append(await _read(thread.scratchpad))
-    return [
-        _flat(setting, "scratchpad.read of 64 snippets in a thread of 100,000 events", (taken[0], taken[1]), "of 100")
-    ]
+        pads = [thread.scratchpad for thread in threads]
+        taken = await _in_turn(lambda _: pads[0].read(), lambda _: pads[1].read())
+    return [_flat(setting, "scratchpad.read of 64 snippets in a thread of 100,000 events", taken, "of 100")]
 
 
-async def _read(scratchpad: Scratchpad) -> list[float]:
-    return await _timed(lambda _: scratchpad.read(), 2_000)
+async def _in_turn(
+    many: Callable[[int], Awaitable[object]], few: Callable[[int], Awaitable[object]]
+) -> tuple[list[float], list[float]]:
+    """Microseconds of both, block by block: what the machine does meanwhile meets both."""
+    taken: tuple[list[float], list[float]] = ([], [])
+    for _ in range(20):
+        for work, found in zip((many, few), taken, strict=True):
+            found.extend(await _timed(work, 100))
+    return taken
 
 
 async def _preferences(setting: Setting) -> list[Figure]:
     many, few, found = setting.size(10_000, 100), 10, []
-    taken = []
     async with memory_engine.open(str(setting.new_path("preferences"))) as engine:
         for count in (many, few):
-            user = engine.user(f"with {count}")
             changes = [e.PreferenceUpdated(key=f"key {n}", value=sentence(n, 6)) for n in range(count)]
-            await _fill(user, changes)
-            preferences = user.preferences
-            taken.append(await _got(preferences, count))
-        found.append(_flat(setting, f"preferences.get of {many:,}", (taken[0], taken[1]), f"of {few}"))
-        preferences = engine.user(f"with {many}").preferences
+            await _fill(engine.user(f"with {count}"), changes)
+        preferences, small = (engine.user(f"with {count}").preferences for count in (many, few))
+        taken = await _in_turn(lambda n: preferences.get(f"key {n % many}"), lambda n: small.get(f"key {n % few}"))
+        found.append(_flat(setting, f"preferences.get of {many:,}", taken, f"of {few}"))
         queries = [sentence(n * 37 % many, 6) for n in range(60)]
         searched = await _timed(lambda n: preferences.applicable(query=queries[n % 60]), setting.size(60, 5))
     return [*found, _below(setting, f"preferences.applicable by similarity of {many:,}", searched, 20)]
-
-
-async def _got(preferences: Preferences, count: int) -> list[float]:
-    return await _timed(lambda n: preferences.get(f"key {n % count}"), 2_000)
 
 
 async def _playbooks(setting: Setting) -> list[Figure]:
@@ -169,28 +166,26 @@ async def _vectors(setting: Setting) -> list[Figure]:
 
 async def _tool_cache(setting: Setting) -> list[Figure]:
     many, few = setting.size(10_000, 100), 10
-    looked, hit = [], []
     async with memory_engine.open(str(setting.new_path("cache"))) as engine:
-        for count in (many, few):
-            thread = await engine.create_thread()
+        threads = [await engine.create_thread() for _ in (many, few)]
+        for thread, count in zip(threads, (many, few), strict=True):
             cached = [
                 e.ToolResultCached(tool="query", parameters=f'{{"n":{n}}}', result=sentence(n, 30), duration=1_000_000)
                 for n in range(count)
             ]
             await _fill(thread, cached)
-            cache = thread.tool_cache
-            looked.append(await _looked_up(cache.peek, count, 2_000))
-            hit.append(await _looked_up(cache.lookup, count, 500))
+            await thread.tool_cache.entries()  # each is decoded at its first look, whatever their number
+        big, small = (thread.tool_cache for thread in threads)
+        looked = await _in_turn(
+            lambda n: big.peek("query", {"n": n % many}), lambda n: small.peek("query", {"n": n % few})
+        )
+        hit = await _in_turn(
+            lambda n: big.lookup("query", {"n": n % many}), lambda n: small.lookup("query", {"n": n % few})
+        )
     return [
-        _flat(setting, f"tool_cache.peek of {many:,}", (looked[0], looked[1]), f"of {few}"),
-        _flat(setting, f"tool_cache.lookup of {many:,} (records the hit)", (hit[0], hit[1]), f"of {few}"),
+        _flat(setting, f"tool_cache.peek of {many:,}", looked, f"of {few}"),
+        _flat(setting, f"tool_cache.lookup of {many:,} (records the hit)", hit, f"of {few}"),
     ]
-
-
-async def _looked_up(
-    look: Callable[[str, dict[str, object]], Awaitable[object]], count: int, rounds: int
-) -> list[float]:
-    return await _timed(lambda n: look("query", {"n": n % count}), rounds)
 
 
 async def _layers(setting: Setting) -> list[Figure]:
@@ -214,7 +209,7 @@ async def _reopened(setting: Setting, path: str, many: int) -> list[Figure]:
         memory = engine.agent("a").memory
         await memory.append("episodic", "warm")
         opened = (perf_counter_ns() - begun) / 1000
-        new, fresh = await _appended(memory, engine.agent("fresh").memory, setting.size(1_000, 20))
+        new, fresh = await _appended(memory, engine.agent("fresh").memory, setting.size(3_000, 20))
         figures = [
             _below(setting, f"open an agent of {many:,} episodic entries and append", [opened], 10),
             _below(setting, f"memory.append at {many:,} episodic entries, the middle of five rounds", new, 1, p=0.99),
