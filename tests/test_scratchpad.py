@@ -169,3 +169,17 @@ async def test_S1_the_scratchpad_is_an_lru_cache(steps: list[tuple[str, bool, in
                     del model[key]
         assert {s.id: s.text for s in await thread.scratchpad.read()} == model
         assert (await thread.verify()).ok
+
+
+async def test_S1_a_retried_write_after_a_restart_is_the_first(tmp_path: Path) -> None:
+    """The id decides: what was read in between, and is not remembered any more, makes no conflict."""
+    path = str(tmp_path / "m.db")
+    async with memory_engine.open(path) as engine:
+        scratchpad = (await engine.create_thread("t")).scratchpad
+        one = await scratchpad.write("one")
+        await scratchpad.get(one.id)
+        written = await scratchpad.write("two", event_id="w2")
+    async with memory_engine.open(path) as engine:
+        scratchpad = engine.thread("t").scratchpad
+        assert written == await scratchpad.write("two", event_id="w2")
+        assert ["one", "two"] == await texts(scratchpad)

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
+from memory_engine.errors import StorageBusy
 from memory_engine.projections.cached_results import TOOL_CACHE
 from memory_engine.projections.parameters import cache_key, canonical
-from memory_engine.testing import ManualClock
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.testing import FaultyStore, ManualClock
 
 PARAMETERS = {"champion": "droideka", "level": 3}
 
@@ -397,3 +399,21 @@ async def test_C3_the_cache_does_what_a_simple_one_does(steps: list[tuple[str, s
                 expected = {t: (left - 1, whole) for t, (left, whole) in expected.items() if left > 1}
             assert {t: left for t, (left, _) in expected.items()} == await remaining(thread)
         assert (await thread.verify()).ok
+
+
+async def test_C3_a_result_that_could_not_be_cached_is_not_lost() -> None:
+    """Where the store is busy, the caller has the result all the same, and the next call runs the tool."""
+    store, ran = FaultyStore(MemoryStore()), []
+
+    async def tool() -> str:
+        ran.append("tool")
+        return "42"
+
+    async with memory_engine.open(store) as engine:
+        thread = await engine.create_thread()
+        store.fail(StorageBusy("busy", 0.0))
+        first = await thread.tool_cache.cached_call("t", {}, tool, duration=2)
+        second = await thread.tool_cache.cached_call("t", {}, tool, duration=2)
+        third = await thread.tool_cache.cached_call("t", {}, tool, duration=2)
+        assert [("42", False), ("42", False), ("42", True)] == [(c.result, c.hit) for c in (first, second, third)]
+        assert ["tool", "tool"] == ran
