@@ -39,8 +39,9 @@ class ModelError(CompactionError):
     """The language model gave no usable answer.
 
     `reason`: timeout, rate_limited, unavailable, refused, truncated, authentication,
-    context_window, bad_request or invalid_response. `retryable` says whether trying again
-    may help, `usage` what the answers took that were of no use.
+    context_window, bad_request or invalid_response; or the name of what a model of the user's
+    own raised in place of this error. `retryable` says whether trying again may help, `usage`
+    what the answers took that were of no use.
     """
 
     model: str

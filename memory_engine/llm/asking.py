@@ -33,7 +33,7 @@ async def ask(
         raise ModelError(model.name, "timeout", "it did not keep its time") from error
     except Exception as error:  # the boundary to the user's model: callers do without it, whatever it raises
         _log.warning("model %r raised what it may not raise", model.name, exc_info=True)
-        raise ModelError(model.name, "invalid_response", f"{type(error).__name__}: {error}") from error
+        raise ModelError(model.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
     if not isinstance(completion, Completion):
         raise ModelError(model.name, "invalid_response", f"a {type(completion).__name__} is no Completion")
     if not _is_text(completion.text):

@@ -1,6 +1,5 @@
 """Texts made shorter: by a model, and where there is none or it fails, by cutting."""
 
-import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -8,7 +7,7 @@ from attrs import frozen
 
 from memory_engine.context.rendering import Message
 from memory_engine.errors import ModelError
-from memory_engine.llm.asking import PATIENCE
+from memory_engine.llm.asking import ask
 from memory_engine.llm.base import LanguageModel
 from memory_engine.projections.conversation.limits import ConversationLimits
 from memory_engine.projections.conversation.prompts import short_answer, shorter_summary
@@ -66,34 +65,20 @@ class Summarizer:
         if self._model is None:
             return Shortened(text=fallback, method="cut")
         try:
-            async with asyncio.timeout(self._limits.model_timeout_s * PATIENCE):
-                completion = await self._model.complete(
-                    messages,
-                    temperature=TEMPERATURE,
-                    max_tokens=max(_TOKENS_MIN, target),
-                    timeout_s=self._limits.model_timeout_s,
-                )
-            text = completion.text.strip()  # here, for an answer that is none must not cost what was said
+            completion = await ask(
+                self._model,
+                messages,
+                temperature=TEMPERATURE,
+                max_tokens=max(_TOKENS_MIN, target),
+                timeout_s=self._limits.model_timeout_s,
+            )
         except ModelError as error:
             return self._failed(fallback, error.reason, error.usage)
-        except TimeoutError:
-            return self._failed(fallback, "timeout", None)
-        except Exception as error:  # the boundary to the user's model: what was said is kept, whatever it raises
-            _log.warning("model %r raised what it may not raise", self._model.name, exc_info=True)
-            return self._failed(fallback, type(error).__name__, None)
-        if not text or not _is_text(text):
+        text = completion.text.strip()
+        if not text:
             return self._failed(fallback, "invalid_response", completion.usage)
         return Shortened(text=cut(text, target), method="model", model=completion.model, usage=completion.usage)
 
     def _failed(self, fallback: str, failure: str, usage: Usage | None) -> Shortened:
         _log.warning("a text was cut because the model failed: %s", failure)
         return Shortened(text=fallback, method="cut", usage=usage if usage != Usage() else None, failure=failure)
-
-
-def _is_text(text: str) -> bool:
-    """Whether the log could hold it: a lone surrogate is no character."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
