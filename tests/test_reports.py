@@ -180,3 +180,15 @@ def test_C6_a_thread_that_is_not_there_is_an_error(run: Run, db: str) -> None:
     """Exit code 2, and one line that says so."""
     code, out, err = run("report", "nobody", "--db", db)
     assert (2, "", 1) == (code, out, len(err.splitlines()))
+
+
+async def test_C6_without_conversation_memory_the_agent_receives_the_context() -> None:
+    """A loop that only dispatches and asks for contexts sees in the report what its model sees."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([e.UserMessage(content="Where is it?"), e.LlmTextResponse(content="On its way.")])
+        report = await memory_report(thread)
+        assert (await thread.context()).messages == report.data["messages"]
+        assert report.text.endswith("(2 messages) ===\n[1] USER: Where is it?\n[2] ASSISTANT: On its way.")
+        earlier = await memory_report(thread, at=1)
+        assert ["Where is it?"] == [message["content"] for message in earlier.data["messages"]]  # type: ignore[attr-defined]

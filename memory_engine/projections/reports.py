@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
+from memory_engine.context.builder import build_context
 from memory_engine.context.rendering import Message
 from memory_engine.projections.cached_results import TOOL_CACHE, CacheEntry, entries_of
 from memory_engine.projections.conversation.folding import (
@@ -66,12 +67,24 @@ async def memory_report(thread: "Thread", *, at: int | None = None) -> Report:
     figures = figures_of(session or thread.id, count, summary, tally, is_cycle_open=is_open)
     cached = entries_of(await thread.rows(TOOL_CACHE, at=at))
     messages = await thread.conversation.messages(at=at)
+    if summary is None and not count and not is_open:  # its loop does without conversation memory: the context it is
+        messages = await _context_messages(thread, at)
     report = Report(
         text="\n\n".join((memory_text(figures), cache_text(cached), messages_text(messages))),
         data={"thread_id": thread.id, **data_of(figures, cached, messages)},
     )
     _log.info("%s", report.text, extra={"thread_id": thread.id, "memory": report.data})
     return report
+
+
+async def _context_messages(thread: "Thread", at: int | None) -> list[Message]:
+    """The whole context, without the compaction that asking for it may begin: a report changes nothing."""
+    state = await thread.state() if at is None else await thread.at(at)
+    parts = thread.engine.parts
+    context = build_context(
+        state, thread_id=thread.id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
+    )
+    return context.messages
 
 
 def figures_of(
