@@ -166,6 +166,30 @@ class Environment:
     def _write_note(self, note: dict[str, str]) -> None:
         self._note.write_text(json.dumps(note, indent=1), encoding="utf-8")
 
+    def provide_native(self) -> None:
+        """Bring what has to be compiled, if there is a compiler; tests that need it say so where it is absent."""
+        if not any(map(shutil.which, ("c++", "g++", "clang++", "cl"))):
+            say("no C++ compiler: hnswlib is left out, and what needs it is skipped")
+            return
+        lock = LOCKS / "native.lock"
+        note = self._read_note()
+        wanted = digest(lock.read_bytes())
+        if note.get("native") != wanted:
+            say(f"compiling {lock.relative_to(ROOT)} (half a minute)")
+            # pip keeps what it built: for any processor, since the cache may be another machine's
+            words = (
+                "-m",
+                "pip",
+                "--disable-pip-version-check",
+                "-qq",
+                "install",
+                "--require-hashes",
+                "--no-deps",
+                "-r",
+            )
+            run(self.python, *words, lock, env={"HNSWLIB_NO_NATIVE": "1"})
+            self._write_note(note | {"native": wanted})
+
 
 def demo(venv: Environment, words: list[str]) -> None:
     """Show the engine at work; installs the base package only."""
@@ -176,12 +200,14 @@ def demo(venv: Environment, words: list[str]) -> None:
 def test(venv: Environment, words: list[str]) -> None:
     """Run the test suite; further words go to pytest."""
     venv.provide("dev")
+    venv.provide_native()
     run(venv.python, "-m", "pytest", *words)
 
 
 def coverage(venv: Environment, words: list[str]) -> None:
     """Run the test suite and report the lines and branches it misses; further words go to pytest."""
     venv.provide("dev")
+    venv.provide_native()
     run(venv.python, "-m", "coverage", "run", "-m", "pytest", *words)
     run(venv.python, "-m", "coverage", "report")
 
@@ -255,11 +281,14 @@ def wheel(venv: Environment, _words: list[str]) -> None:
         run(fresh.binaries / "memory-engine", "demo", cwd=elsewhere)
 
 
+LOCKED_EXTRAS = ("documents", "llm", "pdf", "tokenizer", "vectors")
+"""Without those that bring PyTorch or onnxruntime, or need a compiler."""
 LOCK_HEAD = """\
 # Made by `python3 tasks.py lock` from pyproject.toml; do not edit. `lock --upgrade` takes newer versions.
 #
 # base.lock   what the package itself needs, and its build backend: `demo`, and the wheel's test installation
-# dev.lock    all of base.lock at the same versions, every extra, and the tools of every other task
+# dev.lock    all of base.lock at the same versions, every extra that is no gigabyte, and the tools of every other task
+# native.lock what has to be compiled: installed for the tests where there is a compiler
 # peers.lock  what benchmarks compare with; apart, because its openai and litellm's cannot live together
 #
 # Each is complete and holds hashes, so `pip install --require-hashes -r` takes nothing else. Each is for
@@ -275,7 +304,7 @@ def lock(venv: Environment, words: list[str]) -> None:
     env = {"UV_DEFAULT_INDEX": os.environ["PIP_INDEX_URL"]} if "PIP_INDEX_URL" in os.environ else {}
     asks = {
         "dev": [
-            "--all-extras",
+            *(word for extra in LOCKED_EXTRAS for word in ("--extra", extra)),
             "--group",
             "build",
             "--group",
@@ -288,6 +317,7 @@ def lock(venv: Environment, words: list[str]) -> None:
             "release",
         ],
         "base": ["--group", "build", "--constraints", "requirements/dev.lock"],
+        "native": ["--group", "pyproject.toml:native", "--constraints", "requirements/dev.lock"],
         "peers": ["--group", "build", "--group", "peers"],
     }
     for name, ask in asks.items():
@@ -298,7 +328,8 @@ def lock(venv: Environment, words: list[str]) -> None:
                 shutil.copy(target, draft)  # uv keeps the versions it finds in the output file
             shape = ["--universal", "--python-version", "{}.{}".format(*WANTED), "--generate-hashes"]
             silent = ["--quiet", "--no-header", "--no-emit-index-url", "--no-emit-find-links"]
-            run(uv, "pip", "compile", "pyproject.toml", *ask, *shape, *silent, *words, "-o", draft, env=env)
+            source = () if name == "native" else ("pyproject.toml",)
+            run(uv, "pip", "compile", *source, *ask, *shape, *silent, *words, "-o", draft, env=env)
             target.write_text(LOCK_HEAD + draft.read_text(encoding="utf-8"), encoding="utf-8")
         say(f"wrote {target.relative_to(ROOT)}")
 

@@ -1,16 +1,20 @@
 """The nearest vectors by comparing with all of them: exact, and fast enough for tens of thousands (extra `vectors`)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, KeysView
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from memory_engine.errors import InvalidVector, MissingExtra
-from memory_engine.recall.base import Vector
+from memory_engine.recall.base import Packed, Vector
+from memory_engine.storage.units import unit_rows
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 ROOM_MIN = 16
+PUT_AT_ONCE = 1024
+"""Vectors that are made rows together: a few megabytes."""
 SCORE_DIGITS = 6
 """Single precision holds no more; rounding lets equal ones be equal wherever their rows stand."""
 
@@ -24,7 +28,7 @@ class ExactIndex:
         except ModuleNotFoundError as error:
             raise MissingExtra("similarity by vectors", "vectors") from error
         self._numpy = numpy
-        self._dimension = dimension
+        self.dimension = dimension
         self._keys: list[str] = []
         self._places: dict[str, int] = {}
         self._rows = numpy.zeros((ROOM_MIN, dimension), dtype=numpy.float32)
@@ -32,16 +36,28 @@ class ExactIndex:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def put(self, key: str, vector: Vector) -> None:
+    def __contains__(self, key: str) -> bool:
+        return key in self._places
+
+    def keys(self) -> KeysView[str]:
+        """The keys there are."""
+        return self._places.keys()
+
+    def put(self, key: str, vector: Vector | Packed) -> None:
         """Add a vector, or replace the one under this key. Raises `InvalidVector`."""
-        unit = self._unit(vector)
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = len(self._keys)
-            self._keys.append(key)
-            if place == len(self._rows):
-                self._rows = self._numpy.concatenate([self._rows, self._numpy.zeros_like(self._rows)])
-        self._rows[place] = unit
+        self._put([key], self.unit(vector))
+
+    def put_many(self, items: Iterable[tuple[str, Vector | Packed]]) -> None:
+        """The same for many, as if put one by one, and faster. Raises `InvalidVector`; those before it are put."""
+        coming = iter(items)
+        while some := list(islice(coming, PUT_AT_ONCE)):
+            try:
+                rows = unit_rows(self._numpy, [vector for _, vector in some], self.dimension)
+            except InvalidVector:
+                for key, vector in some:  # up to the one that is none
+                    self.put(key, vector)
+                raise
+            self._put([key for key, _ in some], rows)
 
     def remove(self, key: str) -> None:
         """Remove the vector under a key, if there is one."""
@@ -54,21 +70,32 @@ class ExactIndex:
             self._places[last] = place
             self._rows[place] = self._rows[len(self._keys)]
 
-    def search(self, vector: Vector, limit: int, keys: Collection[str] | None = None) -> list[tuple[str, float]]:
+    def build(self, at_most: int | None = None) -> int:
+        """Nothing to do."""
+        return 0
+
+    def search(
+        self, vector: Vector | Packed, limit: int, keys: Collection[str] | None = None
+    ) -> list[tuple[str, float]]:
         """The nearest `limit` (of `keys`, if given) with their cosine, best first, equal ones by key.
 
         A vector of length zero has the cosine 0 to all. Raises `InvalidVector`.
         """
-        unit = self._unit(vector)
+        return self.nearest(self.unit(vector), limit, keys)
+
+    def nearest(
+        self, unit: "NDArray[np.float32]", limit: int, keys: Collection[str] | None = None
+    ) -> list[tuple[str, float]]:
+        """The same for what `unit` gave."""
         if keys is None:
             names, rows = self._keys, self._rows[: len(self._keys)]
         else:
             names = [key for key in dict.fromkeys(keys) if key in self._places]
-            rows = self._rows[[self._places[key] for key in names]]
+            rows = self.rows_of(names)
         if limit < 1 or not names:
             return []
         numpy = self._numpy
-        scores = numpy.round((rows @ unit).astype(numpy.float64), SCORE_DIGITS)
+        scores = numpy.round((rows @ unit[0]).astype(numpy.float64), SCORE_DIGITS)
         if limit < len(names):
             least = numpy.partition(scores, len(names) - limit)[len(names) - limit]
             found = numpy.flatnonzero(scores >= least).tolist()  # with all that equal the last one
@@ -77,14 +104,30 @@ class ExactIndex:
         best = sorted((-float(scores[place]), names[place]) for place in found)
         return [(key, -negative) for negative, key in best[:limit]]
 
-    def _unit(self, vector: Vector) -> "NDArray[np.float32]":
-        numpy = self._numpy
-        whole = numpy.asarray(vector, dtype=numpy.float64)
-        if whole.shape != (self._dimension,):
-            raise InvalidVector("the index", f"it has {len(vector)} numbers instead of {self._dimension}")
-        if not numpy.isfinite(whole).all():
-            raise InvalidVector("the index", "a number of it is not finite")
-        largest = numpy.abs(whole).max(initial=0.0)
-        scaled = whole / (largest or 1.0)  # squares of very large or small numbers would be lost
-        unit: NDArray[np.float32] = (scaled / (numpy.linalg.norm(scaled) or 1.0)).astype(numpy.float32)
-        return unit
+    def unit(self, vector: Vector | Packed) -> "NDArray[np.float32]":
+        """The vector at unit length, as a matrix of one row. Raises `InvalidVector`."""
+        return unit_rows(self._numpy, [vector], self.dimension)
+
+    def rows_of(self, keys: Collection[str]) -> "NDArray[np.float32]":
+        """A row of unit length for each of these keys, which are all there."""
+        return self._rows[[self._places[key] for key in keys]]
+
+    def _put(self, keys: list[str], rows: "NDArray[np.float32]") -> None:
+        """Rows of unit length, in this order: of a key that comes twice the last one stays."""
+        places = []
+        for key in keys:
+            place = self._places.get(key)
+            if place is None:
+                place = self._places[key] = len(self._keys)
+                self._keys.append(key)
+            places.append(place)
+        if len(self._keys) > len(self._rows):
+            more = max(len(self._rows), len(self._keys) - len(self._rows))
+            self._rows = self._numpy.concatenate(
+                [self._rows, self._numpy.zeros((more, self.dimension), dtype=self._numpy.float32)]
+            )
+        if len(set(places)) == len(places):
+            self._rows[places] = rows
+        else:
+            for place, row in zip(places, rows, strict=True):  # an assignment by places promises no order
+                self._rows[place] = row

@@ -19,7 +19,17 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = sorted((ROOT / "requirements").glob("*.lock"))
 
 # What `import memory_engine` may not load: drivers, numerics and model clients cost up to seconds.
-HEAVY = ("aiosqlite", "hnswlib", "litellm", "numpy", "openai", "sqlite3", "tiktoken")
+HEAVY = (
+    "aiosqlite",
+    "fastembed",
+    "hnswlib",
+    "litellm",
+    "numpy",
+    "openai",
+    "sentence_transformers",
+    "sqlite3",
+    "tiktoken",
+)
 
 IMPORT_PROBE = f"""
 import json, logging, os, sys, threading, time, warnings
@@ -51,17 +61,23 @@ def packages_on_disk() -> set[str]:
     return found
 
 
+NOT_LOCKED = frozenset({"fastembed", "hnsw", "sentence-transformers"})
+"""Extras that bring a gigabyte, or need a compiler."""
+
+
 def declared_requirements(lock: str) -> list[Requirement]:
     """Return what pyproject.toml asks of the packages in one lock file."""
     groups = {
         "base": ["build"],
         "dev": ["build", "test", "lint", "docs", "release"],
+        "native": ["native"],
         "peers": ["build", "peers"],
     }
-    asked = list(PROJECT["project"]["dependencies"])
+    asked = list(PROJECT["project"]["dependencies"]) if lock != "native" else []
     asked += [text for group in groups[lock] for text in PROJECT["dependency-groups"][group]]
     if lock == "dev":
-        asked += [text for texts in PROJECT["project"]["optional-dependencies"].values() for text in texts]
+        extras = PROJECT["project"]["optional-dependencies"]
+        asked += [text for name, texts in extras.items() if name not in NOT_LOCKED for text in texts]
     found = [Requirement(text) for text in asked]
     return [requirement for requirement in found if requirement.name != PROJECT["project"]["name"]]
 

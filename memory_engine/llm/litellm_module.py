@@ -39,6 +39,7 @@ def _import() -> Any:
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it loads the working directory's .env
     litellm: Any = importlib.import_module("litellm")
     importlib.import_module("openai.resources")  # else the first call imports it, on the event loop
+    litellm.ModelResponse()  # the same: builds what checks answers, under the filters of warnings that litellm sets
     if cache_dir is not None:
         os.environ["TIKTOKEN_CACHE_DIR"] = cache_dir  # it has put its own in the place
     litellm.suppress_debug_info = True  # else errors print to stdout, where another protocol may run

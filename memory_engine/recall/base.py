@@ -1,6 +1,8 @@
 """What similarity asks of the outside: vectors of texts, and the nearest of many vectors."""
 
-from collections.abc import Callable, Collection, Sequence
+import sys
+from array import array
+from collections.abc import Callable, Collection, Iterable, Sequence
 from math import isfinite
 from typing import Protocol
 
@@ -10,6 +12,8 @@ from memory_engine.errors import InvalidVector
 
 Vector = Sequence[float]
 """Finite numbers, as many as the embedder's dimension. Any length in space: what counts is the direction."""
+Packed = bytes
+"""A vector as it is stored (see `packed`): its numbers in single precision, four bytes each, the lowest byte first."""
 
 
 class Embedder(Protocol):
@@ -22,7 +26,7 @@ class Embedder(Protocol):
 
     @property
     def dimension(self) -> int:
-        """How many numbers a vector has."""
+        """How many numbers a vector has; 0 where that is not known before the first answer (see `dimension_of`)."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
@@ -38,20 +42,33 @@ class Embedder(Protocol):
 
 
 class VectorIndex(Protocol):
-    """Vectors by key, and which are nearest to another."""
+    """Vectors by key, and which are nearest to another. `bytes` are read as a packed vector, wherever one is taken."""
 
-    def put(self, key: str, vector: Vector) -> None:
+    def put(self, key: str, vector: Vector | Packed) -> None:
         """Add a vector, or replace the one under this key. Raises `InvalidVector`."""
+        ...
+
+    def put_many(self, items: Iterable[tuple[str, Vector | Packed]]) -> None:
+        """The same for many, as if put one by one, and faster. Raises `InvalidVector`; those before it are put."""
         ...
 
     def remove(self, key: str) -> None:
         """Remove the vector under a key, if there is one."""
         ...
 
-    def search(self, vector: Vector, limit: int, keys: Collection[str] | None = None) -> list[tuple[str, float]]:
+    def search(
+        self, vector: Vector | Packed, limit: int, keys: Collection[str] | None = None
+    ) -> list[tuple[str, float]]:
         """The nearest `limit` (of `keys`, if given) with their cosine, best first, equal ones by key.
 
         A vector of length zero has the cosine 0 to all. Raises `InvalidVector`.
+        """
+        ...
+
+    def build(self, at_most: int | None = None) -> int:
+        """Make searches faster with what was put, at most so many of them; how many still wait. It may take long.
+
+        Called from a worker thread while others search. What waits is found all the same.
         """
         ...
 
@@ -85,3 +102,19 @@ def checked_vector(vector: Vector, dimension: int, source: str) -> Vector:
         if not isfinite(number):
             raise InvalidVector(source, f"number {place} is {number}")
     return vector
+
+
+def packed(vector: Vector) -> Packed:
+    """The vector in four bytes a number. Numbers beyond single precision become infinite, which no index takes."""
+    numbers = array("f", vector)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+async def dimension_of(embedder: Embedder) -> int:
+    """The embedder's dimension; where it is not known yet, a word is embedded. Raises `ModelError`."""
+    if embedder.dimension:
+        return embedder.dimension
+    (vector,) = await embedder.embed(["dimension"])
+    return len(vector)

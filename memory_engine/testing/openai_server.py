@@ -3,18 +3,24 @@
     async with OpenAIServer(rate_limited(), answer("All done.")) as server:
         model = LiteLLM("openai/any", api_base=server.base_url, api_key="any")
 
+Without a script it also embeds (`POST /v1/embeddings`, by `HashEmbedder`) and ranks (`POST /v1/rerank`, by the
+likeness of these vectors); a script answers whatever comes.
+
 For tests of what calls a model: nothing is patched, so that timeouts, retries, connections and
 cancellation are the real ones.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from types import TracebackType
 
 import msgspec
 from attrs import evolve, field, frozen
+
+from memory_engine.testing.embedders import HashEmbedder
 
 PATH = "/v1/chat/completions"
 
@@ -41,6 +47,34 @@ class ChatRequest(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
+class EmbeddingsRequest(msgspec.Struct, frozen=True):
+    """What a request for vectors asks for. `headers` have lower-case names."""
+
+    model: str
+    input: list[str]
+    dimensions: int | None = None
+    headers: dict[str, str] = {}
+
+
+class RerankRequest(msgspec.Struct, frozen=True):
+    """What a request for relevance asks for. `headers` have lower-case names."""
+
+    model: str
+    query: str
+    documents: list[str]
+    top_n: int | None = None
+    headers: dict[str, str] = {}
+
+
+Request = ChatRequest | EmbeddingsRequest | RerankRequest
+PATHS: Mapping[str, type[Request]] = {
+    PATH: ChatRequest,
+    "/v1/embeddings": EmbeddingsRequest,
+    "/v1/rerank": RerankRequest,
+    "/v2/rerank": RerankRequest,
+}
+
+
 @frozen(kw_only=True)
 class Reply:
     """What the server does with one request. `body` may depend on the request; `None` cuts the connection.
@@ -48,7 +82,7 @@ class Reply:
     It answers after `delay_s` and, where `until` is given, not before that is set.
     """
 
-    body: bytes | Callable[[ChatRequest], bytes] | None
+    body: bytes | Callable[[Request], bytes] | None
     status: int = 200
     headers: Mapping[str, str] = field(factory=dict)
     delay_s: float = 0.0
@@ -70,13 +104,27 @@ def answer(text: str | None, *, finish_reason: str = "stop", usage: tuple[int, i
 
 
 def echo() -> Reply:
-    """The text of the request's last message comes back."""
+    """The text of the request's last message comes back; texts to embed or to rank, embedded or ranked."""
 
-    def body(request: ChatRequest) -> bytes:
+    def body(request: Request) -> bytes:
+        if isinstance(request, EmbeddingsRequest):
+            return _embeddings(request.model, _vectors(request.input, request.dimensions))
+        if isinstance(request, RerankRequest):
+            return _ranking(_likenesses(request))
         text = request.messages[-1].text if request.messages else ""
         return _completion(request, {"role": "assistant", "content": text}, "stop", (100, 20))
 
     return Reply(body=body)
+
+
+def embeddings(*vectors: list[float]) -> Reply:
+    """These vectors, last one first: what has an index need not come in order."""
+    return Reply(body=lambda request: _embeddings(request.model, list(vectors)))
+
+
+def ranking(*scores: float) -> Reply:
+    """These scores, in the order of the texts; they are sent best first."""
+    return Reply(body=_ranking(scores))
 
 
 def refusal(text: str = "I cannot help with that.") -> Reply:
@@ -138,7 +186,10 @@ class OpenAIServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Condition()
         self._server: asyncio.Server | None = None
+        self._count = 0
         self.requests: list[ChatRequest] = []
+        self.embeddings: list[EmbeddingsRequest] = []
+        self.rankings: list[RerankRequest] = []
 
     @property
     def base_url(self) -> str:
@@ -166,7 +217,7 @@ class OpenAIServer:
     async def received(self, count: int) -> None:
         """Wait until `count` requests have come in, answered or not."""
         async with self._arrived:
-            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+            await self._arrived.wait_for(lambda: self._count >= count)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -185,13 +236,14 @@ class OpenAIServer:
 
     async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path, headers, body = await _read(reader)
+        request: Request = ChatRequest(model="", messages=[])
         try:
-            request = msgspec.json.decode(body, type=ChatRequest)
+            request = msgspec.json.decode(body, type=PATHS.get(path, ChatRequest))
         except msgspec.MsgspecError as error:
-            reply, request = failing(400, str(error)), ChatRequest(model="", messages=[])
+            reply = failing(400, str(error))
         else:
             request = msgspec.structs.replace(request, headers=headers)
-            reply = await self._take(request) if path == PATH else failing(404, f"only {PATH} is here")
+            reply = await self._take(request) if path in PATHS else failing(404, f"only {', '.join(PATHS)} are here")
         if reply.delay_s:
             await asyncio.sleep(reply.delay_s)
         if reply.until is not None:
@@ -201,11 +253,17 @@ class OpenAIServer:
             writer.write(_head(reply, len(content)) + content)
             await writer.drain()
 
-    async def _take(self, request: ChatRequest) -> Reply:
+    async def _take(self, request: Request) -> Reply:
         """Record the request and choose its reply: by number of arrival."""
         async with self._arrived:
-            reply = self._script[min(len(self.requests), len(self._script) - 1)]
-            self.requests.append(request)
+            reply = self._script[min(self._count, len(self._script) - 1)]
+            self._count += 1
+            if isinstance(request, EmbeddingsRequest):
+                self.embeddings.append(request)
+            elif isinstance(request, RerankRequest):
+                self.rankings.append(request)
+            else:
+                self.requests.append(request)
             self._arrived.notify_all()
         return reply
 
@@ -233,9 +291,29 @@ def _head(reply: Reply, length: int) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
-def _completion(
-    request: ChatRequest, message: Mapping[str, object], finish_reason: str, usage: tuple[int, int]
-) -> bytes:
+def _vectors(texts: Sequence[str], dimension: int | None) -> list[list[float]]:
+    embedder = HashEmbedder(dimension) if dimension else HashEmbedder()
+    return [embedder.vector(text) for text in texts]
+
+
+def _likenesses(request: RerankRequest) -> list[float]:
+    query, *others = _vectors([request.query, *request.documents], None)
+    return [sum(map(operator.mul, query, other)) for other in others]
+
+
+def _embeddings(model: str, vectors: list[list[float]]) -> bytes:
+    items = [{"object": "embedding", "index": n, "embedding": vector} for n, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": 10, "total_tokens": 10}
+    return msgspec.json.encode({"object": "list", "model": model, "data": items[::-1], "usage": usage})
+
+
+def _ranking(scores: Sequence[float]) -> bytes:
+    best = sorted(enumerate(scores), key=lambda item: -item[1])
+    results = [{"index": place, "relevance_score": score} for place, score in best]
+    return msgspec.json.encode({"id": "rerank-scripted", "results": results})
+
+
+def _completion(request: Request, message: Mapping[str, object], finish_reason: str, usage: tuple[int, int]) -> bytes:
     return msgspec.json.encode(
         {
             "id": "chatcmpl-scripted",

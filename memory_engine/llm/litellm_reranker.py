@@ -1,0 +1,71 @@
+"""`LiteLLMReranker`: a provider's own model for ranking, through the litellm package (extra `llm`)."""
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any
+
+from memory_engine.errors import ModelError
+from memory_engine.llm.litellm_calls import LiteLLMCalls, RequestOptions, batches, sendable
+
+
+class LiteLLMReranker:
+    """A `Reranker` by its litellm name (`"cohere/rerank-v3.5"`, `"jina_ai/..."`, `"hosted_vllm/..."`, ...).
+
+    Without `api_key`, litellm takes the provider's environment variable. Raises `MissingExtra`
+    where litellm is not installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        options: RequestOptions = RequestOptions(),  # noqa: B008 - frozen
+    ) -> None:
+        self._calls = LiteLLMCalls(model, api_base, api_key, options)
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._calls.model
+
+    def __repr__(self) -> str:
+        return f"LiteLLMReranker({self.name!r})"
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """A score for each text, in the order of the texts, as the provider gives them: mostly from 0 to 1.
+
+        A blank text (providers refuse it) has the lowest score of its call, and 0 if all are blank.
+        Raises `ModelError`. One request after the other, `RequestOptions.batch` texts in each.
+        """
+        options = self._calls.options
+        said = [place for place, text in enumerate(texts) if text.strip()]
+        sent = sendable([texts[place] for place in said], options.chars_max)
+        scores: list[float] = []
+        for batch in batches(sent, options.batch) if query.strip() else []:
+            scores += await self._request(sendable([query], options.chars_max)[0], batch)
+        found = dict(zip(said, scores, strict=False))
+        least = min(scores, default=0.0)
+        return [found.get(place, least) for place in range(len(texts))]
+
+    async def aclose(self) -> None:
+        """Close the connections of this loop's calls, unless another adapter to litellm still uses them."""
+        await self._calls.aclose()
+
+    async def _request(self, query: str, texts: Sequence[str]) -> list[float]:
+        arguments = {"query": query, "documents": list(texts), "top_n": len(texts), "return_documents": False}
+        return await self._calls.call("arerank", arguments, lambda answer: self._read(answer, len(texts)))
+
+    def _read(self, response: Any, count: int) -> list[float]:
+        """The scores, by the place of the text; results come best first."""
+        results = getattr(response, "results", None) or []
+        scores: dict[int, float] = {}
+        for result in results:
+            place, score = result.get("index"), result.get("relevance_score")
+            if isinstance(place, int) and isinstance(score, int | float) and isfinite(score):
+                scores[place] = float(score)
+        if len(results) != count or sorted(scores) != list(range(count)):
+            why = f"it answered with {len(scores)} usable scores for {count} texts"
+            raise ModelError(self.name, "invalid_response", why, True)
+        return [scores[place] for place in range(count)]
