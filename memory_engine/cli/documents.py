@@ -1,0 +1,259 @@
+"""The commands of a tenant's documents: docs add, list, remove, search."""
+
+import argparse
+import textwrap
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memory_engine.cli.commands import FOUND_PROBLEMS, Command, Run, WrongArgument, add_shared, positive, whole
+from memory_engine.cli.databases import existing, writable
+from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.cli.text import counted, duration, escaped, number
+from memory_engine.ingest.documents.splitting import Splitting
+from memory_engine.projections.documents.folding import Document
+from memory_engine.projections.documents.passages import document_id_of
+from memory_engine.projections.documents.values import DocumentReport
+from memory_engine.recall.found import Found, Hit
+
+if TYPE_CHECKING:
+    from memory_engine.projections.documents.view import Documents
+
+FAILURES_SHOWN_MAX = 20
+WIDTH_MAX = 110
+_INDENT = "   "
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    words = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    for name, (what, declare, _) in _ACTIONS.items():
+        inner = words.add_parser(name, help=what, description=what, allow_abbrev=False)
+        inner.add_argument("--tenant", required=True, metavar="T", help="whose documents they are")
+        declare(inner)
+        add_shared(inner)
+
+
+async def docs(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Do what is asked with a tenant's documents."""
+    return await _ACTIONS[asked.action][2](asked, terminal)
+
+
+def _declare_add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", metavar="PATH", nargs="+", help="files and folders; a Slack export as folder or zip")
+    default = Splitting()
+    parser.add_argument(
+        "--chars",
+        type=positive,
+        default=default.chars,
+        metavar="N",
+        help=f"the most characters of a passage (default: {default.chars})",
+    )
+    parser.add_argument(
+        "--overlap",
+        type=whole,
+        default=default.overlap,
+        metavar="N",
+        help=f"how many of them repeat the passage before (default: {default.overlap})",
+    )
+
+
+async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Bring files. Returns 1 where one of them could not be read."""
+    splitting = Splitting(chars=asked.chars, overlap=asked.overlap)
+    progress = Progress("reading", terminal)
+    begun = time.perf_counter()
+
+    def shown(now: DocumentReport) -> None:
+        progress.update({"files": now.files, "new": now.added, "changed": now.changed, "failed": len(now.failed)})
+
+    async with writable(asked.db) as engine:
+        documents = engine.tenant(asked.tenant).documents
+        try:
+            report = await documents.ingest(asked.paths, splitting=splitting, progress=shown)
+        finally:
+            progress.end()
+    seconds = time.perf_counter() - begun
+    terminal.json(_report_as_json(report, seconds))
+    _put_report(report, asked.tenant, seconds, terminal)
+    return FOUND_PROBLEMS if report.failed else 0
+
+
+def _report_as_json(report: DocumentReport, seconds: float) -> dict[str, object]:
+    return {
+        "files": report.files,
+        "added": report.added,
+        "changed": report.changed,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "passages": report.passages,
+        "ended": report.ended,
+        "skipped": report.skipped,
+        "failed": [{"path": one.path, "place": one.place, "why": one.why} for one in report.failed],
+        "seconds": round(seconds, 3),
+    }
+
+
+def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: Terminal) -> None:
+    became = [
+        f"{number(count)} {what}"
+        for count, what in (
+            (report.added, "new"),
+            (report.changed, "changed"),
+            (report.unchanged, "unchanged"),
+            (report.removed, "gone"),
+        )
+        if count
+    ]
+    line = f"{counted(report.files, 'file')} for tenant {tenant}: {', '.join(became) or 'no'} documents"
+    written = f"{counted(report.passages, 'passage')} written" if report.passages else "nothing written"
+    ended = f", {number(report.ended)} ended" if report.ended else ""
+    terminal.say(f"{line}, {written}{ended} in {duration(seconds)}")
+    if report.skipped:
+        terminal.say(f"{counted(len(report.skipped), 'file')} of other formats passed over; --json lists them")
+    if terminal.as_json:
+        return
+    for error in report.failed[:FAILURES_SHOWN_MAX]:
+        terminal.warn(f"memory-engine: error: {error}")
+    if len(report.failed) > FAILURES_SHOWN_MAX:
+        terminal.warn(f"… and {number(len(report.failed) - FAILURES_SHOWN_MAX)} more; --json lists them")
+
+
+def _declare_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as it was after this event of the tenant's thread")
+
+
+async def listing(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """List documents by their ids."""
+    async with existing(asked.db) as engine:
+        try:
+            found = await engine.tenant(asked.tenant).documents.list(at=asked.at)
+        except ValueError as error:
+            raise WrongArgument(str(error)) from None
+    terminal.json([_as_json(document) for document in found])
+    if not found:
+        terminal.say(f"tenant {asked.tenant} has no documents")
+        return 0
+    heads = [Column("ID", least=12), Column("TITLE", least=12), Column("FORMAT"), Column("DATE")]
+    rows = [(one.id, one.title, one.format, _day(one), one.author or "-", number(len(one.passages))) for one in found]
+    terminal.table([*heads, Column("AUTHOR", least=8), Column("PASSAGES", right=True)], rows)
+    return 0
+
+
+def _day(document: Document) -> str:
+    return "-" if document.date is None else f"{document.date:%Y-%m-%d}"
+
+
+def _as_json(document: Document) -> dict[str, object]:
+    return {
+        "id": document.id,
+        "title": document.title,
+        "format": document.format,
+        "source": document.source,
+        "author": document.author,
+        "date": None if document.date is None else document.date.isoformat(),
+        "channel": document.channel,
+        "thread": document.thread,
+        "metadata": document.metadata,
+        "passages": len(document.passages),
+        "digest": document.digest,
+        "seqs": list(document.seqs),
+    }
+
+
+def _declare_remove(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("names", metavar="DOCUMENT", nargs="+", help="a document's id, or the path of files or folders")
+    parser.add_argument("--reason", default="", help="why, for the log")
+
+
+async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Take documents away. Returns 1 where a name is of none."""
+    removed: dict[str, int] = {}
+    async with existing(asked.db) as engine:
+        documents = engine.tenant(asked.tenant).documents
+        for name in asked.names:
+            removed[name] = await _remove(documents, name, asked.reason)
+    unknown = [name for name, count in removed.items() if not count]
+    terminal.json({"removed": removed, "unknown": unknown})
+    terminal.say(f"{counted(sum(removed.values()), 'document')} of tenant {asked.tenant} removed")
+    if not terminal.as_json:
+        for name in unknown:
+            why = "no document has this id or stands at this path; `docs list` shows those that there are"
+            terminal.warn(f"memory-engine: error: {name}: {why}")
+    return FOUND_PROBLEMS if unknown else 0
+
+
+async def _remove(documents: "Documents", name: str, reason: str) -> int:
+    return await documents.remove(name, reason=reason) or await documents.remove(Path(name), reason=reason)
+
+
+def _declare_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="a question, or words")
+    parser.add_argument("--limit", type=positive, default=10, metavar="N", help="the best N passages (default: 10)")
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event of the tenant's thread")
+
+
+async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the passages that answer a question best."""
+    async with existing(asked.db) as engine:
+        documents = engine.tenant(asked.tenant).documents
+        try:
+            found = await documents.search(asked.query, limit=asked.limit, at=asked.at)
+            known = {one.id: one for one in await documents.list(at=asked.at)}
+        except ValueError as error:
+            raise WrongArgument(str(error)) from None
+    terminal.json(
+        {
+            "query": asked.query,
+            "how": found.how,
+            "failure": found.failure,
+            "waiting": found.waiting,
+            "hits": [_hit_as_json(hit, known) for hit in found],
+        }
+    )
+    _put_found(found, known, terminal)
+    return 0
+
+
+def _hit_as_json(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
+    document_id = document_id_of(hit.key)
+    document = known.get(document_id)
+    return {
+        "document": document_id,
+        "title": document.title if document is not None else "",
+        "source": document.source if document is not None else "",
+        "channel": document.channel if document is not None else "",
+        "about": hit.about,
+        "speaker": hit.speaker,
+        "at": hit.at.isoformat(),
+        "score": hit.score,
+        "why": hit.why,
+        "text": hit.text,
+        "seq": hit.seq,
+        "event_id": hit.event_id,
+    }
+
+
+def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) -> None:
+    if not found:
+        terminal.say("nothing was found")
+    for n, hit in enumerate(found, 1):
+        document = known.get(document_id_of(hit.key))
+        title = hit.about or (document.title if document is not None else "")
+        terminal.put(f"{n:>2} {terminal.styled(escaped(title), 'bold')}")
+        source = (document.source or document.id) if document is not None else document_id_of(hit.key)
+        facts = (source, hit.speaker, f"{hit.at:%Y-%m-%d}", f"score {hit.score:.2f}", hit.why)
+        terminal.say(_INDENT + " · ".join(filter(None, facts)), "dim")
+        for line in textwrap.wrap(" ".join(hit.text.split()), min(terminal.width, WIDTH_MAX) - len(_INDENT)):
+            terminal.say(_INDENT + line)
+    if found.failure:
+        terminal.warn(f"found by words alone: {found.failure}")
+
+
+_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], Run]] = {
+    "add": ("bring files and folders; what did not change writes nothing", _declare_add, add),
+    "list": ("list documents", _declare_list, listing),
+    "remove": ("take documents away, with every passage of them", _declare_remove, remove),
+    "search": ("print the passages that answer a question best", _declare_search, search),
+}
+DOCS = Command("docs", "a tenant's documents: add, list, remove, search", _declare, docs)
