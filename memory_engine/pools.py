@@ -1,0 +1,34 @@
+"""Threads of industries: what they take, and how little of its coming they keep.
+
+An industry's thread is read on behalf of many tenants and belongs to none. Whatever could lead back to the tenant that
+an event came from stays out of it: other types of events, causes and correlations, the moment (the day is kept).
+"""
+
+from memory_engine.errors import InvalidEvent
+from memory_engine.events import (
+    Event,
+    ExecutionPause,
+    ExecutionResume,
+    MemoryForget,
+    PatternPublished,
+    PatternWithdrawn,
+)
+
+INDUSTRY = "industry"
+"""The kind of these threads."""
+DAY_US = 24 * 60 * 60 * 1_000_000
+
+_TAKEN = frozenset({PatternPublished, PatternWithdrawn, MemoryForget, ExecutionPause, ExecutionResume})
+
+
+def check_pooled(event: Event, *links: object) -> None:
+    """Raise `InvalidEvent` for what no industry's thread takes. `links` (causes, moments) may not be there at all."""
+    if type(event) not in _TAKEN:
+        raise InvalidEvent(event.event_type, "its thread", "an industry's thread takes patterns and nothing else")
+    if any(links):
+        raise InvalidEvent(event.event_type, "its envelope", "an industry's thread keeps no cause, no moment")
+
+
+def recorded_us(kind: str, now_us: int) -> int:
+    """The time that is kept of a moment (microseconds since 1970): in an industry's thread, the day it was."""
+    return now_us - now_us % DAY_US if kind == INDUSTRY else now_us

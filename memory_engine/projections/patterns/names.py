@@ -1,0 +1,125 @@
+"""Names of people, companies and products, by their capitals and by what stands beside them."""
+
+import re
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+
+from attrs import frozen
+
+from memory_engine.projections.patterns.masking import Span
+from memory_engine.projections.patterns.words import ACRONYMS, BUSINESS, CALENDAR, COMMON, OPENERS, PARTICLES
+
+_WORD = re.compile(r"(?<![^\W_])[^\W\d_]++(?:['’.&\-\u2010\u2011][^\W\d_]++(?!\d))*+(?!\d)")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_BEFORE_MAX = 24
+_BEGINS = re.compile(
+    r"(?:\A|[.!?…:;。！？|]['\"’”)\]»]*\s+|[\n\r]\s*)(?:(?:[-*•–—>]+|\d{1,2}[.)])\s+|['\"‘“(\[«„#*_]+\s?)*\Z"
+)
+"""What stands before the first word of a sentence, a line, a list's entry."""
+_JOINT = re.compile(r"\s?[&+/\-\u2010-\u2015]?\s?|\.\s?|['’]s?\s")
+_TITLED = re.compile(
+    r"(?i)(?<!\w)(?:mr|mrs|mx|miss|dr|prof|ing|herr|herrn|frau|señora?|srta|sra|monsieur|madame|mme|mlle|signora?|sig"
+    r"|dhr|mevr|mevrouw|meneer|pani|fru|господин|госпожа|г-н|г-жа)(?:\.\s?|\s)(?P<name>[^\W\d_][\w'’\-]*)"
+    r"|(?<!\w)(?:Ms|ms\.)\s?(?P<ms>[^\W\d_][\w'’\-]*)"
+    r"|(?<!\w)(?:my name is|ich hei(?:ß|ss)e|je m['’]appelle|me llamo|mi chiamo)\s"
+    r"(?P<self>[^\W\d_][\w'’\-]*(?:\s[^\W\d_][\w'’\-]*)?)"
+)
+_COMPANY = re.compile(
+    r"(?i)(?<![\w&'’\-])(?:(?!(?:a|an|and|at|by|de|der|die|et|for|from|in|la|le|of|our|the|to|und|with|y)\s)"
+    r"[^\W\d_][\w&'’\-]*+\s){1,2}(?:gmbh|inc|incorporated|ltd|llc|llp|plc|corp|pty|sarl|s\.a\.r\.l|srl|s\.r\.l"
+    r"|s\.p\.a|s\.a|b\.v|n\.v|k\.k|ооо|зао|оао)(?!\w)\.?"
+)
+_HAN = "\u3400-\u9fff\uf900-\ufaff"
+_UNCASED = re.compile(
+    rf"[{_HAN}]{{1,4}}(?:さん|様|さま|氏|くん|先生|小姐|女士|经理|經理|老师|部長|社長|課長|总裁|總裁)"
+    r"|[\u30a1-\u30fa\u30fc・]{2,20}(?:さん|様|さま|氏|くん|社長|部長)|[\uac00-\ud7a3]{2,4}\s?(?:씨|님|부장|과장|사장)"
+    rf"|(?:株式会社|有限会社)[{_HAN}\u30a1-\u30fa\u30fcA-Za-z・]{{1,12}}|[{_HAN}\u30a1-\u30fa\u30fc]{{2,12}}(?:株式会社|有限公司|公司|集团|集團)"
+    r"|(?:السيد|السيدة|الدكتور)\s\w+(?:\s\w+)?"
+)
+_NO_CAPITALS = re.compile(
+    rf"[\u0590-\u08ff\u0900-\u0dff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3]{{2}}"
+)
+
+
+@frozen
+class _Word:
+    """A word, and whether it is taken for a name. One that is kept becomes part of a name beside it."""
+
+    text: str
+    start: int
+    end: int
+    is_name: bool = False
+    is_kept: bool = False
+
+
+@frozen
+class Names:
+    """Finds names. `allow` are words that are none, in lower case, beside those that are known."""
+
+    allow: Collection[str] = frozenset()
+
+    def __call__(self, text: str) -> Iterator[Span]:
+        """The spans of names: words with capitals but known ones, what follows a title, what a firm's form follows."""
+        for match in _TITLED.finditer(text):
+            yield next(match.span(group) for group in ("name", "ms", "self") if match[group])
+        for pattern in (_COMPANY, _UNCASED):
+            yield from (match.span() for match in pattern.finditer(text))
+        yield from self._capitals(text)
+
+    def _capitals(self, text: str) -> Iterator[Span]:
+        words = [self._read(text, match) for match in _WORD.finditer(text)]
+        names = [n for n, word in enumerate(words) if word.is_name]
+        taken = set(names)
+        for n in names:
+            for step in (-1, 1):
+                at = n + step
+                while 0 <= at < len(words) and words[at].is_kept and _touch(text, words[at - step], words[at]):
+                    taken.add(at)
+                    at += step
+        for n in sorted(taken):
+            yield words[n].start, words[n].end
+            between = n + 1
+            while between < len(words) and between - n <= 2 and words[between].text in PARTICLES:
+                between += 1
+            if between < len(words) and between in taken and _all_touch(text, words[n : between + 1]):
+                yield words[n].start, words[between].end
+
+    def _read(self, text: str, match: re.Match[str]) -> _Word:
+        said = match.group()
+        core = _POSSESSIVE.sub("", said)
+        start, end = match.start(), match.start() + len(core)
+        if not any(sign.isupper() or sign.istitle() for sign in core):
+            return _Word(said, start, end)
+        plain = core.casefold()
+        if core in ACRONYMS or plain in self.allow:
+            return _Word(said, start, end)
+        if plain in CALENDAR and core[1:].islower():
+            return _Word(said, start, end, is_kept=True)
+        if self._is_common(core) and _begins(text, start):
+            return _Word(said, start, end, is_kept=plain in BUSINESS and plain not in OPENERS)
+        return _Word(said, start, end, is_name=True)
+
+    def _is_common(self, word: str) -> bool:
+        if not (word[1:].islower() or len(word) == 1):
+            return False
+        plain = word.lower().replace("’", "'")
+        return plain in COMMON or all(part in COMMON for part in re.split(r"[\-\u2010\u2011]", plain))
+
+
+def _begins(text: str, start: int) -> bool:
+    before = text[max(0, start - _BEFORE_MAX) : start]
+    return _BEGINS.search(before if start <= _BEFORE_MAX else "x" + before) is not None
+
+
+def _touch(text: str, one: _Word, other: _Word) -> bool:
+    first, second = sorted((one, other), key=lambda word: word.start)
+    return _JOINT.fullmatch(text, first.end, second.start) is not None
+
+
+def _all_touch(text: str, words: list[_Word]) -> bool:
+    return all(_touch(text, one, other) for one, other in pairwise(words))
+
+
+def has_no_capitals(text: str) -> bool:
+    """Whether part of a text is in a writing without capitals: names in it cannot be told."""
+    return _NO_CAPITALS.search(text) is not None
