@@ -1,6 +1,9 @@
-"""What the model sees: the builder, the renderers, and the invariants that keep it valid."""
+"""What the model sees: the builder, the renderers, recall, and the invariants that keep it valid."""
 
-from memory_engine.context.builder import Context, build_context
+from memory_engine.context.builder import Context, Spent, build_context
+from memory_engine.context.policy import ContextPolicy, ContextShares, Room, Split
 from memory_engine.context.rendering import Message, Renderer
 
-__all__ = ["Context", "Message", "Renderer", "build_context"]
+__all__ = [
+    "Context", "ContextPolicy", "ContextShares", "Message", "Renderer", "Room", "Spent", "Split", "build_context",
+]  # fmt: skip

@@ -2,27 +2,41 @@
 
 Order: the chunks as they stand in the state, then what changes in place (scratchpad,
 task, to-do list, environment). So the bytes before the newest chunk stay the same from turn to turn, and a
-provider's prompt cache holds, until a compaction or a forget changes the state itself.
+provider's prompt cache holds, until a compaction or a forget changes the state itself. What is recalled
+for a question stands behind all that stays, directly before the newest turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from memory_engine.chunks import Category, Chunk, ChunkType, Retention
-from memory_engine.context.invariants import INVARIANTS, Atom, atoms_of
-from memory_engine.context.messages import Piece, assemble, message_tokens, shorten
+from memory_engine.chunks import RECALLED, Category, Chunk, ChunkType, Retention
+from memory_engine.context.choosing import Costed, choose, cost, divide, last_spoken, least, render, tokens_of, whole
+from memory_engine.context.invariants import INVARIANTS, atoms_of
+from memory_engine.context.messages import Piece, assemble, message_tokens
+from memory_engine.context.policy import ContextPolicy
 from memory_engine.context.rendering import Message, Renderer, render_scratchpad, render_todo_list, render_xml
 from memory_engine.errors import ContextBudgetError
+from memory_engine.recall.found import Hit
 from memory_engine.state import State
 from memory_engine.tokens import TokenCounter
 
-REFILL = 0.75
-"""When the oldest turns no longer fit, the window is cut to this share of its room, so that
-it moves once in a while and not at every turn (each move costs the prompt cache)."""
-SUMMARY_SHARE = 0.5
-"""The share of the room that summaries may take before turns are dropped in their favour."""
 _TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
+_FRAME = 3
+"""Tokens that a list of messages takes beyond its messages."""
+
+
+@frozen(kw_only=True)
+class Spent:
+    """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
+
+    `pinned` is what is always in: instructions, CRITICAL chunks, scratchpad, task, to-do list, environment.
+    """
+
+    pinned: int = 0
+    summary: int = 0
+    recent: int = 0
+    recalled: int = 0
 
 
 @frozen(kw_only=True)
@@ -30,7 +44,11 @@ class Context:
     """What a model is to see. `tokens` counts `messages`, exactly if `tokens_exact`.
 
     `included` and `excluded` are chunk ids in the order of the state; `shortened` are
-    those included whose text was cut to fit.
+    those included whose text was cut to fit. `spent` says which part took how much.
+
+    `recalled` are the passages that a `query` brought, as they are shown, oldest first, and `recalled_text` the
+    text of their block; `recall_failure` says why an embedder or a re-ranker took no part although there is one.
+    In `chunks` the block is one chunk with the status RECALLED, which is in no state.
     """
 
     thread_id: str
@@ -43,22 +61,80 @@ class Context:
     excluded: tuple[str, ...]
     shortened: tuple[str, ...] = ()
     chunks: tuple[Chunk, ...] = field(default=(), repr=False)
+    spent: Spent = Spent()
+    recalled: tuple[Hit, ...] = ()
+    recalled_text: str = field(default="", repr=False)
+    recall_failure: str = ""
 
     def xml(self) -> str:
         """The same chunks in the XML form, each with its id."""
         return render_xml(self.chunks)
 
 
-@frozen
-class _Costed:
-    atom: Atom
-    pieces: tuple[Piece, ...]
-    tokens: int
-    fixed: bool
+@frozen(kw_only=True)
+class Draft:
+    """A context but for what is recalled: `room` is the most that this may take, `before` its place in `pieces`."""
 
-    @property
-    def is_summary(self) -> bool:
-        return self.atom.chunks[0].category is Category.MEMORY
+    state: State
+    thread_id: str
+    pieces: tuple[Piece, ...]
+    spent: Spent
+    room: int
+    before: int
+    renderers: Mapping[str, Renderer]
+    counter: TokenCounter
+
+    def block(self, text: str) -> Piece:
+        """What is recalled, marked as such."""
+        chunk = Chunk(
+            id=f"{self.state.seq}.recalled",
+            type=ChunkType.RECALLED,
+            content=text,
+            retention=Retention.DISPOSABLE,
+            status=RECALLED,
+        )
+        return Piece(chunk, tuple(render(chunk, self.renderers)), 0)
+
+    def tokens(self, block: Piece) -> int:
+        """What a block takes."""
+        return sum(message_tokens(m, self.counter) for m in block.messages)
+
+    def finished(self, block: Piece | None = None) -> Context:
+        """The context, with this block if there is one."""
+        if block is None:
+            return _finish(self.state, self.thread_id, self.pieces, self.spent, self.counter)
+        pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
+        spent = evolve(self.spent, recalled=self.tokens(block))
+        return evolve(_finish(self.state, self.thread_id, pieces, spent, self.counter), recalled_text=block.chunk.text)
+
+
+@frozen
+class _Layout:
+    """The chunks of a state as they are rendered: atoms, and what stands after them in any case."""
+
+    costed: list[Costed]
+    trailing: list[Piece]
+    fixed: int
+
+    @classmethod
+    def of(cls, state: State, renderers: Mapping[str, Renderer], counter: TokenCounter) -> "_Layout":
+        top = [chunk for chunk in state.chunks() if chunk.category not in _TRAILING]
+        trailing = [_trailing(state, chunk, renderers) for chunk in state.chunks() if chunk.category in _TRAILING]
+        costed = [cost(atom, renderers, counter) for atom in atoms_of(top, INVARIANTS)]
+        fixed = _FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
+        return cls(costed, trailing, fixed)
+
+    def overrun(self, thread_id: str, max_tokens: int) -> ContextBudgetError:
+        """What must be in does not fit: at least so much is needed."""
+        needed = self.fixed + tokens_of(c for c in self.costed if c.fixed) + least(self.costed)
+        return ContextBudgetError(thread_id, max(needed, max_tokens + 1), max_tokens)
+
+    def spent(self, chosen: Sequence[Costed]) -> Spent:
+        return Spent(
+            pinned=self.fixed + tokens_of(c for c in chosen if c.fixed),
+            summary=tokens_of(c for c in chosen if c.is_summary and not c.fixed),
+            recent=tokens_of(c for c in chosen if not c.is_summary and not c.fixed),
+        )
 
 
 def build_context(
@@ -75,32 +151,62 @@ def build_context(
     summaries, and the newest turns that fit. Raises `ContextBudgetError` where CRITICAL
     chunks and the newest atom cannot fit at all.
     """
-    top = [chunk for chunk in state.chunks() if chunk.category not in _TRAILING]
-    trailing = [_trailing(state, chunk, renderers) for chunk in state.chunks() if chunk.category in _TRAILING]
-    costed = [_cost(atom, renderers, counter) for atom in atoms_of(top, INVARIANTS)]
-    chosen: list[_Costed] | None = costed
+    layout = _Layout.of(state, renderers, counter)
+    chosen = layout.costed
     if max_tokens is not None:
-        fixed = 3 + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
-        chosen = _choose(costed, max_tokens - fixed, counter)
-        if chosen is None:
-            needed = fixed + sum(c.tokens for c in costed if c.fixed) + _least(costed)
-            raise ContextBudgetError(thread_id, needed, max_tokens)
-    pieces = sorted((piece for c in chosen or () for piece in c.pieces), key=lambda piece: piece.position)
-    return _finish(state, thread_id, [*pieces, *trailing], counter)
+        fitting = choose(layout.costed, max_tokens - layout.fixed, counter)
+        if fitting is None:
+            raise layout.overrun(thread_id, max_tokens)
+        chosen = fitting
+    pieces = [*_in_order(chosen), *layout.trailing]
+    return _finish(state, thread_id, pieces, layout.spent(chosen), counter)
 
 
-def _cost(atom: Atom, renderers: Mapping[str, Renderer], counter: TokenCounter) -> _Costed:
-    pieces = tuple(
-        Piece(chunk, tuple(_render(chunk, renderers)), position)
-        for position, chunk in zip(atom.positions, atom.chunks, strict=True)
+@frozen(kw_only=True)
+class Budget:
+    """The tokens of a context (`None`: all of the state, and what the policy recalls), and how they are divided."""
+
+    max_tokens: int | None
+    policy: ContextPolicy
+
+
+def draft_context(
+    state: State,
+    *,
+    thread_id: str,
+    budget: Budget,
+    renderers: Mapping[str, Renderer],
+    counter: TokenCounter,
+) -> Draft:
+    """Choose whole atoms by the policy, and find the place for what is recalled. It is told no question.
+
+    Raises `ContextBudgetError` as `build_context` does, and `ValueError` for a policy that gives negative numbers.
+    """
+    layout = _Layout.of(state, renderers, counter)
+    if budget.max_tokens is None:
+        divided = whole(layout.costed, budget.policy)
+    else:
+        fitting = divide(layout.costed, budget.max_tokens - layout.fixed, budget.policy, counter)
+        if fitting is None:
+            raise layout.overrun(thread_id, budget.max_tokens)
+        divided = fitting
+    pieces = (*_in_order(divided.chosen), *layout.trailing)
+    spoken = last_spoken(layout.costed)
+    flowing = pieces[: len(pieces) - len(layout.trailing)]
+    return Draft(
+        state=state,
+        thread_id=thread_id,
+        pieces=pieces,
+        spent=layout.spent(divided.chosen),
+        room=divided.recalled,
+        before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
+        renderers=renderers,
+        counter=counter,
     )
-    tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
-    fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
-    return _Costed(atom, pieces, tokens, fixed)
 
 
-def _render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]:
-    return renderers.get(chunk.type, renderers["*"])(chunk)
+def _in_order(chosen: Sequence[Costed]) -> list[Piece]:
+    return sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
 
 
 def _trailing(state: State, chunk: Chunk, renderers: Mapping[str, Renderer]) -> Piece:
@@ -108,74 +214,10 @@ def _trailing(state: State, chunk: Chunk, renderers: Mapping[str, Renderer]) -> 
         return Piece(chunk, tuple(render_scratchpad(state.children(chunk.id))), 0)
     if chunk.is_container and chunk.type not in renderers:
         return Piece(chunk, (render_todo_list(chunk, state.children(chunk.id)),), 0)
-    return Piece(chunk, tuple(_render(chunk, renderers)), 0)
+    return Piece(chunk, tuple(render(chunk, renderers)), 0)
 
 
-def _choose(costed: Sequence[_Costed], room: int, counter: TokenCounter) -> list[_Costed] | None:
-    """The atoms to include, in order; `None` where not even what must be in fits."""
-    room -= sum(c.tokens for c in costed if c.fixed)
-    flowing = [c for c in costed if not c.fixed]
-    summaries = [c for c in flowing if c.is_summary]
-    turns = [c for c in flowing if not c.is_summary]
-    if room < 0:
-        return None
-    kept = _newest_within(summaries, int(room * SUMMARY_SHARE) if turns else room)
-    room -= sum(c.tokens for c in kept)
-    window = _window(turns, room)
-    if turns and (not window or window[-1] is not turns[-1]):
-        newest = _shortened(turns[-1], room, counter)
-        if newest is None and kept:
-            room += sum(c.tokens for c in kept)
-            kept = []
-            newest = _shortened(turns[-1], room, counter)
-        if newest is None:
-            return None
-        window = [newest]
-    chosen = {id(c) for c in (*kept, *window)}
-    replaced = {id(turns[-1]): window[-1]} if window else {}
-    final = [replaced.get(id(c), c) for c in costed]
-    return [c for c in final if c.fixed or id(c) in chosen]
-
-
-def _newest_within(costed: Sequence[_Costed], room: int) -> list[_Costed]:
-    kept: list[_Costed] = []
-    for c in reversed(costed):
-        if c.tokens > room:
-            break
-        room -= c.tokens
-        kept.append(c)
-    return kept
-
-
-def _window(turns: Sequence[_Costed], room: int) -> list[_Costed]:
-    """The newest turns that fit.
-
-    Found by walking from the oldest, so that where the window starts depends on the log
-    alone and it moves only when it has to.
-    """
-    start = total = 0
-    for n, turn in enumerate(turns):
-        total += turn.tokens
-        if total > room:
-            while start <= n and total > room * REFILL:
-                total -= turns[start].tokens
-                start += 1
-    return list(turns[start:])
-
-
-def _shortened(costed: _Costed, room: int, counter: TokenCounter) -> _Costed | None:
-    pieces = shorten(costed.pieces, room, counter)
-    if pieces is None:
-        return None
-    return evolve(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
-
-
-def _least(costed: Sequence[_Costed]) -> int:
-    flowing = [c for c in costed if not c.fixed]
-    return min(flowing[-1].tokens, 64) if flowing else 0
-
-
-def _finish(state: State, thread_id: str, pieces: Sequence[Piece], counter: TokenCounter) -> Context:
+def _finish(state: State, thread_id: str, pieces: Sequence[Piece], spent: Spent, counter: TokenCounter) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
     included = tuple(chunk.id for chunk in state.chunks() if chunk.id in shown)
@@ -183,11 +225,12 @@ def _finish(state: State, thread_id: str, pieces: Sequence[Piece], counter: Toke
         thread_id=thread_id,
         seq=state.seq,
         messages=messages,
-        tokens=3 + sum(message_tokens(m, counter) for m in messages),
+        tokens=_FRAME + sum(message_tokens(m, counter) for m in messages),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
         included=included,
         excluded=tuple(chunk.id for chunk in state.chunks() if chunk.id not in shown),
         shortened=tuple(piece.chunk.id for piece in pieces if piece.shortened),
         chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
+        spent=spent,
     )

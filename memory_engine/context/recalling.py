@@ -1,0 +1,295 @@
+"""A context with recall: what a question brings back of the log, beside what the state shows anyway.
+
+1. A policy divides the budget among summaries, recent turns and what is recalled; pinned chunks and the newest turn
+   are in before.
+2. Search finds passages of the log. Those that the context shows already are left out, and repetitions.
+3. The best that fit are put into one block before the newest turn, marked as memory, in the order they were said.
+4. Where a question brings back too little, what was said before the visible turns fills the block, the newest first.
+
+The block is a view: reading a context writes nothing to the log.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import evolve, frozen
+
+from memory_engine.context.builder import Budget, Context, Draft, draft_context
+from memory_engine.context.excerpts import excerpt
+from memory_engine.context.policy import ContextPolicy
+from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
+from memory_engine.persistence import ThreadFilter, ThreadRecord
+from memory_engine.recall.analysis import terms
+from memory_engine.recall.found import Hit
+from memory_engine.recall.passages import PLACES_BITS
+from memory_engine.recall.question import TERMS_MAX
+from memory_engine.recall.searching import LIMIT_MAX, Asked
+from memory_engine.recall.showing import Shown, shown
+from memory_engine.recall.storing import LookUp
+from memory_engine.state import State
+
+if TYPE_CHECKING:
+    from memory_engine.engine import Engine
+    from memory_engine.thread import Thread
+
+OWN_KINDS = ("message", "tool", "note", "task", "snippet")
+"""What is recalled of the thread itself."""
+OTHER_KINDS = ("memory", "preference", "playbook", "agent_md", "document")
+"""What other threads that are named bring beside it."""
+HEADING = "Oldest first:"
+ROOM_MIN = 40
+"""Tokens below which no block is begun."""
+WORTHWHILE = 24
+"""Tokens below which a passage is not worth shortening."""
+PASSAGE_SHARE = 0.5
+"""Of the room, the most that one passage may take before it is shortened: one long answer must not be all there is."""
+HIT_TOKENS_MIN = 12
+"""About the tokens of the shortest passages: so many hits are asked for as might fit."""
+COVERED_CHARS_MIN = 24
+"""A shorter text that the context holds somewhere may be another's words."""
+REPEATED_TERMS_MIN = 8
+"""Repetitions of fewer terms may mean different things."""
+REPEATED_SHARE = 0.9
+"""Texts that share so many of their terms say the same, unless a number differs."""
+PIECES_MAX = 2
+"""Passages of one event that fill a block."""
+
+
+@frozen(kw_only=True)
+class Recall:
+    """What is to be recalled, into how many tokens (`None`: beside all of the state), as of which seq, from where."""
+
+    query: str
+    max_tokens: int | None
+    at: int | None
+    policy: ContextPolicy
+    others: "Sequence[Thread]" = ()
+
+
+async def recalled_context(thread: "Thread", state: State, recall: Recall) -> Context:
+    """The context of a state with what a question brings back.
+
+    Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    """
+    engine = thread.engine
+    others = await _searchable(engine, thread, recall)
+    draft = draft_context(
+        state,
+        thread_id=thread.id,
+        budget=Budget(max_tokens=recall.max_tokens, policy=recall.policy),
+        renderers=engine.parts.renderers,
+        counter=engine.parts.counter,
+    )
+    if draft.room < ROOM_MIN or not state.seq:
+        return draft.finished()
+    limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
+    kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
+    asked = Asked(query=recall.query, limit=limit, kinds=kinds, upto=recall.at or 0)
+    found = await engine.recall.search((thread.id, *others), asked)
+    block = _Block(draft, frozenset(terms(recall.query)[:TERMS_MAX]))
+    block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
+    if len(found) < limit and block.left >= ROOM_MIN:
+        await _fill(engine, draft, block, recall.at or 0)
+    return evolve(block.context(), recall_failure=found.failure)
+
+
+class _Block:
+    """Passages that were chosen, within the room."""
+
+    def __init__(self, draft: Draft, query_terms: frozenset[str]) -> None:
+        self._draft = draft
+        self._query_terms = query_terms
+        self._visible = _Visible(draft)
+        self._chosen: list[Hit] = []
+        self._said: dict[tuple[str, str], list[frozenset[str]]] = {}
+        self._left = draft.room - draft.tokens(draft.block(HEADING))
+
+    @property
+    def left(self) -> int:
+        """Tokens that are left."""
+        return self._left
+
+    def take(self, hits: Iterable[Hit]) -> None:
+        """Put in what fits, best first; what is too long around its best sentences, if enough of them fit."""
+        most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
+        for hit in hits:
+            if self._left < WORTHWHILE // 2:
+                return
+            said = frozenset(terms(hit.text))
+            if self._visible.shows(hit) or self._has_said(hit, said):
+                continue
+            size = self._size(hit)
+            if size > min(self._left, most):
+                hit = self._shortened(hit, min(self._left, most))  # noqa: PLW2901 - the same passage
+                size = self._size(hit)
+                if not hit.text:
+                    continue
+            self._add(hit, size, said)
+
+    def append(self, hit: Hit) -> bool:
+        """Put in one passage if it fits; whether the next may still fit."""
+        said = frozenset(terms(hit.text))
+        if self._visible.shows(hit) or self._has_said(hit, said):
+            return True
+        size = self._size(hit)
+        if size > self._left:
+            return False
+        self._add(hit, size, said)
+        return True
+
+    def context(self) -> Context:
+        """The context with what was put in."""
+        chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
+        while chosen:
+            block = self._draft.block("\n".join([HEADING, *map(_line, chosen)]))
+            if not block.messages:
+                break  # a renderer hides what is recalled
+            if self._draft.tokens(block) <= self._draft.room:
+                return evolve(self._draft.finished(block), recalled=tuple(chosen))
+            chosen.remove(self._chosen.pop())  # what a renderer adds, or a tokenizer counts at the seams
+        return self._draft.finished()
+
+    def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
+        self._left -= size
+        self._chosen.append(hit)
+        self._said.setdefault((hit.role, hit.speaker), []).append(said)
+
+    def _size(self, hit: Hit) -> int:
+        return self._draft.counter.count(_line(hit) + "\n")
+
+    def _shortened(self, hit: Hit, room: int) -> Hit:
+        """The hit with its best sentences, or with no text if too few of them fit."""
+        room -= self._size(evolve(hit, text=""))
+        if room < WORTHWHILE:
+            return evolve(hit, text="")
+        return evolve(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.counter))
+
+    def _has_said(self, hit: Hit, said: frozenset[str]) -> bool:
+        """Whether the same speaker says the same in what was put in, numbers included."""
+        if len(said) < REPEATED_TERMS_MIN:
+            return False
+        return any(_same(said, other) for other in self._said.get((hit.role, hit.speaker), ()))
+
+
+def _same(one: frozenset[str], other: frozenset[str]) -> bool:
+    fewer, more = sorted((len(one), len(other)))
+    if fewer < more * REPEATED_SHARE or len(one & other) < REPEATED_SHARE * len(one | other):
+        return False
+    return not any(sign.isdigit() for term in one ^ other for sign in term)
+
+
+class _Visible:
+    """What a draft shows without recall."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._thread_id = draft.thread_id
+        chunks = [chunk for piece in draft.pieces for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
+        cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
+        self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}
+        self._partly = {chunk.seq for chunk in chunks if chunk.id in cut}
+        self._partly |= {_seq(id_) for chunk in chunks if not chunk.lines for id_ in chunk.parent_ids}
+        self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
+
+    def shows(self, hit: Hit) -> bool:
+        """Whether a passage is there: its event's chunk, or its words."""
+        own = hit.thread_id == self._thread_id
+        if own and hit.seq in self._whole:
+            return True
+        text = _plain(hit.text)
+        if len(text) < COVERED_CHARS_MIN and not (own and hit.seq in self._partly):
+            return False
+        return text in self._text
+
+
+def _seq(chunk_id: str) -> int:
+    return int(chunk_id.partition(".")[0])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _line(hit: Hit) -> str:
+    """A passage with its date and speaker. Its further lines stand indented: none looks like a passage of its own."""
+    return "\n  ".join(hit.rendered().splitlines())
+
+
+async def _fill(engine: "Engine", draft: Draft, block: _Block, at: int) -> None:
+    """Put what was said before the visible turns into what is left, the newest first, until one does not fit.
+
+    The index is asked which of it still stands: what was forgotten, or ended, is not there.
+    """
+    last = draft.state.seq
+    first = max(1, last + 1 - block.left // HIT_TOKENS_MIN - len(draft.pieces))
+    places = [seq << PLACES_BITS | n for seq in range(first, last + 1) for n in range(PIECES_MAX)]
+    looked = await engine.recall.indexing.look_up(draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at))
+    standing = sorted(set(places).intersection(looked.chosen), reverse=True)
+    passages = await shown(engine.reader, engine.parts.extractors, draft.thread_id, standing)
+    for place in standing:
+        if place in passages and not block.append(_said_lately(passages[place], draft.thread_id)):
+            return
+
+
+def _said_lately(passage: Shown, thread_id: str) -> Hit:
+    text, event = passage.text, passage.event
+    return Hit(
+        text=text.text,
+        kind=text.kind,
+        role=text.role,
+        speaker=text.speaker,
+        at=passage.at,
+        thread_id=thread_id,
+        seq=event.seq,
+        n=passage.n,
+        event_id=event.id,
+        event_type=event.type,
+        score=0.0,
+        why="said lately",
+        key=text.key,
+        about=text.about,
+    )
+
+
+async def _searchable(engine: "Engine", thread: "Thread", recall: Recall) -> tuple[str, ...]:
+    """The ids of the other threads, those of scopes that nothing was dispatched to left out."""
+    if not recall.others:
+        return ()
+    if recall.at is not None:
+        raise InvalidSearch("at", recall.at, "it is a seq of this thread, and other threads have their own")
+    await engine.relay.recover()
+    own = await _record(engine, thread)
+    ids = []
+    for other in recall.others:
+        record = await _record(engine, other)
+        if own is not None and record is not None and other.id != thread.id:
+            _check(own, record)
+            ids.append(other.id)
+    return tuple(dict.fromkeys(ids))
+
+
+async def _record(engine: "Engine", thread: "Thread") -> ThreadRecord | None:
+    """What the store says of a thread; `None` for a scope's that nothing was dispatched to."""
+    from memory_engine.scopes import Scope
+
+    if thread.engine is not engine:
+        raise InvalidSearch("recall_from", thread.id, "it is another engine's")
+    found = await engine.store.threads(ThreadFilter(id=thread.id))
+    kind = thread.kind if isinstance(thread, Scope) else ""
+    if found and kind not in ("", found[0][0].kind):
+        raise WrongThreadKind(thread.id, found[0][0].kind, kind)
+    if not found and not kind:
+        raise ThreadNotFound(thread.id)
+    return found[0][0] if found else None
+
+
+def _check(own: ThreadRecord, other: ThreadRecord) -> None:
+    """Refuse what is another's: a thread of another tenant or user, the memory of another agent."""
+    why = ""
+    if other.tenant_id != own.tenant_id:
+        why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"
+    elif other.user_id and other.user_id != own.user_id:
+        why = "it is another user's"
+    elif other.kind == "agent" and other.agent_id != own.agent_id:
+        why = "it is another agent's memory; what that shares is read with `agent.shared(...)`"
+    if why:
+        raise InvalidSearch("recall_from", other.id, why)
