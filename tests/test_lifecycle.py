@@ -229,6 +229,22 @@ async def test_L6_a_sub_agent_is_told_what_its_parent_knows() -> None:
         assert "Completed: Read the dataset → 12 rows" == (await episodes(engine, "helper", "acme"))[-1]
 
 
+async def test_L6_what_both_know_comes_in_one_order() -> None:
+    """A sub-agent's memories and its lead's are ranked together, all marked as recalled."""
+    async with memory_engine.open(":memory:") as engine:
+        lead, helper = engine.agent("lead", tenant_id="acme"), engine.agent("helper", tenant_id="acme")
+        await lead.memory.learn("harbour-import", "the harbour dataset is imported with semicolons")
+        await lead.memory.learn("dataset-owner", "Ana owns the dataset")
+        await helper.memory.learn("dataset-place", "The dataset lies on the shared drive")
+        run = await lifecycle(engine, agent_id="lead", tenant_id="acme")
+        await run.start("Report")
+        memories = (await run.subagent("helper", "Import the harbour dataset")).preparation.memories
+        assert "harbour-import" == memories[0].entry.key
+        assert {"harbour-import", "dataset-owner", "dataset-place"} == {hit.entry.key for hit in memories}
+        assert [hit.score for hit in memories] == sorted((hit.score for hit in memories), reverse=True)
+        assert all(hit.recalled for hit in memories)
+
+
 async def test_L6_a_sub_agent_that_fails_answers_too() -> None:
     """The parent's call has an error for an answer; without layers nothing is granted."""
     async with memory_engine.open(":memory:") as engine:

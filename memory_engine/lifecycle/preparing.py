@@ -9,6 +9,7 @@ from memory_engine.context.rendering import Message
 from memory_engine.events import Layer
 from memory_engine.projections.layers.applying import applicable
 from memory_engine.projections.layers.compacting import shortened
+from memory_engine.projections.layers.search import Wanted, search_memories
 from memory_engine.projections.layers.values import MemoryHit, ProceduralRule
 
 if TYPE_CHECKING:
@@ -67,16 +68,15 @@ class Known:
 
 async def known_for(agent: "Agent", lead: "Agent | None", task: str, limit: int) -> Known:
     """What the agent knows that fits the task, and what the lead lets it see."""
-    memories = await agent.memory.search(SEARCHED, task, limit * 2)
+    sought: list[tuple[Agent, Sequence[Layer]]] = [(agent, SEARCHED)]
     rules = await agent.memory.rules()
     if lead is not None:
         shared = agent.shared(lead.scope_id)
         grant = await shared.granted()
-        layers: list[Layer] = [layer for layer in SEARCHED if grant is not None and layer in grant.layers]
-        memories += await shared.search(layers, task, limit * 2) if layers else []
+        sought.append((lead, [layer for layer in SEARCHED if grant is not None and layer in grant.layers]))
         rules += await shared.rules() if grant is not None and "procedural" in grant.layers else []
+    memories = await search_memories(sought, Wanted(query=task, limit=limit * 2))  # both in one order
     useful = [hit for hit in memories if hit.entry.metadata.get("event") != STARTED]
-    useful.sort(key=lambda hit: -hit.score)
     return Known(memories=tuple(_different(useful)[:limit]), rules=tuple(applicable(rules, task)))
 
 

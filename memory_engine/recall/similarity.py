@@ -3,16 +3,29 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import Protocol
 
 from attrs import evolve, frozen
 
 from memory_engine.errors import InvalidVector, ModelError
-from memory_engine.recall.base import Embedder, Match, Vector, VectorIndex, VectorIndexFactory, checked_vector
+from memory_engine.recall.base import (
+    Embedder,
+    Match,
+    Packed,
+    Vector,
+    VectorIndex,
+    VectorIndexFactory,
+    checked_vector,
+    dimension_of,
+    packed,
+)
 from memory_engine.recall.lexical import LexicalIndex
 
 _log = logging.getLogger("memory_engine.recall")
 
 EMBEDDED_AT_ONCE = 64
+DIGEST_BYTES = 16
 PUT_AT_ONCE = 100
 """Entries that are read before other tasks get their turn: some milliseconds."""
 _NOT_READ = object()
@@ -44,15 +57,35 @@ class Corpus:
     text: Callable[[str], str]
 
 
+class Kept(Protocol):
+    """Vectors that outlive an index, each behind the digest of what it is of."""
+
+    async def read(self) -> dict[str, tuple[bytes, Packed]]:
+        """All that is kept, by key."""
+        ...
+
+    async def write(self, vectors: Mapping[str, tuple[bytes, Packed] | None]) -> None:
+        """Keep vectors, and let go of those of the keys with `None`."""
+        ...
+
+
 class TextIndex:
     """Finds entries that are like a query; kept in memory and in step with the corpus it is given.
 
-    Only what changed since the last search is read, and embedded, again. Where the embedder
-    fails, words decide, and every match says so. Searches of one index wait for each other.
+    Only what changed since the last search is read, and embedded, again; what is `kept` is not
+    embedded by a later process either. Where the embedder fails, words decide, and every match
+    says so. Searches of one index wait for each other.
     """
 
-    def __init__(self, embedder: Embedder | None = None, vector_index: VectorIndexFactory | None = None) -> None:
-        self._vectors = _Vectors(embedder, vector_index) if embedder is not None and vector_index is not None else None
+    def __init__(
+        self,
+        embedder: Embedder | None = None,
+        vector_index: VectorIndexFactory | None = None,
+        kept: Kept | None = None,
+    ) -> None:
+        self._vectors: _Vectors | None = None
+        if embedder is not None and vector_index is not None:
+            self._vectors = _Vectors(embedder, vector_index, kept)
         self._words = _Words()
         self._lock = asyncio.Lock()
 
@@ -75,6 +108,11 @@ class TextIndex:
                     _log.warning("no embeddings, words decide: %s", error)
             matches = await self._words.search(query, corpus, limit, least.lexical)
         return [evolve(match, failure=failure) for match in matches] if failure else matches
+
+
+def digest_of(model: str, dimension: int, text: str) -> bytes:
+    """What a vector is of: another text or another model has another digest."""
+    return blake2b(f"{model}\n{dimension}\n{text}".encode(errors="replace"), digest_size=DIGEST_BYTES).digest()
 
 
 class _Tokens:
@@ -117,37 +155,69 @@ class _Words:
 
 
 class _Vectors:
-    def __init__(self, embedder: Embedder, factory: VectorIndexFactory) -> None:
+    def __init__(self, embedder: Embedder, factory: VectorIndexFactory, kept: Kept | None) -> None:
         self._embedder = embedder
         self._factory = factory
+        self._kept = kept
+        self._stored: dict[str, tuple[bytes, Packed]] = {}
         self._model = ("", 0)
         self._index: VectorIndex | None = None
         self._tokens = _Tokens()
 
     async def search(self, query: str, corpus: Corpus, limit: int, threshold: float) -> list[Match]:
-        index = self._current()
-        changed = self._tokens.changed(corpus)
+        index = await self._current()
+        changed = await self._put_stored(index, corpus, self._tokens.changed(corpus))
         for at in range(0, len(changed), EMBEDDED_AT_ONCE):
             await self._put(index, corpus, changed[at : at + EMBEDDED_AT_ONCE])
-        for key in self._tokens.gone(corpus):
-            index.remove(key)
-            del self._tokens.held[key]
+        await self._drop(index, corpus)
         if limit < 1 or not query or not len(index):
             return []
         nearest = index.search((await self._embedded([query]))[0], limit)
         return [Match(key, min(1.0, score), how="embedding") for key, score in nearest if score >= threshold]
 
-    def _current(self) -> VectorIndex:
+    async def _current(self) -> VectorIndex:
         """The index; an empty one if the embedder is not the model it was."""
-        model = (self._embedder.name, self._embedder.dimension)
+        model = (self._embedder.name, await dimension_of(self._embedder))
         if self._index is None or model != self._model:
+            self._stored = await self._kept.read() if self._kept is not None else {}
             self._index, self._model, self._tokens = self._factory(model[1]), model, _Tokens()
         return self._index
 
+    async def _put_stored(self, index: VectorIndex, corpus: Corpus, keys: list[str]) -> list[str]:
+        """Put what was embedded before; the keys of the rest."""
+        if not self._stored:
+            return keys
+        missing = []
+        for count, key in enumerate(keys, 1):
+            digest, vector = self._stored.pop(key, (b"", b""))
+            if digest == digest_of(*self._model, corpus.text(key)):
+                index.put(key, vector)
+                self._tokens.held[key] = corpus.tokens[key]
+            else:
+                missing.append(key)
+            if not count % PUT_AT_ONCE:
+                await asyncio.sleep(0)
+        return missing
+
     async def _put(self, index: VectorIndex, corpus: Corpus, keys: list[str]) -> None:
-        for key, vector in zip(keys, await self._embedded([corpus.text(key) for key in keys]), strict=True):
+        texts = [corpus.text(key) for key in keys]
+        vectors = await self._embedded(texts)
+        for key, vector in zip(keys, vectors, strict=True):
             index.put(key, vector)
             self._tokens.held[key] = corpus.tokens[key]
+        if self._kept is not None:
+            digests = [digest_of(*self._model, text) for text in texts]
+            await self._kept.write(dict(zip(keys, zip(digests, map(packed, vectors), strict=True), strict=True)))
+
+    async def _drop(self, index: VectorIndex, corpus: Corpus) -> None:
+        """Let go of what is no more, also of what an earlier process kept."""
+        gone = self._tokens.gone(corpus)
+        for key in gone:
+            index.remove(key)
+            del self._tokens.held[key]
+        stored, self._stored = self._stored, {}
+        if self._kept is not None and (gone or stored):
+            await self._kept.write(dict.fromkeys((*gone, *stored)))
 
     async def _embedded(self, texts: list[str]) -> list[Vector]:
         name, dimension = self._model

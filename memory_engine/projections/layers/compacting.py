@@ -1,7 +1,7 @@
 """Compaction of a layer: older entries as one summary, made locally or by a model."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -88,17 +88,27 @@ class Material:
         """The entries that did not come out of memory themselves."""
         return [row for row in self.rows if not row.recalled]
 
+    def left_out(self, lines: Iterable[LayerLine]) -> int:
+        """How many of the covered entries these lines do not tell of."""
+        told = {seq for line in lines for seq in line.seqs} | {row.seq for row in self.rows if row.recalled}
+        drawn = {seq for row in self.rows for seq in row.drawn_from}
+        return max(0, self.count - len(told - drawn))
+
+
+def seqs_of(row: EntryRow) -> tuple[int, ...]:
+    """What a line on an entry rests on: forgetting any of it takes the line away."""
+    return (*row.drawn_from, row.seq)
+
 
 def drafted_locally(material: Material, failure: str = "", usage: Usage | None = None) -> Draft:
     """A line for each of the newest entries; those that say the same share one. Recalled ones are not quoted."""
     lines: dict[str, list[int]] = {line.text: list(line.seqs) for line in material.former}
     for row in material.quotable:
-        lines.setdefault(entry_line(row), []).append(row.seq)
+        lines.setdefault(entry_line(row), []).extend(seqs_of(row))
     newest = sorted(lines.items(), key=lambda line: line[1][-1:])[-LINES_MAX:]
     made = tuple(LayerLine(text, tuple(seqs)) for text, seqs in newest)
-    told = {seq for line in made for seq in line.seqs} | {row.seq for row in material.rows if row.recalled}
+    left_out = material.left_out(made)
     made = made or (LayerLine("(entries that came out of memory)", tuple(row.seq for row in material.rows)),)
-    left_out = max(0, material.count - len(told))
     return Draft(lines=made, left_out=left_out, method="local", usage=usage, failure=failure)
 
 
@@ -127,8 +137,7 @@ async def drafted(layer: Layer, material: Material, model: LanguageModel | None)
         return drafted_locally(material, why, completion.usage)
     if len(completion.text) >= len(source):
         return drafted_locally(material, "it is no shorter than the entries", completion.usage)
-    told = {seq for _, seqs in shown for seq in seqs} | {row.seq for row in material.rows if row.recalled}
-    left_out = max(0, material.count - len(told))
+    left_out = material.left_out(LayerLine(text, seqs) for text, seqs in shown)
     return Draft(lines=lines, left_out=left_out, method="model", model=completion.model, usage=completion.usage)
 
 
@@ -158,7 +167,7 @@ def read_lines(answer: str, seqs: Sequence[tuple[int, ...]]) -> tuple[LayerLine,
 
 def _whole_line(row: EntryRow) -> tuple[str, tuple[int, ...]]:
     metadata = f" {row.metadata}" if row.metadata else ""
-    return shortened(row.content + metadata, MODEL_ENTRY_CHARS_MAX), (row.seq,)
+    return shortened(row.content + metadata, MODEL_ENTRY_CHARS_MAX), seqs_of(row)
 
 
 def _within(lines: Sequence[tuple[str, tuple[int, ...]]]) -> list[tuple[str, tuple[int, ...]]]:

@@ -10,7 +10,7 @@ of `str.count` over the text.
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import nlargest
 from itertools import repeat
 
@@ -96,24 +96,15 @@ class EntryIndex:
         self._postings: list[array[int]] = []
         self._dense: dict[int, tuple[int, Planes]] = {}
         self._terms: OrderedDict[str, tuple[int, Planes]] = OrderedDict()
-        self._runs_in_all = 0
 
     def __len__(self) -> int:
         """The number of entries that are not dropped."""
         return len(self._places)
 
-    def __contains__(self, key: str) -> bool:
-        return key in self._places
-
     @property
     def wasted(self) -> int:
         """Entries that were dropped or put anew and still take room."""
         return len(self.keys) - len(self._places)
-
-    @property
-    def average_runs(self) -> float:
-        """Runs of an entry, on average."""
-        return self._runs_in_all / max(1, len(self.keys))
 
     def put(self, key: str, text: str, timestamp_us: int) -> None:
         """Index an entry's case-folded text, in place of what stood under its key.
@@ -128,7 +119,6 @@ class EntryIndex:
         self.texts.append(text)
         self.times.append(timestamp_us)
         runs = segments(text)
-        self._runs_in_all += len(runs)
         known, postings = self._vocabulary.places, self._postings
         for run in runs:
             at = known.get(run)
@@ -200,17 +190,6 @@ class EntryIndex:
             return of_column(list(map(str.count, self.texts, repeat(term))))
         places = members(candidates)
         return of_counts(places, [self.texts[n].count(term) for n in places], len(self.keys))
-
-    def runs(self, *, beginning: str = "", containing: str = "") -> list[str]:
-        """The distinct runs that begin with, or contain, a text of one kind of characters."""
-        vocabulary = self._vocabulary
-        found = vocabulary.beginning(beginning) if beginning else vocabulary.containing(containing)
-        return [vocabulary.names[at] for at in found]
-
-    def holding(self, runs: Iterable[str]) -> int:
-        """The set of the entries that hold any of these runs."""
-        known = self._vocabulary.places
-        return self._holding([known[run] for run in runs if run in known]) & ~self._dead
 
     def _holding(self, runs: Sequence[int]) -> int:
         return present(self._standing(runs))

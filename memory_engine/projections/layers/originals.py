@@ -1,5 +1,6 @@
 """The entries that a summary covers: read from the log, as if the layer had never been compacted."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memory_engine.events import (
@@ -40,7 +41,9 @@ async def covered_rows(
                     if layer == summary.layer and event.seq <= summary.upto:
                         rows[event.seq] = recorded_row(event, appended)
                 case MemoryForget(seqs=seqs):
-                    _drop(rows, seqs)
+                    _drop(
+                        rows, [*seqs, *(seq for seq, row in rows.items() if not set(seqs).isdisjoint(row.drawn_from))]
+                    )
                 case MemoryRemoved(layer=layer, seqs=seqs) if layer == summary.layer:
                     _drop(rows, seqs)
                 case MemoryCleared(layers=layers) if summary.layer in layers:
@@ -50,6 +53,6 @@ async def covered_rows(
     return [rows[seq] for seq in sorted(rows)]
 
 
-def _drop(rows: dict[int, EntryRow], seqs: tuple[int, ...]) -> None:
+def _drop(rows: dict[int, EntryRow], seqs: Sequence[int]) -> None:
     for seq in seqs:
         rows.pop(seq, None)

@@ -1,25 +1,25 @@
-"""Search in a layer: an index for each layer of a thread, brought up to date by the search that needs it.
+"""Search in layers: by relevance over the index of passages; by keywords over an index of each layer in memory.
 
-Nothing of this runs when an entry is appended. A search asks the rows whether they changed, reads the
-new ones, and then works in memory.
+The index of a layer is brought up to date by the search that needs it, nothing of it runs when an entry is appended:
+such a search asks the rows whether they changed, reads the new ones, and then works in memory.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 from weakref import ref
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from memory_engine.errors import InvalidMemory
 from memory_engine.events import Layer
 from memory_engine.projections.base import ReadableRows
-from memory_engine.projections.layers.entries import EPISODIC, LAYERS, EntryRow, keys_of
+from memory_engine.projections.layers.entries import EntryRow, keys_of
 from memory_engine.projections.layers.indexing import EntryIndex
-from memory_engine.projections.layers.ranking import Ranked, Ranker, rank_by_keywords, rank_by_words
+from memory_engine.projections.layers.relevance import relevant
+from memory_engine.projections.layers.rows import LayerRows, layer_rows
 from memory_engine.projections.layers.scoring import query_terms, recency_points, searched_text
 from memory_engine.projections.layers.values import MemoryEntry, MemoryHit, SearchMode
-from memory_engine.recall.similarity import Corpus, Thresholds
 
 if TYPE_CHECKING:
     from memory_engine.thread import Thread
@@ -29,41 +29,6 @@ ROWS_AT_ONCE = 500
 INDEXES_MAX = 256
 """Layers whose indexes are kept; of those searched longest ago they are made anew."""
 WASTE_MIN = 1_000
-VECTORS_PER_HIT = 4
-VECTOR_THRESHOLDS = Thresholds(lexical=1.0, embedding=0.3)
-FUSION_RANK = 60
-"""Reciprocal rank fusion (Cormack, Clarke and Büttcher 2009): each list gives 1 / (60 + rank)."""
-
-
-@frozen
-class LayerRows:
-    """The rows of one layer: those of `layers`, and for the episodic layer those of `episodic`."""
-
-    layer: Layer
-    resident: ReadableRows[EntryRow]
-    entries: ReadableRows[EntryRow] | None = None
-
-    def keys(self) -> list[str]:
-        """The keys in order: a summary first, then the entries. Those of `episodic` begin with a digit."""
-        own = [] if self.entries is None else list(self.entries.keys())
-        return [*keys_of(self.resident, self.layer), *own]
-
-    def get(self, key: str) -> EntryRow | None:
-        """The row under a key."""
-        if self.entries is not None and key[0].isdigit():
-            return self.entries.get(key)
-        return self.resident.get(key)
-
-    def rows(self) -> list[EntryRow]:
-        """All rows: by place, knowledge by the time it was learned."""
-        found = [row for key in self.keys() if (row := self.get(key)) is not None]
-        return sorted(found, key=lambda row: row.seq) if self.layer == "semantic" else found
-
-
-async def layer_rows(thread: "Thread", layer: Layer, at: int | None = None) -> LayerRows:
-    """The rows of a layer as they are, or were. Read what you need of them before you await anything else."""
-    entries = await thread.rows(EPISODIC, at=at) if layer == "episodic" else None
-    return LayerRows(layer, await thread.rows(LAYERS, at=at), entries)
 
 
 class LayerIndex:
@@ -189,90 +154,39 @@ def check_limit(name: str, value: int) -> None:
 
 
 async def search_layers(thread: "Thread", layers: Sequence[Layer], wanted: Wanted) -> list[MemoryHit]:
-    """The best hits of these layers together, best first; ties: the newest first.
+    """The best hits of these layers together, best first; ties: the newest first."""
+    return await search_memories([(thread, layers)], wanted)
 
-    Where no layer has a word of the query, nor anything of its meaning, parts of words are looked for.
+
+async def search_memories(sought: "Sequence[tuple[Thread, Sequence[Layer]]]", wanted: Wanted) -> list[MemoryHit]:
+    """The best hits of some layers of several memories as one list.
+
+    Where none has a word of the query, nor anything of its meaning, parts of words are looked for.
     """
     hits: list[MemoryHit] = []
     if wanted.mode == "hybrid":
-        hits = [hit for layer in layers for hit in await _by_relevance(thread, layer, wanted)]
+        hits = await relevant(sought, wanted.query, wanted.limit, wanted.at)
     if not hits:
-        hits = [hit for layer in layers for hit in await _by_keywords(thread, layer, wanted)]
-    hits.sort(key=lambda hit: (hit.score, hit.entry.timestamp, hit.entry.seq), reverse=True)
+        found = [await _by_keywords(thread, layer, wanted) for thread, layers in sought for layer in layers]
+        hits = sorted((hit for some in found for hit in some), key=_order, reverse=True)
     return hits[: wanted.limit]
 
 
-def _index(thread: "Thread", layer: Layer, wanted: Wanted) -> LayerIndex:
-    return index_of(thread, layer) if wanted.at is None else LayerIndex()
+def _order(hit: MemoryHit) -> tuple[object, ...]:
+    return (hit.score, hit.entry.timestamp, hit.entry.seq)
 
 
 async def _by_keywords(thread: "Thread", layer: Layer, wanted: Wanted) -> list[MemoryHit]:
-    followed = _index(thread, layer, wanted)
+    followed = index_of(thread, layer) if wanted.at is None else LayerIndex()
     rows = await followed.follow(thread, layer, wanted.at)
-    return _keyword_hits(followed.index, rows, wanted, thread.engine.now_us())
-
-
-async def _by_relevance(thread: "Thread", layer: Layer, wanted: Wanted) -> list[MemoryHit]:
-    followed = _index(thread, layer, wanted)
-    nearest = await _nearest(thread, layer, wanted)
-    rows = await followed.follow(thread, layer, wanted.at)
-    ranker: Ranker = rank_by_words
-    ranked = ranker(followed.index, wanted.query, wanted.limit if not nearest else wanted.limit * VECTORS_PER_HIT)
-    hits = _word_hits(rows, ranked)
-    return _fused(rows, hits, nearest)[: wanted.limit] if nearest else hits
-
-
-def _keyword_hits(index: EntryIndex, rows: LayerRows, wanted: Wanted, now_us: int) -> list[MemoryHit]:
+    now_us = thread.engine.now_us()
     terms = query_terms(wanted.query)
     hits = []
-    for ranked in rank_by_keywords(index, wanted.query, wanted.limit):
-        row = rows.get(ranked.key)
+    for place, points in followed.index.best(followed.index.points(terms), wanted.limit):
+        row = rows.get(followed.index.keys[place])
         if row is not None:
-            score = ranked.score + recency_points(row.timestamp_us, now_us)
             text = searched_text(row.said, row.metadata)
             found = ", ".join(f"{term} ×{text.count(term)}" for term in dict.fromkeys(terms) if term in text)
-            hits.append(MemoryHit(entry=MemoryEntry.of(row), score=score, why=found, layer=rows.layer))
+            score = points + recency_points(row.timestamp_us, now_us)
+            hits.append(MemoryHit(entry=MemoryEntry.of(row), score=score, why=found, layer=layer))
     return hits
-
-
-def _word_hits(rows: LayerRows, ranked: Iterable[Ranked]) -> list[MemoryHit]:
-    hits = []
-    for one in ranked:
-        row = rows.get(one.key)
-        if row is not None:
-            alike = tuple(other.id for key in one.alike if (other := rows.get(key)) is not None)
-            why = f"words: {', '.join(one.words)}"
-            why += f"; {len(alike)} more say the same" if alike else ""
-            entry = MemoryEntry.of(row)
-            hits.append(MemoryHit(entry=entry, score=one.score, why=why, layer=rows.layer, alike=alike))
-    return hits
-
-
-async def _nearest(thread: "Thread", layer: Layer, wanted: Wanted) -> list[tuple[str, float]]:
-    """The entries nearest in meaning, where the engine has an embedder and can ask it."""
-    if thread.engine.parts.embedder is None or wanted.at is not None:
-        return []
-    rows = await layer_rows(thread, layer)
-    texts = {key: (_token(row), row.said) for key in rows.keys() if (row := rows.get(key)) is not None}  # noqa: SIM118
-    corpus = Corpus({key: token for key, (token, _) in texts.items()}, lambda key: texts[key][1])
-    index = thread.engine.similarity(thread.id, f"layers:{layer}")
-    limit = wanted.limit * VECTORS_PER_HIT
-    matches = await index.search(wanted.query, corpus, limit=limit, threshold=VECTOR_THRESHOLDS)
-    return [(match.key, match.score) for match in matches if match.how == "embedding"]
-
-
-def _fused(rows: LayerRows, hits: Sequence[MemoryHit], nearest: Sequence[tuple[str, float]]) -> list[MemoryHit]:
-    """Both lists as one, by reciprocal ranks."""
-    fused: dict[str, MemoryHit] = {}
-    for rank, hit in enumerate(hits, 1):
-        fused[hit.entry.event_id] = evolve(hit, score=1 / (FUSION_RANK + rank))
-    left_out = {entry_id for hit in hits for entry_id in hit.alike}
-    for rank, (key, cosine) in enumerate(nearest, 1):
-        row = rows.get(key)
-        if row is None or row.id in left_out:
-            continue
-        known = fused.get(row.event_id)
-        hit = known or MemoryHit(entry=MemoryEntry.of(row), score=0.0, why="", layer=rows.layer)
-        why = "; ".join(filter(None, (hit.why, f"meaning: {cosine:.2f}")))
-        fused[row.event_id] = evolve(hit, score=hit.score + 1 / (FUSION_RANK + rank), why=why)
-    return sorted(fused.values(), key=lambda hit: (hit.score, hit.entry.timestamp, hit.entry.seq), reverse=True)

@@ -28,7 +28,8 @@ from memory_engine.projections.layers.entries import (
 )
 from memory_engine.projections.layers.older import Older, material_of, older_entries
 from memory_engine.projections.layers.originals import covered_rows
-from memory_engine.projections.layers.search import Wanted, check_limit, layer_rows, search_layers
+from memory_engine.projections.layers.rows import layer_rows
+from memory_engine.projections.layers.search import Wanted, check_limit, search_layers
 from memory_engine.projections.layers.values import (
     CompactReport,
     KnowledgeEntry,

@@ -1,0 +1,196 @@
+"""Search of layers by relevance: the index of passages finds, the rows say what is there.
+
+The index holds what the log holds, also entries that a summary covers or that working memory let go of. It is
+asked from the first entry of each layer on, and what it finds is given only where its row still stands.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from memory_engine.events import Layer, MemoryAppended
+from memory_engine.projections.layers.entries import EntryRow, keys_of, place, summary_of
+from memory_engine.projections.layers.rows import LayerRows, layer_rows
+from memory_engine.projections.layers.scoring import is_near_duplicate, words
+from memory_engine.projections.layers.values import MemoryEntry, MemoryHit
+from memory_engine.projections.passages import MEMORY, SUMMARY, pieces
+from memory_engine.recall.analysis import terms
+from memory_engine.recall.found import Hit
+from memory_engine.recall.passages import PLACES_BITS
+from memory_engine.recall.question import read_question
+from memory_engine.recall.searching import LIMIT_MAX, Asked, Part
+
+if TYPE_CHECKING:
+    from memory_engine.thread import Thread
+
+PASSAGES_PER_HIT = 3
+"""An entry may be long, and be found by several of its passages."""
+WORDS_READ = 8_192
+"""So many characters of an entry are compared with others."""
+FEW = 2_000
+"""Of so many entries the nearest in meaning are looked for among them; of more among all that the thread holds."""
+LIKENESS_MIN = 0.3
+"""An entry without a word of the query is found from this cosine on."""
+
+
+@frozen
+class _Memory:
+    """Layers of one thread."""
+
+    thread: "Thread"
+    layers: Mapping[str, LayerRows]
+
+    def part(self) -> Part:
+        """What of the thread's passages is of these layers."""
+        within = tuple(span for rows in self.layers.values() for span in _spans(rows))
+        count = sum(
+            len(rows.resident) + (0 if rows.entries is None else len(rows.entries)) for rows in self.layers.values()
+        )
+        if count > FEW or self.thread.engine.recall.embedder is None:
+            return Part(within)
+        return Part(
+            within, tuple(place for rows in self.layers.values() for row in rows.rows() for place in _places(row))
+        )
+
+    def row(self, hit: Hit) -> EntryRow | None:
+        """The row that a passage is of, if it stands."""
+        _, layer, own = hit.key.split(":", 2)
+        rows = self.layers.get(layer)
+        return None if rows is None else _row(rows, hit, own)
+
+
+async def relevant(
+    sought: "Sequence[tuple[Thread, Sequence[Layer]]]", query: str, limit: int, at: int | None
+) -> list[MemoryHit]:
+    """The entries that say most about a query, best first; none where nothing has a word of it or is near in meaning.
+
+    Raises what a search raises.
+    """
+    memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
+    parts = {thread_id: part for thread_id, memory in memories.items() if (part := memory.part()).within}
+    if not parts:
+        return []
+    engine = sought[0][0].engine
+    asked = Asked(
+        query=query,
+        limit=min(LIMIT_MAX, PASSAGES_PER_HIT * limit),
+        kinds=(MEMORY, SUMMARY),
+        parts=parts,
+        upto=at or 0,
+    )
+    found = await engine.recall.search(tuple(parts), asked)
+    if at is None:  # while a text was embedded entries may have come and gone
+        memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
+    said = _Query(query)
+    rows: dict[tuple[str, int, str], tuple[Hit, EntryRow]] = {}
+    for hit in found:
+        row = memories[hit.thread_id].row(hit)
+        if row is not None and (said.words_of(hit) or (hit.likeness or 0.0) >= LIKENESS_MIN):
+            rows.setdefault((hit.thread_id, row.seq, row.layer), (hit, row))
+    best = _collapsed(rows.values())
+    if engine.recall.reranker is None:
+        best.sort(key=lambda one: (one.hits[0].score, one.rows[0].timestamp_us, one.rows[0].seq), reverse=True)
+    best = best[:limit]
+    ids = await _entry_ids(memories, [hit for one in best for hit in one.hits])
+    return [_memory_hit(one, said, ids) for one in best]
+
+
+async def _memory(thread: "Thread", layers: Sequence[Layer], at: int | None) -> _Memory:
+    return _Memory(thread, {layer: await layer_rows(thread, layer, at) for layer in layers})
+
+
+def _spans(rows: LayerRows) -> Iterator[tuple[str, int]]:
+    """What the keys of a layer's passages begin with, and from which seq on they may stand in it."""
+    held = keys_of(rows.resident, rows.layer)
+    summary = summary_of(rows.resident, rows.layer)
+    if summary is not None:
+        yield f"{SUMMARY}:{rows.layer}:", summary.seq
+        held = held[1:]
+    first = next(iter(rows.entries.keys() if rows.entries is not None else held), None)
+    if first is not None:
+        yield f"{MEMORY}:{rows.layer}:", 0 if rows.layer == "semantic" else int(first.rpartition("/")[2])
+
+
+def _places(row: EntryRow) -> Iterator[int]:
+    """The places that a row's passages may have."""
+    said = f"{row.condition} → {row.content}" if row.condition else row.content
+    count = len(row.lines) if row.count else sum(1 for _ in pieces(said))
+    return (row.seq << PLACES_BITS | n for n in range(count))
+
+
+def _row(rows: LayerRows, hit: Hit, own: str) -> EntryRow | None:
+    if hit.kind == SUMMARY:
+        summary = summary_of(rows.resident, rows.layer)
+        stands = summary is not None and any(line.text.strip() == hit.text for line in summary.lines)
+        return summary if stands else None
+    if rows.layer == "semantic":
+        keys = [f"semantic/{own}", f"semantic/{hit.event_id}"]
+    else:
+        keys = [place(hit.seq) if rows.entries is not None else f"{rows.layer}/{place(hit.seq)}"]
+    found = (rows.get(key) for key in keys)
+    return next((row for row in found if row is not None and row.seq == hit.seq), None)
+
+
+class _Query:
+    """The words of a query, with what they are found by."""
+
+    def __init__(self, query: str) -> None:
+        asked = frozenset(read_question(query, now_us=0).terms)
+        found = {word: asked.intersection(terms(word)) for word in words(query.casefold())}
+        self._terms = {word: wanted for word, wanted in found.items() if wanted}
+
+    def words_of(self, hit: Hit) -> list[str]:
+        """Those of them that a passage has."""
+        held = frozenset(terms(f"{hit.about} {hit.text}"))
+        return [word for word, wanted in self._terms.items() if not wanted.isdisjoint(held)]
+
+
+@frozen
+class _Same:
+    """Entries that say the same, the newest first, with the passages that they were found by, the best first."""
+
+    hits: tuple[Hit, ...]
+    rows: tuple[EntryRow, ...]
+
+
+def _collapsed(found: Iterable[tuple[Hit, EntryRow]]) -> list[_Same]:
+    """Those of one layer that say the same together, in the order of the best of each."""
+    groups: list[tuple[tuple[str, str], Counter[str], list[Hit], list[EntryRow]]] = []
+    for hit, row in found:
+        layer, counts = (hit.thread_id, row.layer), Counter(words(row.said[:WORDS_READ].casefold()))
+        known = next((one for one in groups if one[0] == layer and is_near_duplicate(one[1], counts)), None)
+        if known is None:
+            groups.append((layer, counts, [hit], [row]))
+        else:
+            known[2].append(hit)
+            known[3].append(row)
+    return [
+        _Same(tuple(hits), tuple(sorted(rows, key=lambda row: (row.timestamp_us, row.seq), reverse=True)))
+        for _, _, hits, rows in groups
+    ]
+
+
+async def _entry_ids(memories: Mapping[str, _Memory], hits: Sequence[Hit]) -> dict[str, str]:
+    """The ids of entries by those of the events that say the same as what was found."""
+    found: dict[str, str] = {}
+    for thread_id, memory in memories.items():
+        ids = [event_id for hit in hits if hit.thread_id == thread_id for event_id in hit.alike]
+        engine = memory.thread.engine
+        for stored in await engine.store.find(thread_id, ids) if ids else ():
+            event = engine.reader.decode(thread_id, stored).event
+            found[stored.id] = (event.entry_id if isinstance(event, MemoryAppended) else "") or stored.id
+    return found
+
+
+def _memory_hit(same: _Same, said: _Query, ids: Mapping[str, str]) -> MemoryHit:
+    hit, row = same.hits[0], same.rows[0]
+    repeated = (ids.get(event_id, event_id) for one in same.hits for event_id in one.alike)
+    alike = tuple(dict.fromkeys((*(other.id for other in same.rows[1:]), *repeated)))
+    shared = said.words_of(hit)
+    why = [f"words: {', '.join(shared)}"] if shared else []
+    why += [f"meaning: {hit.likeness:.2f}"] if hit.likeness is not None else []
+    why += [f"{len(alike)} more say the same"] if alike else []
+    entry = MemoryEntry.of(row)
+    return MemoryHit(entry=entry, score=hit.score, why="; ".join(why), layer=entry.layer or "working", alike=alike)

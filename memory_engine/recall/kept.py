@@ -1,0 +1,56 @@
+"""The vectors of views' texts, kept beside the rows they are of: a cache that outlives its process.
+
+They stand in the store as rows of a projection that folds nothing: a thread's go with it, and all of them in the
+transaction of a forgetting, since a vector may tell of its text. What is missing is embedded again.
+"""
+
+from collections.abc import Mapping
+
+from memory_engine.events.memory import MemoryForget
+from memory_engine.persistence import Head, ProjectionChange, Store
+from memory_engine.recall.base import Packed
+from memory_engine.recall.similarity import DIGEST_BYTES
+
+PROJECTION = "view_vectors"
+VERSION = 1
+_ALL = (("", "\U0010ffff"),)
+
+
+def forgotten_at(head: Head) -> int:
+    """The seq of a thread's last forgetting, 0 if there was none."""
+    return head.marks.get(MemoryForget.event_type, 0)
+
+
+def all_dropped(seq: int) -> ProjectionChange:
+    """The change that destroys all vectors of a thread's views."""
+    return ProjectionChange(PROJECTION, VERSION, {}, seq, _ALL)
+
+
+class KeptVectors:
+    """The vectors of one view of a thread, by key, each behind the digest of what it is of."""
+
+    def __init__(self, store: Store, thread_id: str, view: str, *, forgotten_at: int) -> None:
+        self._store = store
+        self._thread_id = thread_id
+        self._prefix = f"{view}/"
+        self._forgotten_at = forgotten_at
+
+    async def read(self) -> dict[str, tuple[bytes, Packed]]:
+        """Digest and vector of each key. Raises `ThreadNotFound`."""
+        _, rows = await self._store.rows(PROJECTION, VERSION, self._thread_id)
+        prefix = self._prefix
+        return {
+            key[len(prefix) :]: (row[:DIGEST_BYTES], row[DIGEST_BYTES:])
+            for key, row in rows.items()
+            if key.startswith(prefix)
+        }
+
+    async def write(self, vectors: Mapping[str, tuple[bytes, Packed] | None]) -> None:
+        """Keep vectors, and let go of those of the keys with `None`. Raises `ThreadNotFound`.
+
+        If the thread forgot something since the texts were read, none are kept: one of them may be of that.
+        """
+        rows = {self._prefix + key: b"".join(one) if one is not None else None for key, one in vectors.items()}
+        await self._store.write_projection(self._thread_id, ProjectionChange(PROJECTION, VERSION, rows, 0))
+        if forgotten_at(await self._store.head(self._thread_id)) > self._forgotten_at:
+            await self._store.write_projection(self._thread_id, all_dropped(0))
