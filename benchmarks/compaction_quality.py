@@ -84,7 +84,7 @@ class Cut:
 
 def locomo(shares: Sequence[float] = LOCOMO_SHARES, *, retrieval: bool = False) -> dict[str, Figures]:
     """Figures per share of tokens; `retrieval` adds ctx10, which needs embeddings and takes a minute."""
-    harness = _quality_module("eval_compaction")
+    harness = quality_module("eval_compaction")
     data = harness.prepare(harness.load())
     harness.set_chance(data)
     found: dict[str, Figures] = {}
@@ -109,7 +109,8 @@ def compact_units(units: Sequence[dict[str, str]], budget_tokens: float) -> list
     return [{"text": line.text, "sources": list(line.sources)} for line in extract(entries, budget_tokens)]
 
 
-def _quality_module(name: str) -> ModuleType:
+def quality_module(name: str) -> ModuleType:
+    """A module of the harness. Raises `SharedDataMissing`."""
     path = QUALITY / f"{name}.py"
     if not path.exists():
         raise SharedDataMissing(path)

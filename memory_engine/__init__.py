@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from memory_engine.compaction.running import CompactionReport as CompactionReport
     from memory_engine.config import EngineConfig as EngineConfig
     from memory_engine.context import Context as Context
+    from memory_engine.context import ContextPolicy as ContextPolicy
+    from memory_engine.context import ContextShares as ContextShares
     from memory_engine.engine import Engine as Engine
     from memory_engine.events import *  # noqa: F403
     from memory_engine.lifecycle import AgentLifecycle as AgentLifecycle
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
     from memory_engine.state import State as State
     from memory_engine.state import StateView as StateView
     from memory_engine.thread import Thread as Thread
-    from memory_engine.thread import ThreadInfo as ThreadInfo
+    from memory_engine.thread_info import ThreadInfo as ThreadInfo
     from memory_engine.wiring import open as open
 
 _HOMES = {
@@ -71,7 +73,7 @@ _HOMES = {
     "compaction": "CompactionContext CompactionResult Compactor",
     "compaction.running": "CompactionReport",
     "config": "EngineConfig",
-    "context": "Context",
+    "context": "Context ContextPolicy ContextShares",
     "engine": "Engine",
     "operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
     "persistence": "CompactionPolicy",
@@ -81,7 +83,8 @@ _HOMES = {
     "records": "NewEvent Receipt RecordedEvent",
     "reducing": "ReduceContext Reducer Reduction",
     "state": "State StateView",
-    "thread": "Thread ThreadInfo",
+    "thread": "Thread",
+    "thread_info": "ThreadInfo",
     "lifecycle": "AgentLifecycle",
     "projections.conversation.limits": "ConversationLimits",
     "projections.preferences.domain": "Domain",

@@ -10,14 +10,14 @@ from attrs import frozen
 
 from memory_engine.attempt import Reduced
 from memory_engine.caches import Caches
-from memory_engine.clock import Clock, to_us
+from memory_engine.clock import Clock
 from memory_engine.codec import encode_event
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.config import EngineConfig
 from memory_engine.context.rendering import Renderer
 from memory_engine.directory import OpenThreads
-from memory_engine.errors import EngineClosed, EventTooLarge, InvalidEvent
+from memory_engine.errors import EngineClosed, EventTooLarge
 from memory_engine.events.base import Event
 from memory_engine.events.delivery import Destination
 from memory_engine.events.execution import ExecutionResume
@@ -34,24 +34,36 @@ from memory_engine.persistence import (
     ThreadRecord,
     check_record,
 )
+from memory_engine.pools import INDUSTRY, recorded_us
+from memory_engine.preparing import Preparer
 from memory_engine.projections.base import Projection
 from memory_engine.projections.inline import InlinePlan
 from memory_engine.projections.outbox import DELIVERING
+from memory_engine.projections.patterns.redaction import Redactor
 from memory_engine.projections.preferences.domain import Domain
 from memory_engine.projections.promotion.scoring import Scorer
 from memory_engine.projections.worker import ProjectionWorker
-from memory_engine.queue import Prepared, Request
+from memory_engine.queue import Request
 from memory_engine.reading import LogReader
 from memory_engine.recall.base import Embedder, VectorIndexFactory
+from memory_engine.recall.found import Found
+from memory_engine.recall.kept import KeptVectors, forgotten_at
+from memory_engine.recall.passages import Extractors
+from memory_engine.recall.ranking import Ranker
+from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.service import Recall
 from memory_engine.recall.similarity import TextIndex
+from memory_engine.recall.vectors import Graphs
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.relay import Relay
 from memory_engine.replay.verify import Progress, Verifier, VerifyReport
 from memory_engine.runtime import ThreadRuntime
-from memory_engine.scopes import Agent, Scope, Tenant, User
+from memory_engine.scopes import Agent, Industry, Scope, Tenant, User
+from memory_engine.searchable import asked
 from memory_engine.state import State
-from memory_engine.thread import Thread, ThreadInfo
+from memory_engine.thread import Thread
+from memory_engine.thread_info import ThreadInfo
 from memory_engine.tokens import TokenCounter
 
 _log = logging.getLogger("memory_engine")
@@ -84,6 +96,11 @@ class Parts:
     model: LanguageModel | None
     embedder: Embedder | None
     vector_index: VectorIndexFactory
+    graphs: Graphs | None
+    extractors: Extractors
+    ranker: Ranker
+    reranker: Reranker | None
+    redactor: Redactor | None
     scorers: Sequence[Scorer]
 
 
@@ -96,6 +113,8 @@ class Engine:
         self.store = parts.store
         self.events = parts.events
         self.reducers = parts.reducers
+        self.extractors = parts.extractors
+        self.preparer = Preparer(parts.events, parts.ids, parts.clock, parts.config.event_bytes_max)
         self.closing = False
         self.closed = False
         self.reader = LogReader(parts.store, parts.events)
@@ -109,7 +128,8 @@ class Engine:
         self.relay = Relay(self)
         self.scopes_seen: set[str] = set()
         self.flights: dict[tuple[str, str], asyncio.Future[str]] = {}
-        self.caches = Caches()
+        self.caches: Caches = Caches()
+        self.recall = Recall(self)
         self._observers: list[Observer] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._endless: set[asyncio.Task[None]] = set()
@@ -179,7 +199,7 @@ class Engine:
             parent_id=parent_id,
             metadata=dict(metadata or {}),
             policy=policy,
-            created_at_us=self.now_us(),
+            created_at_us=recorded_us(kind, self.now_us()),
         )
         check_record(record)
         seeded = ThreadSeeded(chunks=tuple(initial_chunks))
@@ -218,13 +238,17 @@ class Engine:
         """An agent's own thread: its memory, and what it grants to others. Raises `InvalidIdentifier`."""
         return Agent(self, agent_id, tenant_id)
 
+    def industry(self, name: str) -> Industry:
+        """An industry's own thread: patterns that its tenants share. Raises `InvalidIdentifier`."""
+        return Industry(self, name)
+
     def scope(self, destination: Destination) -> Scope:
         """The thread that a fact is for."""
         if destination.kind == "user":
             return self.user(destination.id, tenant_id=destination.tenant_id)
         if destination.kind == "agent":
             return self.agent(destination.id, tenant_id=destination.tenant_id)
-        return self.tenant(destination.id)
+        return self.industry(destination.id) if destination.kind == "industry" else self.tenant(destination.id)
 
     async def threads(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
@@ -272,9 +296,9 @@ class Engine:
         if self.closing:
             raise EngineClosed
         if isinstance(event, NewEvent):
-            prepared = self._prepare_new(event)
+            prepared = self.preparer.one(event)
         else:
-            prepared = self._prepare(event, event_id, occurred_at, causation_id, correlation_id)
+            prepared = self.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
         runtime = self.directory.get(thread_id) or await self.directory.open(thread_id)
         request = Request((prepared,), system=type(prepared.event) is ExecutionResume)
         return (await runtime.submit(request))[0]
@@ -298,11 +322,14 @@ class Engine:
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
         """The index over the texts of a thread's view, by likeness; those used longest ago are made anew."""
-        parts = self.parts
+        embedder, runtime = self.recall.embedder, self.directory.get(thread_id)
+        forgot = forgotten_at(runtime.head) if runtime is not None else 0
         return self.caches.made(
             thread_id,
-            f"similar:{view}",
-            lambda: TextIndex(parts.embedder, parts.vector_index),
+            f"similar:{view}:{embedder.name if embedder is not None else ''}",
+            lambda: TextIndex(
+                embedder, self.parts.vector_index, KeptVectors(self.store, thread_id, view, forgotten_at=forgot)
+            ),
             at_most=SIMILARITIES_MAX,
         )
 
@@ -322,6 +349,31 @@ class Engine:
             reports.append(report)
         return reports
 
+    async def search(  # noqa: PLR0913 - scopes are keywords of the public face
+        self,
+        query: str,
+        *,
+        thread_ids: Collection[str] | None = None,
+        kind: str | None = None,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        tenant_id: str = "",
+        limit: int = 10,
+        kinds: Sequence[str] = (),
+        explain: bool = False,
+    ) -> Found:
+        """The best passages over several threads: the given ones, or all that match every given value exactly.
+
+        `tenant_id` is one of the values: without it, threads of no tenant are searched, never those of any.
+        See `Thread.search`.
+        """
+        where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
+        if thread_ids is None:
+            found = [record for record, _ in await self.store.threads(where)]
+            thread_ids = [record.id for record in found if kind or record.kind != INDUSTRY]
+        wanted = asked(query, limit=limit, kinds=kinds, at=None, since=None, until=None, explain=explain)
+        return await self.recall.search(list(dict.fromkeys(thread_ids)), wanted)
+
     async def stats(self) -> StoreStats:
         """Totals over the store."""
         return await self.store.stats()
@@ -331,7 +383,7 @@ class Engine:
         await self.store.flush()
 
     async def settle(self) -> None:
-        """Wait until no compaction is under way and the asynchronous projections have read every log."""
+        """Wait until no compaction is under way, and asynchronous projections and vectors are up to date."""
         await self.relay.recover()
         await self.relay.settle()
         for runtime in self.directory.all():
@@ -339,6 +391,7 @@ class Engine:
             for projection in self.parts.projections:
                 if projection.mode == "async":
                     await self.worker.catch_up(projection, runtime.id)
+        await self.recall.settle()
 
     # what its parts ask of it
 
@@ -372,46 +425,9 @@ class Engine:
         """Encode events so that waiting cannot change them. While the engine closes, it takes `system` ones only."""
         if self.closed or (self.closing and not system):
             raise EngineClosed
-        prepared = [self._prepare_new(e) if isinstance(e, NewEvent) else self._prepare(e) for e in events]
-        seen: dict[str, bytes] = {}
-        for one in prepared:
-            if seen.setdefault(one.id, one.payload) != one.payload:
-                raise InvalidEvent(one.event.event_type, f"event id {one.id!r}", "two events of the call bear this id")
+        prepared = self.preparer.all(events)
         resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
         return Request(prepared, system=system or resuming)
-
-    def _prepare_new(self, new: NewEvent) -> Prepared:
-        return self._prepare(new.event, new.id, new.occurred_at, new.causation_id, new.correlation_id)
-
-    def _prepare(
-        self,
-        event: Event,
-        event_id: str = "",
-        occurred_at: datetime | None = None,
-        causation_id: str = "",
-        correlation_id: str = "",
-    ) -> Prepared:
-        payload, recorded = encode_event(event, self.events)
-        if len(payload) > self.config.event_bytes_max:
-            raise EventTooLarge(recorded.event_type, len(payload), self.config.event_bytes_max)
-        if event_id:
-            check_identifier("event id", event_id)
-        if causation_id:
-            check_identifier("causation id", causation_id)
-        if correlation_id:
-            check_identifier("correlation id", correlation_id)
-        occurred_us = _moment(recorded, occurred_at) if occurred_at is not None else None
-        ids = self.parts.ids
-        return Prepared(
-            event=recorded,
-            payload=payload,
-            id=event_id or ids.event_id(self.parts.clock.now_us()),
-            id_is_callers=bool(event_id),
-            salt=ids.salt(),
-            occurred_at_us=occurred_us,
-            causation_id=causation_id,
-            correlation_id=correlation_id,
-        )
 
     def committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         """Let compaction look at the thresholds, and tell observers and projections.
@@ -420,6 +436,8 @@ class Engine:
         round: the senders go on first.
         """
         self.compaction.after_commit(runtime)
+        if runtime.indexed and self.recall.embedder is not None:
+            self.recall.embedding.touched(runtime.id)
         for step in reduced:
             if step.stored.type in DELIVERING:
                 self.relay.touched(runtime.id)
@@ -446,13 +464,6 @@ class Engine:
     async def state_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`."""
         return await self.reader.state_at(thread_id, seq)
-
-
-def _moment(event: Event, occurred_at: datetime) -> int:
-    try:
-        return to_us(occurred_at)
-    except ValueError as error:
-        raise InvalidEvent(event.event_type, "occurred_at", str(error)) from None
 
 
 def _from(progress: Progress, done: int) -> Progress:

@@ -8,6 +8,8 @@ import msgspec
 
 from memory_engine.errors import MemoryEngineError
 from memory_engine.ids import check_identifier
+from memory_engine.recall.passages import PassageChange
+from memory_engine.recall.storing import PassageIndex
 from memory_engine.records import StoredEvent
 
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
@@ -123,15 +125,20 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     events: Sequence[StoredEvent] = ()
     live: Mapping[str, LiveChunk | None] = msgspec.field(default_factory=dict)
     projections: Sequence[ProjectionChange] = ()
+    passages: PassageChange | None = None
 
 
 class LoadedThread(msgspec.Struct, frozen=True):
-    """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq."""
+    """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq.
+
+    `indexed`: it has an index of passages, which commits are to keep.
+    """
 
     record: ThreadRecord
     head: Head
     live: Sequence[LiveChunk]
     sources: Mapping[int, StoredEvent]
+    indexed: bool = False
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,6 +175,11 @@ class EventIdTaken(MemoryEngineError):
 
 class Store(Protocol):
     """A back end. Reads see every commit acknowledged before they began."""
+
+    @property
+    def passages(self) -> PassageIndex:
+        """What search looks up. A commit writes its passages in its own transaction."""
+        ...
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`, and `ThreadNotFound` for a fork of nothing."""

@@ -23,6 +23,7 @@ from memory_engine.context.rendering import Renderer
 from memory_engine.events.base import Event, event
 from memory_engine.events.registry import Upcaster
 from memory_engine.projections.base import Projection
+from memory_engine.recall.passages import Extractor
 from memory_engine.reducing import Reducer
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
@@ -44,6 +45,7 @@ class Plugin:
     compactors: list[tuple[Compactor, int]] = field(factory=list)
     projections: list[Projection[object]] = field(factory=list)
     renderers: list[tuple[str, Renderer]] = field(factory=list)
+    extractors: dict[str, Extractor] = field(factory=dict)
 
     def event(self, name: str, *, version: int = 1, tracked: bool = False) -> Callable[[type[E]], type[E]]:
         """Declare an event class and add it; `tracked` where a view (see `projections.View`) reads it."""
@@ -73,6 +75,15 @@ class Plugin:
                 full = name or getattr(function, "__name__", self.name)
                 unique = full if len(classes) == 1 else f"{full}[{cls.event_type}]"
                 self.reducers.append((cls, cast("Reducer[Event]", function), unique, order))  # typed by its user
+            return function
+
+        return add
+
+    def passages(self, cls: type[Event]) -> Callable[[F], F]:
+        """Say which passages events of a class bring to search, in place of what is found of them otherwise."""
+
+        def add(function: F) -> F:
+            self.extractors[cls.event_type] = cast("Extractor", function)  # typed by its user
             return function
 
         return add

@@ -68,7 +68,7 @@ class LogReader:
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
         found: dict[str, Chunk] = {}
-        for stored in (await self._rows(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
+        for stored in (await self.rows_at(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
             _, reduction = decode_row(thread_id, stored, self.registry)
             found.update((chunk.id, chunk) for chunk in reduction.chunks)
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
@@ -78,11 +78,11 @@ class LogReader:
 
     async def ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
         """The ids of the events at these seqs."""
-        return [stored.id for stored in (await self._rows(thread_id, seqs)).values()]
+        return [stored.id for stored in (await self.rows_at(thread_id, seqs)).values()]
 
     async def call_ids(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> tuple[str, ...]:
         """The calls that are made or answered in these chunks, and in those of these events."""
-        rows = await self._rows(thread_id, {*seqs, *map(_seq, chunk_ids)})
+        rows = await self.rows_at(thread_id, {*seqs, *map(_seq, chunk_ids)})
         found: dict[str, None] = {}
         for stored in rows.values():
             for chunk in decode_row(thread_id, stored, self.registry)[1].chunks:
@@ -90,7 +90,7 @@ class LogReader:
                     found.update(dict.fromkeys((chunk.call_id, *(call.id for call in chunk.calls))))
         return tuple(call_id for call_id in found if call_id)
 
-    async def _rows(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
+    async def rows_at(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
         """The rows at these seqs, in order: neighbours in one go, the log between distant ones unread."""
         rows: dict[int, StoredEvent] = {}
         for first, last in _runs(sorted(seqs)):
@@ -153,7 +153,7 @@ class LogReader:
         """ISO times of the events behind chunks: when it happened, else when it was recorded."""
         times: dict[str, str] = {}
         if chunks:
-            rows = await self._rows(thread_id, {chunk.seq for chunk in chunks})
+            rows = await self.rows_at(thread_id, {chunk.seq for chunk in chunks})
             for chunk in chunks:
                 row = rows[chunk.seq]
                 us = row.occurred_at_us if row.occurred_at_us is not None else row.recorded_at_us

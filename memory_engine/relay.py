@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from attrs import define, field
+
 from memory_engine.errors import (
     EngineClosed,
     IdempotencyConflict,
@@ -16,10 +18,12 @@ from memory_engine.errors import (
     ThreadNotFound,
     WrongThreadKind,
 )
-from memory_engine.events import Destination, FactsDelivered, Reach
+from memory_engine.events import Destination, FactsDelivered, MemoryForget, Reach
 from memory_engine.events.outbox import RefusedFact
 from memory_engine.persistence import PAUSED
+from memory_engine.pools import INDUSTRY
 from memory_engine.projections.outbox import FACTS, OUTBOX, WaitingFact
+from memory_engine.projections.patterns.withdrawing import bereft, withdraw_orphans
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
@@ -28,6 +32,18 @@ _log = logging.getLogger("memory_engine.relay")
 
 _FOR_GOOD = (ThreadClosed, ThreadNotFound, WrongThreadKind, InvalidIdentifier, IdempotencyConflict)
 """What a thread raises that will take a fact at no other time either: it is archived or deleted, say."""
+
+
+@define
+class _Round:
+    """What became of one outbox. Facts for a thread in `stuck` wait, in their order; to `onward` it goes from there."""
+
+    patient: bool
+    arrived: list[str] = field(factory=list)
+    refused: list[RefusedFact] = field(factory=list)
+    errors: list[MemoryEngineError] = field(factory=list)
+    stuck: set[Destination] = field(factory=set)
+    onward: dict[str, None] = field(factory=dict)
 
 
 class Relay:
@@ -54,6 +70,8 @@ class Relay:
 
     async def _recover(self) -> None:
         for thread_id in await self._engine.store.holders(OUTBOX.name, OUTBOX.version):
+            await self._try(thread_id)
+        for thread_id in await bereft(self._engine.store):
             await self._try(thread_id)
 
     def touched(self, thread_id: str) -> None:
@@ -98,45 +116,53 @@ class Relay:
         await self._deliver(thread_id, patient=True)
 
     async def _deliver(self, thread_id: str, *, patient: bool) -> None:
+        done = _Round(patient)
         async with self._locks.setdefault(thread_id, asyncio.Lock()):
             source = self._engine.thread(thread_id)
-            arrived: list[str] = []
-            refused: list[RefusedFact] = []
-            errors: list[MemoryEngineError] = []
-            stuck: set[Destination] = set()  # facts for one thread keep their order
+            if not patient and await self._is_paused(thread_id):
+                self._paused.add(thread_id)
+            else:
+                await withdraw_orphans(source)
             for row in [row for _, row in (await source.rows(OUTBOX)).items()]:
-                fact = row.fact
-                try:
-                    if fact.destination in stuck:
-                        continue
-                    if not patient and await self._is_paused(fact.destination):
-                        stuck.add(fact.destination)
-                        self._paused.add(thread_id)
-                        continue
-                    await self._dispatch(row)
-                    arrived.append(fact.id)
-                except _FOR_GOOD as error:
-                    _log.warning("fact %s of thread %r can never arrive: %s", fact.id, thread_id, error)
-                    refused.append(RefusedFact(fact.id, str(error)))
-                    if patient:
-                        errors.append(error)
-                except MemoryEngineError as error:
-                    stuck.add(fact.destination)
-                    errors.append(error)
-            if arrived or refused:
+                if row.fact.destination not in done.stuck:
+                    await self._carry(row, thread_id, done)
+            if done.arrived or done.refused:
                 with suppress(ThreadClosed):  # an archived sender takes no note; its facts arrive once all the same
-                    await source.dispatch(FactsDelivered(facts=tuple(arrived), refused=tuple(refused)))
-        if errors:
-            raise errors[0]
+                    await source.dispatch(FactsDelivered(facts=tuple(done.arrived), refused=tuple(done.refused)))
+        for tenant_thread in done.onward if patient else ():  # what was forgotten there may have been shared
+            try:
+                await self._deliver(tenant_thread, patient=True)
+            except MemoryEngineError as error:
+                done.errors.append(error)
+        if done.errors:
+            raise done.errors[0]
 
-    async def _dispatch(self, row: WaitingFact) -> None:
-        target = self._engine.scope(row.fact.destination)
-        event = row.decode(self._engine.events)
-        await target.dispatch(event, event_id=row.fact.arrival, causation_id=row.fact.event_id)
-
-    async def _is_paused(self, destination: Destination) -> bool:
+    async def _carry(self, row: WaitingFact, thread_id: str, done: "_Round") -> None:
+        fact = row.fact
         try:
-            return (await self._engine.store.head(self._engine.scope(destination).id)).status == PAUSED
+            target = self._engine.scope(fact.destination)
+            if not done.patient and await self._is_paused(target.id):
+                done.stuck.add(fact.destination)
+                self._paused.add(thread_id)
+                return
+            event = row.decode(self._engine.events)
+            cause = "" if target.kind == INDUSTRY else fact.event_id
+            await target.dispatch(event, event_id=fact.arrival, causation_id=cause)
+            done.arrived.append(fact.id)
+            if target.kind == "tenant" and isinstance(event, MemoryForget):
+                done.onward[target.id] = None
+        except _FOR_GOOD as error:
+            _log.warning("fact %s of thread %r can never arrive: %s", fact.id, thread_id, error)
+            done.refused.append(RefusedFact(fact.id, str(error)))
+            if done.patient:
+                done.errors.append(error)
+        except MemoryEngineError as error:
+            done.stuck.add(fact.destination)
+            done.errors.append(error)
+
+    async def _is_paused(self, thread_id: str) -> bool:
+        try:
+            return (await self._engine.store.head(thread_id)).status == PAUSED
         except ThreadNotFound:
             return False
 
@@ -156,6 +182,8 @@ class Relay:
         facts = [fact for _, fact in rows.items() if not forgotten.isdisjoint((fact.event_id, *fact.sources))]
         seqs: dict[Destination, list[int]] = {}
         for fact in facts:
+            if fact.destination.kind == INDUSTRY:
+                continue  # what it rested on is forgotten: the share is withdrawn, see `withdraw_orphans`
             try:
                 found = await self._engine.store.find(self._engine.scope(fact.destination).id, [fact.arrival])
             except (ThreadNotFound, InvalidIdentifier):

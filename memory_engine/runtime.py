@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, cast
 
 import msgspec
 
-from memory_engine.attempt import Attempt, Reduced, linked_row
+from memory_engine.attempt import Attempt, Reduced, linked_row, passage_step
 from memory_engine.codec import checked_record
 from memory_engine.config import EngineConfig
 from memory_engine.errors import (
@@ -38,10 +38,13 @@ from memory_engine.persistence import (
     LoadedThread,
     Store,
 )
+from memory_engine.pools import INDUSTRY, check_pooled, recorded_us
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import DELIVERING, check_destinations
 from memory_engine.queue import BlockingReason, Request, ThreadQueue
+from memory_engine.recall.kept import all_dropped, forgotten_at
+from memory_engine.recall.passages import Extractors, PassageChange, PassageStep
 from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.state import State
@@ -60,6 +63,7 @@ class Services(Protocol):
     store: Store
     events: EventRegistry
     reducers: ReducerRegistry
+    extractors: Extractors
     closed: bool
 
     def now_us(self) -> int:
@@ -89,6 +93,7 @@ class ThreadRuntime:
         self.head = loaded.head
         self.state = load_state(loaded, services.events)
         self.projections = projections
+        self.indexed = loaded.indexed
         self.queue = ThreadQueue(self.id, services.config.queue_capacity)
         self.busy = False
         self.failed: MemoryEngineError | None = None
@@ -187,6 +192,7 @@ class ThreadRuntime:
         try:
             self._check_open()
             state, head, reduced, live = self._reduce(attempt, request)
+            passages = self._passages(reduced) if self.indexed else ()
             concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
             if concerned:
                 self.projections.apply(concerned)
@@ -200,6 +206,12 @@ class ThreadRuntime:
         attempt.requests.append((request, reduced, state))
         attempt.reduced += reduced
         attempt.live.update(live)
+        attempt.passages += passages
+
+    def _passages(self, reduced: Sequence[Reduced]) -> list[PassageStep]:
+        """What events change for search. Raises `ReducerError` naming the type whose extractor fails."""
+        found = (passage_step(self._services.extractors, self.id, step.event, step.stored) for step in reduced)
+        return [step for step in found if step is not None]
 
     def _check_open(self) -> None:
         if self._services.closed:
@@ -215,9 +227,11 @@ class ThreadRuntime:
         state, head = attempt.state, attempt.head
         reduced: list[Reduced] = []
         live: dict[str, LiveChunk | None] = {}
-        now_us = self._services.now_us()
+        now_us = recorded_us(self.record.kind, self._services.now_us())
         for prepared in request.pending:
             event, draft = prepared.event, state.draft()
+            if self.record.kind == INDUSTRY:
+                check_pooled(event, prepared.causation_id, prepared.correlation_id, prepared.occurred_at_us is not None)
             if event.event_type in DELIVERING:
                 check_destinations(event, self.record.tenant_id)
             context = ReduceContext(head.seq + 1, prepared.id, now_us)
@@ -252,13 +266,17 @@ class ThreadRuntime:
 
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True
+        projections = self.projections.changes(attempt.head.seq)
+        if forgotten_at(attempt.head) > forgotten_at(self.head):
+            projections.append(all_dropped(attempt.head.seq))
         unit = CommitUnit(
             thread_id=self.id,
             expected=self.head,
             head=attempt.head,
             events=[step.stored for step in attempt.reduced],
             live=attempt.live,
-            projections=self.projections.changes(attempt.head.seq),
+            projections=projections,
+            passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
         )
         future = self._services.store.commit(unit)
         attempt.settle(self._receipt)
@@ -435,6 +453,7 @@ class ThreadRuntime:
         loaded = await self._services.store.load(self.id)
         self.state = load_state(loaded, self._services.events)
         self.head = loaded.head
+        self.indexed = loaded.indexed
         await self.projections.load()
         self._follow_status()
 

@@ -9,8 +9,11 @@ from memory_engine.errors import ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.events.base import Event
 from memory_engine.ids import check_identifier
 from memory_engine.persistence import ThreadFilter
+from memory_engine.pools import INDUSTRY, check_pooled
 from memory_engine.projections.base import Projection, ReadableRows, Rows
 from memory_engine.projections.outbox import check_destinations
+from memory_engine.recall.found import Found
+from memory_engine.recall.indexing import Progress
 from memory_engine.records import NewEvent, Receipt
 from memory_engine.thread import Thread
 
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
     from memory_engine.engine import Engine
     from memory_engine.events import Layer
     from memory_engine.projections.agent_md import AgentMd
+    from memory_engine.projections.documents.view import Documents
     from memory_engine.projections.layers.sharing import Grant, SharedMemory
+    from memory_engine.projections.patterns.view import Patterns
     from memory_engine.projections.playbooks import Playbooks
     from memory_engine.projections.preferences.view import Preferences
 
@@ -79,6 +84,28 @@ class Scope(Thread):
         await self._engine.relay.recover()
         return await super().tail(projection, limit) if await self._exists() else []
 
+    async def search(  # noqa: PLR0913 - what narrows a search, by keyword
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        kinds: Sequence[str] = (),
+        at: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """See `Thread.search`; nothing is found if nothing was ever dispatched here."""
+        await self._engine.relay.recover()
+        if not await self._exists():
+            return Found(query=query)
+        return await super().search(query, limit=limit, kinds=kinds, at=at, since=since, until=until, explain=explain)
+
+    async def prepare_search(self, progress: Progress | None = None) -> None:
+        """See `Thread.prepare_search`."""
+        if await self._exists():
+            await super().prepare_search(progress)
+
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
         """How many rows a projection has and how many bytes their JSON takes."""
         await self._engine.relay.recover()
@@ -109,6 +136,8 @@ class Scope(Thread):
         bare = [event.event if isinstance(event, NewEvent) else event for event in events]
         for event in bare:
             check_destinations(event, self._tenant)
+            if self.kind == INDUSTRY:
+                check_pooled(event)
         self._engine.try_first(self.id, bare[0])
         try:
             await self._engine.create_thread(
@@ -155,6 +184,34 @@ class Tenant(Scope):
         from memory_engine.projections.agent_md import AgentMd
 
         return AgentMd(self)
+
+    @property
+    def patterns(self) -> "Patterns":
+        """What the tenant shares with others of its industries, and what they share with it."""
+        from memory_engine.projections.patterns.view import Patterns
+
+        return Patterns(self, self._engine.parts.redactor)
+
+    async def delete(self) -> None:
+        """Withdraw what the tenant shares with industries, then destroy the log and the state. See `Thread.delete`."""
+        from memory_engine.projections.patterns.withdrawing import withdraw_all
+
+        if await self._exists():
+            await withdraw_all(self)
+        await super().delete()
+
+    @property
+    def documents(self) -> "Documents":
+        """What the organisation wrote, said and was sent: papers, mails, chats, calls."""
+        from memory_engine.projections.documents.view import Documents
+
+        return Documents(self)
+
+
+class Industry(Scope):
+    """The patterns of an industry, of whichever tenants: redacted, approved, without their names."""
+
+    kind = INDUSTRY
 
 
 class Agent(Scope):

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.chunks import Chunk
-from memory_engine.clock import to_datetime
 from memory_engine.compaction.running import CompactionReport
 from memory_engine.context.builder import Context, build_context
+from memory_engine.context.policy import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.recalling import Recall, recalled_context
 from memory_engine.errors import (
     ContentionError,
     EventNotFound,
@@ -28,12 +28,10 @@ from memory_engine.persistence import (
     ACTIVE,
     DELETED,
     PAUSED,
-    CompactionPolicy,
     ForkPoint,
     Head,
     HeadMoved,
     ThreadFilter,
-    ThreadRecord,
     check_record,
 )
 from memory_engine.projections.base import Projection, ReadableRows, Rows
@@ -43,7 +41,9 @@ from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.replay.rebuild import rebuild_thread
 from memory_engine.replay.verify import Progress, VerifyReport
 from memory_engine.runtime import ThreadRuntime
+from memory_engine.searchable import Searchable
 from memory_engine.state import State
+from memory_engine.thread_info import ThreadInfo
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
@@ -60,49 +60,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-@frozen(kw_only=True)
-class ThreadInfo:
-    """What a thread is and where it stands. `events` counts a fork's shared past too."""
-
-    id: str
-    kind: str
-    user_id: str
-    tenant_id: str
-    agent_id: str
-    parent_id: str
-    metadata: Mapping[str, str]
-    policy: CompactionPolicy | None
-    created_at: datetime
-    forked_from: ForkPoint | None
-    status: str
-    events: int
-    head_hash: str
-    chunks: int
-    tokens: int
-
-    @classmethod
-    def of(cls, record: ThreadRecord, head: Head) -> "ThreadInfo":
-        """From what the store keeps."""
-        return cls(
-            id=record.id,
-            kind=record.kind,
-            user_id=record.user_id,
-            tenant_id=record.tenant_id,
-            agent_id=record.agent_id,
-            parent_id=record.parent_id,
-            metadata=record.metadata,
-            policy=record.policy,
-            created_at=to_datetime(record.created_at_us),
-            forked_from=record.forked_from,
-            status=head.status,
-            events=head.seq,
-            head_hash=head.hash.hex(),
-            chunks=head.chunks,
-            tokens=head.tokens,
-        )
-
-
-class Thread:
+class Thread(Searchable):
     """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
 
     def __init__(self, engine: "Engine", thread_id: str) -> None:
@@ -192,11 +150,23 @@ class Thread:
         chunk = await self.chunk(chunk_id)
         return await self._engine.reader.originals(self.id, chunk)
 
-    async def context(self, max_tokens: int | None = None, *, at: int | None = None) -> Context:
+    async def context(
+        self,
+        max_tokens: int | None = None,
+        *,
+        at: int | None = None,
+        query: str | None = None,
+        policy: ContextPolicy = DEFAULT_POLICY,
+        recall_from: "Sequence[Thread]" = (),
+    ) -> Context:
         """What the model is to see next, within `max_tokens` (default: everything in the state).
 
         Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`
         where what must be in does not fit. `at` gives the context as of an earlier seq.
+
+        With a `query`, what the log says about it is recalled too, in one block before the newest turn; `policy`
+        divides the budget, and is not used without one. Raises `InvalidSearch` unless the threads in `recall_from`
+        are this one's: of its tenant, its user or its agent.
         """
         if at is not None:
             state = await self.at(at)
@@ -204,6 +174,9 @@ class Thread:
             runtime = await self._followed()
             await self._engine.compaction.before_context(runtime)
             state = runtime.state
+        if query is not None:
+            recall = Recall(query=query, max_tokens=max_tokens, at=at, policy=policy, others=recall_from)
+            return await recalled_context(self, state, recall)
         parts = self._engine.parts
         return build_context(
             state, thread_id=self.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
@@ -450,6 +423,7 @@ class Thread:
         await self.settle()
         await runtime.idle()
         await self._engine.store.delete(self.id)
+        await self._engine.recall.forget_thread(self.id)
         self._engine.directory.drop(self.id)
         runtime.end(DELETED)
 
@@ -489,5 +463,6 @@ class Thread:
                 continue
             if not self._engine.directory.let_go(runtime):
                 await runtime.exclusively(runtime.reload)
+            await self._engine.recall.remake(self.id)
             return ThreadInfo.of(runtime.record, head)
         raise ContentionError(self.id, self._engine.config.commit_tries_max)

@@ -1,6 +1,6 @@
 """The composition root: the one place that knows every room and puts an engine together."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal
@@ -17,12 +17,20 @@ from memory_engine.errors import DuplicateRegistration, SchemaError
 from memory_engine.events import builtin_registry
 from memory_engine.ids import IdSource, RandomIds
 from memory_engine.llm import LanguageModel, LiteLLM
+from memory_engine.llm.litellm_embedder import LiteLLMEmbedder
 from memory_engine.persistence import Store
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.builtin import builtin_projections
+from memory_engine.projections.passages import extractors_of
+from memory_engine.projections.patterns.redaction import Redactor
 from memory_engine.projections.preferences.domain import Domain
 from memory_engine.projections.promotion.scoring import Scorer
 from memory_engine.recall.base import Embedder, VectorIndex
+from memory_engine.recall.embedders import CachedEmbedder
+from memory_engine.recall.passages import Extractor
+from memory_engine.recall.ranking import Ranker, rank
+from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import builtin_reducers
 from memory_engine.reducing import ReducerRegistry
 from memory_engine.storage.memory import MemoryStore
@@ -42,7 +50,10 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     compactor: Compactor | None = None,
     compact_model: str | LanguageModel | None = None,
     memory_model: str | LanguageModel | None = None,
-    embedder: Embedder | None = None,
+    embedder: str | Embedder | None = None,
+    ranker: Ranker = rank,
+    reranker: Reranker | None = None,
+    redactor: Redactor | None = None,
     domain: Domain | str | Path | None = None,
     scorers: Sequence[Scorer] = (),
     tokens: TokenCounter | None = None,
@@ -57,11 +68,13 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with
     the engine; the embedded compactor stays the fallback.
     `memory_model` is asked by the views: for shorter answers and summaries of a conversation, to compact
-    layers of memory; without one, or where it fails, they do it themselves. `embedder` finds preferences,
-    playbooks and entries by meaning. `domain` declares the preferences there are: an object, or a TOML file's
-    path. `scorers` judge snippets for promotion, in place of the embedded ones. Model and embedder are closed
-    with the engine. `tokens` counts exactly where it is given a tokenizer. Raises `StorageError` where the
-    file cannot be used.
+    layers of memory; without one, or where it fails, they do it themselves.
+    `embedder` lets searches find by meaning too: an embedder, or a model's litellm name. `ranker` orders what a
+    search found in place of the embedded one, `reranker` reads the best of it and orders them again.
+    `domain` declares the preferences there are: an object, or a TOML file's path. `scorers` judge snippets for
+    promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
+    ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
+    `StorageError` where the file cannot be used.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -69,15 +82,22 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     """
     model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
     views = LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model
-    declared = domain if isinstance(domain, Domain) else Domain.from_toml(domain) if domain is not None else Domain()
+    declared = _declared(domain)
     store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
-    if compactor is not None:
-        taken.append(Plugin("compactor", compactors=[(compactor, 2)]))
-    if model is not None:
-        taken.append(Plugin("compact_model", compactors=[(WorkingHistoryCompactor(model), 1)]))
+    taken += _asked_first(compactor, model)
     sources = _Sources(
-        tokens or EstimatedTokens(), clock or SystemClock(), ids or RandomIds(), declared, views, embedder, scorers
+        counter=tokens or EstimatedTokens(),
+        clock=clock or SystemClock(),
+        ids=ids or RandomIds(),
+        domain=declared,
+        model=views,
+        embedder=CachedEmbedder(LiteLLMEmbedder(embedder)) if isinstance(embedder, str) else embedder,
+        graphs=_graphs(path),
+        ranker=ranker,
+        reranker=reranker,
+        redactor=redactor,
+        scorers=scorers,
     )
     try:
         engine = Engine(_parts(store, config, taken, sources))
@@ -85,10 +105,25 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         await store.close()
         raise
     async with AsyncExitStack() as stack:
-        for closed in (model, views, embedder):
+        for closed in (model, views):
             if closed is not None:
                 stack.push_async_callback(closed.aclose)
+        stack.push_async_callback(engine.recall.aclose)
         yield await stack.enter_async_context(engine)
+
+
+def _declared(domain: Domain | str | Path | None) -> Domain:
+    if domain is None:
+        return Domain()
+    return domain if isinstance(domain, Domain) else Domain.from_toml(domain)
+
+
+def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> Iterator[Plugin]:
+    """The user's compactor and the one of their model, which are asked before the embedded one."""
+    if compactor is not None:
+        yield Plugin("compactor", compactors=[(compactor, 2)])
+    if model is not None:
+        yield Plugin("compact_model", compactors=[(WorkingHistoryCompactor(model), 1)])
 
 
 async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
@@ -101,7 +136,7 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
     return await SQLiteStore.open(path, durability=durability, busy_timeout_s=busy_timeout_s)
 
 
-@frozen
+@frozen(kw_only=True)
 class _Sources:
     """Where counts, times, ids and judgements come from."""
 
@@ -111,6 +146,10 @@ class _Sources:
     domain: Domain
     model: LanguageModel | None
     embedder: Embedder | None
+    graphs: Graphs | None
+    ranker: Ranker
+    reranker: Reranker | None
+    redactor: Redactor | None
     scorers: Sequence[Scorer]
 
 
@@ -122,6 +161,7 @@ def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], source
     embedded = EmbeddedCompactor()
     compactors: list[tuple[Compactor, int]] = [(embedded, 0)]
     renderers = dict(DEFAULT_RENDERERS)
+    extractors: dict[str, Extractor] = {}
     for plugin in plugins:
         for cls in plugin.events:
             events.register(cls)
@@ -137,6 +177,7 @@ def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], source
             projections[projection.name] = projection
         compactors += plugin.compactors
         renderers.update(plugin.renderers)
+        extractors.update(plugin.extractors)
     return Parts(
         store=store,
         config=config,
@@ -152,13 +193,27 @@ def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], source
         domain=sources.domain,
         model=sources.model,
         embedder=sources.embedder,
-        vector_index=_exact_index,
+        vector_index=_vector_index,
+        graphs=sources.graphs,
+        extractors=extractors_of(extractors),
+        ranker=sources.ranker,
+        reranker=sources.reranker,
+        redactor=sources.redactor,
         scorers=sources.scorers,
     )
 
 
-def _exact_index(dimension: int) -> VectorIndex:
-    """Vectors compared one by one, in memory."""
-    from memory_engine.storage.exact import ExactIndex
+def _vector_index(dimension: int) -> VectorIndex:
+    """Vectors in memory: compared one by one while they are few."""
+    from memory_engine.storage.adaptive import AdaptiveIndex
 
-    return ExactIndex(dimension)
+    return AdaptiveIndex(dimension)
+
+
+def _graphs(path: str | Store) -> Graphs | None:
+    """Beside the database file, if there is one."""
+    if not isinstance(path, str) or path == ":memory:":
+        return None
+    from memory_engine.storage.graphs import GraphFolder
+
+    return GraphFolder(Path(f"{path}-graphs"))

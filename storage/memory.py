@@ -21,6 +21,7 @@ from memory_engine.persistence import (
     ThreadRecord,
 )
 from memory_engine.records import StoredEvent
+from memory_engine.storage.memory_passages import MemoryPassages
 
 
 class _Kept:
@@ -46,6 +47,7 @@ class MemoryStore:
         self._closed = False
         self._rows: dict[tuple[str, int, str], dict[str, bytes]] = {}
         self._checkpoints: dict[tuple[str, int, str], int] = {}
+        self.passages = MemoryPassages(lambda thread_id: self._thread(thread_id).head.seq)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
@@ -61,7 +63,7 @@ class MemoryStore:
         live = sorted(kept.live.values(), key=lambda row: (row.container, row.key))
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = {seq: self._event(kept, seq) for seq in seqs}
-        return LoadedThread(_copied(kept.record), kept.head, live, sources)
+        return LoadedThread(_copied(kept.record), kept.head, live, sources, self.passages.has(thread_id))
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head. Raises `ThreadNotFound`."""
@@ -96,6 +98,8 @@ class MemoryStore:
         kept.head = unit.head
         for change in unit.projections:
             self._project(unit.thread_id, change)
+        if unit.passages is not None:
+            self.passages.apply(unit.thread_id, unit.passages)
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Those of the events that the thread's log (shared past included) holds."""
@@ -155,6 +159,7 @@ class MemoryStore:
         """Destroy a thread's log and state; its id stays taken."""
         kept = self._thread(thread_id)
         gone = _Kept(ThreadRecord(id=thread_id), Head(status=DELETED, epoch=kept.head.epoch + 1), ())
+        self.passages.destroy(thread_id)
         self._threads[thread_id] = gone
         for key in [key for key in self._checkpoints if key[2] == thread_id]:
             del self._checkpoints[key]
@@ -237,6 +242,7 @@ class MemoryStore:
     async def close(self) -> None:
         """Be of no further use, as a store with a file is."""
         self._closed = True
+        self.passages.close()
 
     @property
     def _threads(self) -> dict[str, _Kept]:

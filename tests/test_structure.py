@@ -24,10 +24,12 @@ ANY_ALLOWED = re.compile(r"codec\.py|memory_engine/llm/.*")
 HEAVY = {
     "aiosqlite": "storage/",
     "asyncpg": "storage/",
+    "fastembed": "memory_engine/recall/embedders/",
     "hnswlib": "storage/",
     "litellm": "memory_engine/llm/",
     "numpy": "storage/",
     "openai": "memory_engine/llm/",
+    "sentence_transformers": "memory_engine/recall/",
     "sqlite3": "storage/",
     "tiktoken": "memory_engine/llm/",
 }
@@ -39,6 +41,7 @@ MUTATION = re.compile(
 # Tables whose rows belong to no thread, each with the reason.
 TABLES_WITHOUT_THREAD = {
     "meta": "one row for the whole file: its schema version",
+    "passage_terms": "full text: a row stands at its passage's position, which begins with the thread",
 }
 
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -31,6 +31,11 @@ CALLS = st.lists(st.builds(e.PlaybookCall, NAMES, DICTS), max_size=2).map(tuple)
 
 LINES = st.lists(st.builds(LayerLine, TEXTS, st.lists(SEQS, max_size=2).map(tuple)), max_size=2).map(tuple)
 PLACE = st.integers(-1, 9)
+KEYS = st.sampled_from(["k1", "k2", "k1:1"])
+PASSAGES = st.lists(st.builds(e.DocumentPassage, KEYS, TEXTS), max_size=2).map(tuple)
+SPLICES = st.lists(st.builds(e.DocumentSplice, PLACE, st.lists(KEYS, max_size=2).map(tuple), PASSAGES), max_size=2).map(
+    tuple
+)
 
 SAID: list[st.SearchStrategy[Event]] = [
     st.builds(e.UserMessage, content=TEXTS),
@@ -79,6 +84,8 @@ OWNED: list[st.SearchStrategy[Event]] = [
     st.builds(e.MemoryCleared, layers=st.lists(LAYERS, min_size=1, max_size=2).map(tuple)),
     st.builds(e.MemoryGranted, grantee=DESTINATIONS, layers=st.lists(LAYERS, min_size=1, max_size=2).map(tuple)),
     st.builds(e.MemoryRevoked, grantee=DESTINATIONS),
+    st.builds(e.DocumentAdded, document_id=NAMES, title=TEXTS, splices=SPLICES, digest=NAMES),
+    st.builds(e.DocumentRemoved, document_id=NAMES, seqs=st.lists(SEQS, max_size=2).map(tuple)),
 ]
 EVENTS = st.lists(st.one_of(*CONVERSATION, *OWNED[5:]), max_size=14)
 CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))

@@ -4,13 +4,16 @@ from memory_engine import Event
 from memory_engine import events as e
 from memory_engine.events.layers import LayerLine
 from memory_engine.events.outbox import RefusedFact
+from memory_engine.events.patterns import Finding
 
 USER = e.Destination("user", "u1", "acme")
 AGENT = e.Destination("agent", "helper", "acme")
+TAKEN_OUT = Finding("name", 9, 13, "[name]")
 RULE = e.RuleReference("cap", {"at": 10}, {"flow": ["report"], "rows": {"gt": 3}})
 CALL = e.PlaybookCall("query", {"metric": "users", "deep": {"n": 10**30}})
 SCORE = e.PromotionScore("salience", 0.75, 0.5, "it says always", "embedded")
 USAGE = e.Usage(10, 20, 0.5)
+PRICES = e.DocumentSplice(1, ("k1", "k1:1"), (e.DocumentPassage("k2", "Up by 3 %.", "Prices > 2024", "Ben", 5),))
 PROACTIVE = e.ProactiveResult("weather", '{"city":"Oslo"}', "Rain.", "p1", 2)
 
 VIEW_SAMPLES: tuple[Event, ...] = (
@@ -59,4 +62,18 @@ VIEW_SAMPLES: tuple[Event, ...] = (
     e.MemoryRecalled(content="The build needs Java 21.", query="jdk", sources=("e1",)),
     e.ResultsOffloaded(chunk_ids=("3.0",), keep_chars=10),
     e.FactsDelivered(facts=("0000000001.0",), refused=(RefusedFact("0000000002.0", "it is archived"),)),
+    e.DocumentAdded(document_id="/a/b.md", title="Prices", splices=(PRICES,), format="markdown", source="/a/b.md",
+                    digest="d1", author="Ann", date_us=-1, channel="#sales", thread="<m1@x>", metadata={"to": "é"},
+                    part=2, parts=3),
+    e.DocumentRemoved(document_id="/a/b.md", seqs=(1, 2), reason="stale"),
+    e.PatternsJoined(industry="retail", secret="s3", min_tenants=2, by="ann"),
+    e.PatternsLeft(industry="retail", by="ann", reason="sold"),
+    e.PatternProposed(industry="retail", line=3, source=3, text="Sales of [name] dip.", found=(TAKEN_OUT,),
+                      cautions=("read it",), by="ann"),
+    e.PatternApproved(proposal=4, industry="retail", share="a1b2", text="Sales of [name] dip.", by="ann",
+                      min_tenants=2),
+    e.PatternRejected(proposal=4, by="ann", reason="too much"),
+    e.PatternRevoked(industry="retail", share="a1b2", approvals=(5,), by="ann", reason="stale"),
+    e.PatternPublished(share="a1b2", text="Sales of [name] dip.", min_tenants=2),
+    e.PatternWithdrawn(share="a1b2"),
 )  # fmt: skip

@@ -15,7 +15,8 @@ from memory_engine.cli.text import columns, counted, number, one_line, padded, s
 from memory_engine.llm import Tokenizer
 from memory_engine.records import RecordedEvent
 from memory_engine.state import State
-from memory_engine.thread import Thread, ThreadInfo
+from memory_engine.thread import Thread
+from memory_engine.thread_info import ThreadInfo
 
 WIDE = 100
 """Columns from which on a log shows dates too."""

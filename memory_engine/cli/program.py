@@ -10,15 +10,19 @@ from collections.abc import Sequence
 from memory_engine.cli.commands import FAILED, INTERRUPTED, Command, add_shared
 from memory_engine.cli.databases import database_path
 from memory_engine.cli.demo import DEMO
+from memory_engine.cli.documents import DOCS
 from memory_engine.cli.ingesting import INGEST
 from memory_engine.cli.looking import CONTEXT, LOG, SHOW, STATS, THREADS
 from memory_engine.cli.reporting import REPORT
+from memory_engine.cli.searching import SEARCH
 from memory_engine.cli.terminal import Terminal
 from memory_engine.cli.viewing import VIEW
 from memory_engine.cli.working import COMPACT, VERIFY
 from memory_engine.errors import MemoryEngineError
 
-COMMANDS: tuple[Command, ...] = (DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, REPORT, VIEW, COMPACT, VERIFY, STATS)
+COMMANDS: tuple[Command, ...] = (
+    DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, SEARCH, REPORT, VIEW, COMPACT, VERIFY, STATS, DOCS
+)  # fmt: skip
 _EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"
 
 

@@ -11,7 +11,9 @@ MemoryEngineError
 │   ├── IngestError              a file's line that is no event
 │   ├── PreferenceError          what the domain does not allow
 │   ├── DomainError              a domain with mistakes
-│   ├── InvalidVector
+│   ├── InvalidVector, InvalidSearch
+│   ├── InvalidDocument, UnreadableDocument   what no document can be, what none can be read from
+│   ├── InvalidPattern, UnknownPattern   what cannot be shared, what a tenant does not share
 │   ├── InvalidMemory, UnknownMemory   what no layer can take, an entry that cannot be seen
 │   ├── InvalidParameters        of a tool, that no canonical JSON can stand for
 │   ├── AnotherQuestionOpen      an answer to a question that is not the open one
@@ -39,6 +41,7 @@ MemoryEngineError
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
 ├── NotGranted                   an agent asked for memory that another did not let it see
+├── NotJoined                    a tenant asked for patterns of an industry that it is not in
 ├── TaskNotRunning               a step of a run at the wrong moment
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
@@ -85,6 +88,7 @@ from memory_engine.errors.inputs import (
     InvalidEvent,
     InvalidIdentifier,
     InvalidInput,
+    InvalidSearch,
     MissingExtra,
     UndeclaredEvent,
 )
@@ -105,9 +109,15 @@ from memory_engine.errors.operations import (
     UnknownChunk,
     UnplacedChunk,
 )
+from memory_engine.errors.patterns import (
+    InvalidPattern,
+    NotJoined,
+    UnknownPattern,
+)
 from memory_engine.errors.views import (
     AnotherQuestionOpen,
     DomainError,
+    InvalidDocument,
     InvalidMemory,
     InvalidParameters,
     InvalidVector,
@@ -119,6 +129,7 @@ from memory_engine.errors.views import (
     UnknownFlow,
     UnknownLine,
     UnknownMemory,
+    UnreadableDocument,
     WrongThreadKind,
 )
 
@@ -144,12 +155,15 @@ __all__ = [
     "IdempotencyConflict",
     "IngestError",
     "IntegrityError",
+    "InvalidDocument",
     "InvalidEvent",
     "InvalidIdentifier",
     "InvalidInput",
     "InvalidMemory",
     "InvalidOperation",
     "InvalidParameters",
+    "InvalidPattern",
+    "InvalidSearch",
     "InvalidVector",
     "MemoryEngineError",
     "MissingExtra",
@@ -157,6 +171,7 @@ __all__ = [
     "NestedTooDeep",
     "NotAContainer",
     "NotGranted",
+    "NotJoined",
     "NotText",
     "NothingToCompact",
     "PreferenceError",
@@ -182,6 +197,8 @@ __all__ = [
     "UnknownFlow",
     "UnknownLine",
     "UnknownMemory",
+    "UnknownPattern",
     "UnplacedChunk",
+    "UnreadableDocument",
     "WrongThreadKind",
 ]

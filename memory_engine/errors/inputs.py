@@ -91,3 +91,15 @@ class IngestError(InvalidInput):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.why}"
+
+
+@frozen
+class InvalidSearch(InvalidInput):
+    """A search that cannot be made."""
+
+    what: str
+    value: object
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.value!r} cannot be searched for: {self.why}"

@@ -117,6 +117,32 @@ class NotText(InvalidInput):
 
 
 @frozen
+class InvalidDocument(InvalidInput):
+    """A document, or a way to split one, that cannot be taken."""
+
+    field: str
+    value: object
+    why: str
+
+    def __str__(self) -> str:
+        shown = repr(self.value)
+        shown = shown if len(shown) <= 60 else shown[:57] + "..."
+        return f"no document can have {self.field}={shown}: {self.why}; nothing was written"
+
+
+@frozen
+class UnreadableDocument(InvalidInput):
+    """A file, or a part of one, that no document can be read from. `place` is empty for the whole file."""
+
+    path: str
+    place: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.place}: {self.why}" if self.place else f"{self.path}: {self.why}"
+
+
+@frozen
 class InvalidMemory(InvalidInput):
     """An entry, a question or an order that no layer of memory can take."""
 

@@ -19,6 +19,7 @@ from memory_engine.events.compaction import (
 )
 from memory_engine.events.conversation import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.events.delivery import Delivery, Destination
+from memory_engine.events.documents import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.events.errors import SkillError, SubagentError, SystemFailure, ToolError
 from memory_engine.events.execution import ExecutionPause, ExecutionResume, ExecutionRetry
 from memory_engine.events.external import EnvironmentChange, ExternalInject, ExternalTimer
@@ -38,6 +39,16 @@ from memory_engine.events.layers import (
 )
 from memory_engine.events.memory import InitialChunk, MemoryForget, MemoryMarkCritical, Reach, ThreadSeeded
 from memory_engine.events.outbox import FactsDelivered
+from memory_engine.events.patterns import (
+    PatternApproved,
+    PatternProposed,
+    PatternPublished,
+    PatternRejected,
+    PatternRevoked,
+    PatternsJoined,
+    PatternsLeft,
+    PatternWithdrawn,
+)
 from memory_engine.events.playbooks import (
     FeedbackGiven,
     FlowCompleted,
@@ -101,7 +112,9 @@ BUILTIN_EVENTS: tuple[type[Event], ...] = (
     CycleStarted, ExchangeFinished, SummaryRolled,
     ToolResultCached, ToolCacheHit, ToolCacheDropped, ScreenInjected,
     MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared, MemoryGranted, MemoryRevoked, MemoryShared,
-    MemoryRecalled, ResultsOffloaded, FactsDelivered,
+    MemoryRecalled, ResultsOffloaded, FactsDelivered, DocumentAdded, DocumentRemoved,
+    PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked,
+    PatternPublished, PatternWithdrawn,
 )  # fmt: skip
 
 
@@ -115,12 +128,14 @@ def builtin_registry() -> EventRegistry:
 __all__ = [
     "BUILTIN_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "Content", "CycleStarted", "Delivery",
-    "Destination", "EnvironmentChange", "Event", "EventRegistry", "ExchangeFinished", "ExecutionPause",
-    "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactsDelivered", "FeedbackGiven",
-    "FlowCompleted", "ImagePart", "InitialChunk", "Layer", "LayerLine", "LlmClarification", "LlmSkillCall",
-    "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryAppended",
-    "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted", "MemoryMarkCritical", "MemoryRecalled",
-    "MemoryRemoved", "MemoryRevoked", "MemoryShared", "ParentAgentMessage", "PlaybookCall", "PlaybookPromoted",
+    "Destination", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice", "EnvironmentChange",
+    "Event", "EventRegistry", "ExchangeFinished", "ExecutionPause", "ExecutionResume", "ExecutionRetry",
+    "ExternalInject", "ExternalTimer", "FactsDelivered", "FeedbackGiven", "FlowCompleted", "ImagePart", "InitialChunk",
+    "Layer", "LayerLine", "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn",
+    "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted",
+    "MemoryForget", "MemoryGranted", "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked",
+    "MemoryShared", "ParentAgentMessage", "PatternApproved", "PatternProposed", "PatternPublished", "PatternRejected",
+    "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft", "PlaybookCall", "PlaybookPromoted",
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
     "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "ResultsOffloaded", "RuleReference",
     "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SessionEnded", "SessionStarted", "SkillError",

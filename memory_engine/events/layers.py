@@ -55,7 +55,7 @@ class MemoryRemoved(Event):
 
 
 class LayerLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One line of a layer's summary, and the seqs of the entries that it was drawn from."""
+    """One line of a layer's summary, and the seqs of the entries that it was drawn from, and of what these were."""
 
     text: str
     seqs: tuple[int, ...] = ()

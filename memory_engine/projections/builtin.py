@@ -5,10 +5,13 @@ from typing import cast
 from memory_engine.projections.agent_md import AGENT_MD
 from memory_engine.projections.base import Projection
 from memory_engine.projections.conversation.folding import CONVERSATION
+from memory_engine.projections.documents.folding import DOCUMENTS
 from memory_engine.projections.flows import FLOWS
 from memory_engine.projections.layers.entries import EPISODIC, LAYERS
 from memory_engine.projections.layers.grants import GRANTS
 from memory_engine.projections.outbox import FACTS, OUTBOX
+from memory_engine.projections.patterns.folding import PATTERNS
+from memory_engine.projections.patterns.pooling import POOL
 from memory_engine.projections.playbooks import PLAYBOOKS
 from memory_engine.projections.preferences.view import PREFERENCES
 from memory_engine.projections.promotion.verdicts import PROMOTION
@@ -29,6 +32,9 @@ _PROJECTIONS: tuple[object, ...] = (
     EPISODIC,
     LAYERS,
     GRANTS,
+    PATTERNS,
+    POOL,
+    DOCUMENTS,
 )
 
 

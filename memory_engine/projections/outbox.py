@@ -6,12 +6,14 @@ records that it arrived. Whoever opens the store next delivers what is still the
 attempt the first one's.
 """
 
+from hashlib import sha256
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from memory_engine.errors import EventDecodeError, InvalidEvent
 from memory_engine.events import (
+    AgentMdRemoved,
     Delivery,
     Destination,
     Event,
@@ -19,6 +21,9 @@ from memory_engine.events import (
     FactsDelivered,
     MemoryForget,
     MemoryShared,
+    PatternApproved,
+    PatternRevoked,
+    PatternsLeft,
     PlaybookPromoted,
     PromotionDecided,
     UnknownEvent,
@@ -68,16 +73,29 @@ class WaitingFact(msgspec.Struct, frozen=True):
         return event
 
 
-_DELIVERING: tuple[type[Event], ...] = (PromotionDecided, PlaybookPromoted, MemoryShared, MemoryForget)
-DELIVERING = frozenset(cls.event_type for cls in _DELIVERING)
-"""The types of events that may bring facts for other threads."""
+_FOR_INDUSTRIES: frozenset[type[Event]] = frozenset({PatternApproved, PatternRevoked})
+"""The events, of a tenant's, that may bring anything out of it."""
+_DELIVERING: tuple[type[Event], ...] = (
+    PromotionDecided, PlaybookPromoted, MemoryShared, MemoryForget, PatternApproved, PatternRevoked,
+)  # fmt: skip
+_ENDING: tuple[type[Event], ...] = (AgentMdRemoved, PatternsLeft)
+DELIVERING = frozenset(cls.event_type for cls in (*_DELIVERING, *_ENDING))
+"""The types of events that may bring facts for other threads, or end what such facts rested on."""
 
 
 def check_destinations(event: Event, tenant_id: str) -> None:
-    """Raise `InvalidEvent` where a fact would leave its thread's tenant, `InvalidIdentifier` for no thread's id."""
+    """Raise `InvalidEvent` where a fact would leave its thread's tenant, `InvalidIdentifier` for no thread's id.
+
+    Patterns alone leave it, as the approval of a tenant's proposal and its end, for an industry.
+    """
     for delivery in event.deliveries() if isinstance(event, Delivering) else ():
         destination = delivery.destination
         check_identifier(f"{destination.kind} id", destination.id)
+        if destination.kind == "industry":
+            if type(event) not in _FOR_INDUSTRIES or not tenant_id or destination.tenant_id:
+                why = f"it is for industry {destination.id!r}; nothing but a tenant's approved patterns goes there"
+                raise InvalidEvent(event.event_type, "destination", why)
+            continue
         to = destination.id if destination.kind == "tenant" else destination.tenant_id
         if to != tenant_id:
             why = f"it is for tenant {to!r}, its thread belongs to tenant {tenant_id!r}; facts stay within a tenant"
@@ -102,6 +120,9 @@ class OutboxFold:
                 rows.drop(fact_id)
         if isinstance(body, MemoryForget):
             for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in body.seqs]:
+                rows.drop(fact_id)
+        if isinstance(body, PatternRevoked):
+            for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in body.approvals]:
                 rows.drop(fact_id)
         for delivery, fact in _facts(event):
             payload = msgspec.Raw(msgspec.json.encode(delivery.event))
@@ -132,7 +153,7 @@ def _facts(event: RecordedEvent) -> list[tuple[Delivery, Fact]]:
     for n, delivery in enumerate(event.event.deliveries()):
         fact = Fact(
             id=f"{event.seq:010d}.{n}",
-            arrival=f"fact:{event.hash[:32]}.{n}",
+            arrival=f"fact:{_arrival(event.hash, delivery.destination)}.{n}",
             destination=delivery.destination,
             type=delivery.event.event_type,
             seq=event.seq,
@@ -141,6 +162,13 @@ def _facts(event: RecordedEvent) -> list[tuple[Delivery, Fact]]:
         )
         found.append((delivery, fact))
     return found
+
+
+def _arrival(event_hash: str, destination: Destination) -> str:
+    """What the id of an arrival is made of. An industry learns no hash of a tenant's log."""
+    if destination.kind == "industry":
+        return sha256(f"{destination.kind} {event_hash}".encode()).hexdigest()[:32]
+    return event_hash[:32]
 
 
 OUTBOX = OutboxFold()

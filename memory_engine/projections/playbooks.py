@@ -243,7 +243,7 @@ class Playbooks:
     def _index(self, at: int | None) -> TextIndex:
         engine = self._thread.engine
         if at is not None:
-            return TextIndex(engine.parts.embedder, engine.parts.vector_index)
+            return TextIndex(engine.recall.embedder, engine.parts.vector_index)
         return engine.similarity(self._thread.id, PLAYBOOKS.name)
 
     async def remove(self, playbook_id: str, *, reason: str = "") -> bool:

@@ -1,7 +1,50 @@
-"""Recall: finding what is like a text, by its words or by a model's vectors."""
+"""Recall: finding what was said, done and remembered, by its words and by a model's vectors.
 
-from memory_engine.recall.base import Embedder, Match, Vector, VectorIndex, VectorIndexFactory
-from memory_engine.recall.lexical import LexicalIndex
-from memory_engine.recall.similarity import TextIndex
+The names below come from their modules when they are asked for: storage imports some of them, and must not get all.
+"""
 
-__all__ = ["Embedder", "LexicalIndex", "Match", "TextIndex", "Vector", "VectorIndex", "VectorIndexFactory"]
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from memory_engine.recall.base import Embedder as Embedder
+    from memory_engine.recall.base import Match as Match
+    from memory_engine.recall.base import Vector as Vector
+    from memory_engine.recall.base import VectorIndex as VectorIndex
+    from memory_engine.recall.base import VectorIndexFactory as VectorIndexFactory
+    from memory_engine.recall.found import Found as Found
+    from memory_engine.recall.found import Hit as Hit
+    from memory_engine.recall.lexical import LexicalIndex as LexicalIndex
+    from memory_engine.recall.passages import Extracted as Extracted
+    from memory_engine.recall.passages import Extractor as Extractor
+    from memory_engine.recall.passages import Text as Text
+    from memory_engine.recall.question import Question as Question
+    from memory_engine.recall.ranking import Candidate as Candidate
+    from memory_engine.recall.ranking import Ranked as Ranked
+    from memory_engine.recall.ranking import Ranker as Ranker
+    from memory_engine.recall.ranking import Statistics as Statistics
+    from memory_engine.recall.ranking import Weights as Weights
+    from memory_engine.recall.ranking import rank as rank
+    from memory_engine.recall.ranking import weighted as weighted
+    from memory_engine.recall.reranking import ModelReranker as ModelReranker
+    from memory_engine.recall.reranking import Reranker as Reranker
+    from memory_engine.recall.similarity import TextIndex as TextIndex
+
+_MODULES = {
+    "base": "Embedder Match Vector VectorIndex VectorIndexFactory",
+    "found": "Found Hit",
+    "lexical": "LexicalIndex",
+    "passages": "Extracted Extractor Text",
+    "question": "Question",
+    "ranking": "Candidate Ranked Ranker Statistics Weights rank weighted",
+    "reranking": "ModelReranker Reranker",
+    "similarity": "TextIndex",
+}
+_HOME_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from memory_engine.testing.compactors import Returns as Returns
     from memory_engine.testing.deterministic import ManualClock as ManualClock
     from memory_engine.testing.deterministic import SequentialIds as SequentialIds
+    from memory_engine.testing.embedders import HashEmbedder as HashEmbedder
     from memory_engine.testing.faults import FaultyStore as FaultyStore
     from memory_engine.testing.faults import Hold as Hold
     from memory_engine.testing.observing import RecordingObserver as RecordingObserver
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "compactors": "CompactorCall FakeCompactor Hangs Returns",
     "deterministic": "ManualClock SequentialIds",
+    "embedders": "HashEmbedder",
     "faults": "FaultyStore Hold",
     "observing": "RecordingObserver",
     "scenarios": "Outcome Scenario given",

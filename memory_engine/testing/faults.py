@@ -17,6 +17,7 @@ from memory_engine.persistence import (
     ThreadFilter,
     ThreadRecord,
 )
+from memory_engine.recall.storing import PassageIndex
 from memory_engine.records import StoredEvent
 
 When = Literal["before", "after"]
@@ -59,6 +60,11 @@ class FaultyStore:
         self._begun: list[Hold] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.commits = 0
+
+    @property
+    def passages(self) -> PassageIndex:
+        """The store's own."""
+        return self._store.passages
 
     def fail(self, error: Exception, *, commit: int = 1, when: When = "before") -> None:
         """Fail the n-th commit from now on: `before` it is applied, or `after`, when its outcome is lost."""

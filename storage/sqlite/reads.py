@@ -7,7 +7,9 @@ import msgspec
 
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.persistence import DELETED, Head, LiveChunk, LoadedThread, ThreadFilter, ThreadRecord
+from memory_engine.recall.storing import LookedUp, LookUp
 from memory_engine.records import StoredEvent
+from memory_engine.storage import passages
 from memory_engine.storage.sqlite.rows import (
     EVENT_COLUMNS,
     EVENTS,
@@ -41,7 +43,8 @@ def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
         live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = _events_at(raw, tid, seqs)
-        return LoadedThread(thread_from_row(row[8:]), head_from_row(row[:8]), live, sources)
+        indexed = raw.execute("SELECT 1 FROM passage_indexes WHERE tid = ?", (tid,)).fetchone() is not None
+        return LoadedThread(thread_from_row(row[8:]), head_from_row(row[:8]), live, sources, indexed)
     finally:
         raw.execute("COMMIT")
 
@@ -91,6 +94,21 @@ def read(raw: sqlite3.Connection, thread_id: str, after: int, upto: int, limit: 
     if len(found) < limit and expected <= min(upto, head(raw, thread_id).seq):
         raise IntegrityError(thread_id, expected, "the log has a gap")
     return found
+
+
+def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> LookedUp:
+    """Passages of a thread, of one moment."""
+    raw.execute("BEGIN")
+    try:
+        return passages.look_up(raw, find_tid(raw, thread_id), head(raw, thread_id).seq, wanted)
+    finally:
+        raw.execute("COMMIT")
+
+
+def indexed(raw: sqlite3.Connection) -> list[str]:
+    """Ids of the threads that have an index of passages."""
+    rows = raw.execute("SELECT t.id FROM passage_indexes p JOIN threads t ON t.tid = p.tid ORDER BY p.tid")
+    return [thread_id for (thread_id,) in rows]
 
 
 def find(raw: sqlite3.Connection, thread_id: str, event_ids: Sequence[str]) -> list[StoredEvent]:

@@ -3,6 +3,7 @@
 import sqlite3
 
 from memory_engine.errors import SchemaError
+from memory_engine.storage.passages import SCHEMA as PASSAGES
 
 APPLICATION_ID = 0x6D656D65
 """`meme`, in the file's header: says whose file it is."""
@@ -93,6 +94,8 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE heads SET marks = json_object('session_started', seq, 'session_ended', seq, 'memory_forget', seq)
     WHERE tid > 0 AND seq > 0;
     """,
+    # 3. What search finds: passages, their words and their vectors.
+    PASSAGES,
 )
 
 

@@ -22,9 +22,11 @@ from memory_engine.persistence import (
     ThreadRecord,
 )
 from memory_engine.records import StoredEvent
+from memory_engine.storage import passages
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.locking import FileLock
+from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.rows import marks_to_row, position
 from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -61,6 +63,7 @@ class SQLiteStore:
         self._readers = readers
         self._transactions = transactions
         self._turn = 0
+        self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
     async def open(
@@ -135,9 +138,13 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.forks(raw, thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Destroy a thread's log and state, overwriting the bytes; its id stays taken."""
+        """Destroy a thread's log and state, overwriting the bytes; its id stays taken.
+
+        The file is written anew: moved rows leave copies in the free space of pages, which nothing else overwrites.
+        """
         await self._writer.run(lambda raw: _delete(raw, thread_id))
         self._transactions.forget(thread_id)
+        await self._writer.vacuum()
         await self._writer.checkpoint("TRUNCATE")
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
@@ -280,24 +287,21 @@ def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Seq
 
 
 def _delete(raw: sqlite3.Connection, thread_id: str) -> None:
-    """Every row of the thread but its id. `secure_delete` overwrites what is freed."""
+    """Every row of the thread but its id."""
     tid = find_tid(raw, thread_id)
-    raw.execute("PRAGMA secure_delete = ON").fetchone()
-    try:
-        raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
-        for table in ("blobs", "live", "projection_rows", "checkpoints"):
-            raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
-        raw.execute(
-            "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
-            (DELETED, tid),
-        )
-        raw.execute(
-            "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' "
-            "WHERE tid = ?",
-            (tid,),
-        )
-    finally:
-        raw.execute("PRAGMA secure_delete = OFF").fetchone()
+    if passages.destroy(raw, tid):
+        passages.optimize(raw)
+    raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
+    for table in ("blobs", "live", "projection_rows", "checkpoints"):
+        raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
+    raw.execute(
+        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
+        (DELETED, tid),
+    )
+    raw.execute(
+        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' WHERE tid = ?",
+        (tid,),
+    )
 
 
 def _span(tid: int) -> tuple[int, int]:

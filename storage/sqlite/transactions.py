@@ -15,6 +15,7 @@ from memory_engine.persistence import (
     ProjectionChange,
 )
 from memory_engine.records import StoredEvent
+from memory_engine.storage import passages
 from memory_engine.storage.sqlite.rows import id_to_row, marks_to_row, position
 
 _INSERT_EVENT = (
@@ -39,6 +40,7 @@ class Transactions:
     def __init__(self, spill_bytes: int) -> None:
         self._spill_bytes = spill_bytes
         self._tids: dict[str, int] = {}
+        self._unfolded: dict[int, int] = {}
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         """Write the units in one transaction; say for each what refused it, if anything.
@@ -106,6 +108,15 @@ class Transactions:
         for tid, unit in zip(tids, units, strict=True):
             for change in unit.projections:
                 write_projection(raw, tid, change)
+            if unit.passages is not None and passages.write(raw, tid, unit.passages):
+                self._unfolded[tid] = self._unfolded.get(tid, 0) + len(unit.passages.steps)
+
+    def ripe(self) -> list[int]:
+        """The threads with passages enough to be folded into the full-text index."""
+        found = [tid for tid, count in self._unfolded.items() if count >= passages.FOLD_MIN]
+        for tid in found:
+            del self._unfolded[tid]
+        return found
 
     def tid(self, raw: sqlite3.Connection, thread_id: str) -> int:
         """The row id of a thread. Raises `ThreadNotFound`."""

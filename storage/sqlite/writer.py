@@ -5,10 +5,12 @@ import contextlib
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
 from memory_engine.persistence import CommitUnit
+from memory_engine.storage.passages import fold
 from memory_engine.storage.sqlite.connection import Connection, storage_error
 from memory_engine.storage.sqlite.locking import FileLock
 from memory_engine.storage.sqlite.transactions import Transactions
@@ -61,6 +63,10 @@ class Writer:
     async def checkpoint(self, mode: str) -> None:
         """Fold the write-ahead log into the database, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
         await self._job(lambda raw: self._checkpoint(raw, mode))
+
+    async def vacuum(self) -> None:
+        """Write the file anew, without free space."""
+        await self._job(self._vacuum)
 
     async def close(self) -> None:
         """Commit what waits, fold the log, and close. In the lock: closing the last connection checkpoints."""
@@ -119,7 +125,16 @@ class Writer:
         self._commits += 1
         self._busy = False
         settle(outcome)
+        for tid in self._transactions.ripe():
+            # after the answer, between commits: words are folded many at a time, and nobody waits for it
+            self._spare(partial(fold, tid=tid))
         self._go_on()
+
+    def _spare(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Run a transaction that nobody waits for; what it could not do stays for the next of its kind."""
+        unheard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        unheard.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._jobs.append((lambda raw: self._in_transaction(raw, work), unheard))
 
     def _commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         with self._lock:
@@ -136,6 +151,10 @@ class Writer:
                     raw.execute("ROLLBACK")
                 raise
             return result
+
+    def _vacuum(self, raw: sqlite3.Connection) -> None:
+        with self._lock:
+            raw.execute("VACUUM")
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:

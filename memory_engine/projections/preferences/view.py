@@ -238,7 +238,7 @@ class Preferences:
     def _index(self, at: int | None) -> TextIndex:
         engine = self._thread.engine
         if at is not None:
-            return TextIndex(engine.parts.embedder, engine.parts.vector_index)
+            return TextIndex(engine.recall.embedder, engine.parts.vector_index)
         return engine.similarity(self._thread.id, PREFERENCES.name)
 
 

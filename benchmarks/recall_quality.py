@@ -1,0 +1,190 @@
+"""Does search find what a question needs? Measured from annotated conversations, without a model as a judge.
+
+The recordings and what measures them lie beside the repository (../shared/quality) and are not part of it. Each
+conversation is dispatched turn by turn to a thread of its own, as an application would; then every question is
+asked through `Thread.search` and `Thread.context`. `QDATA` names another file of the same format.
+
+    python -m benchmarks.recall_quality                 without an embedding model
+    python -m benchmarks.recall_quality --embedder      with MiniLM, where its package is installed
+    python -m benchmarks.recall_quality --compacted     after an automatic compaction with the defaults
+"""
+
+import argparse
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from types import ModuleType
+
+import memory_engine
+from benchmarks.compaction_quality import SharedDataMissing, quality_module
+from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread
+from memory_engine.context import Context
+from memory_engine.events import LlmTextResponse, UserMessage
+from memory_engine.events.base import Event
+from memory_engine.recall import Embedder
+from memory_engine.records import NewEvent
+
+Unit = Mapping[str, str]
+Item = dict[str, object]
+CONTEXT_TOKENS = (250, 500, 1_000, 2_000, 4_000)
+_WHEN = re.compile(r"(?:(\d{1,2}):(\d\d) (am|pm) on )?(\d{1,2} \w+, \d{4})")
+
+
+class MiniLM:
+    """all-MiniLM-L6-v2 as the harness runs it: real weights from a package, on NumPy."""
+
+    name = "all-MiniLM-L6-v2"
+    dimension = 384
+
+    def __init__(self) -> None:
+        self._embed = quality_module("qembed").embed
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """One vector a text."""
+        return [row.tolist() for row in self._embed(list(texts))]
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class Conversation:
+    """One conversation in an engine of its own, asked from synchronous code."""
+
+    def __init__(self, units: Sequence[Unit], *, embedder: Embedder | None, compacted: bool) -> None:
+        self._runner = asyncio.Runner()
+        policy = CompactionPolicy() if compacted else CompactionPolicy(enabled=False)
+        self._opened = memory_engine.open(":memory:", config=EngineConfig(compaction=policy), embedder=embedder)
+        self.units: dict[str, str] = {}
+        self.thread = self._runner.run(self._fill(units))
+
+    async def _fill(self, units: Sequence[Unit]) -> Thread:
+        engine: Engine = await self._opened.__aenter__()
+        thread = await engine.create_thread()
+        for unit in units:
+            new = NewEvent(as_event(unit), occurred_at=said_at(unit["date"]))
+            self.units[(await thread.dispatch(new)).event_id] = unit["id"]
+        await thread.settle()
+        await thread.prepare_search()
+        return thread
+
+    def search(self, question: str, limit: int) -> list[str]:
+        """The ids of the best units."""
+        found = self._runner.run(self.thread.search(question, limit=limit))
+        return list(dict.fromkeys(self.units[hit.event_id] for hit in found if hit.event_id in self.units))
+
+    def context(self, question: str, tokens: float) -> list[Item]:
+        """What a model would be given, with the units that it comes of."""
+        return self._runner.run(self._context(question, int(tokens)))
+
+    async def _context(self, question: str, tokens: int) -> list[Item]:
+        context = await self.thread.context(max_tokens=tokens, query=question)
+        return await self._items(context)
+
+    async def _items(self, context: Context) -> list[Item]:
+        """Recalled originals, then what else stands in the context, by the units that they come of."""
+        items: list[Item] = [{"text": hit.rendered(), "sources": self._of((hit.event_id,))} for hit in context.recalled]
+        events = {event.seq: event.id async for event in self.thread.events()}
+        for chunk in context.chunks:
+            if chunk.lines:
+                for line in chunk.lines:
+                    seqs = [int(source.partition(".")[0]) for source in line.sources]
+                    items.append({"text": line.text, "sources": self._of([events[seq] for seq in seqs])})
+            else:
+                items.append({"text": f"{chunk.label}: {chunk.text}", "sources": self._of((events[chunk.seq],))})
+        return items
+
+    def _of(self, event_ids: Sequence[str]) -> list[str]:
+        return [self.units[event_id] for event_id in event_ids if event_id in self.units]
+
+    def close(self) -> None:
+        """Close the engine."""
+        self._runner.run(self._opened.__aexit__(None, None, None))
+        self._runner.close()
+
+
+def said_at(date: str) -> datetime | None:
+    """When a session was, as the recordings write it."""
+    found = _WHEN.fullmatch(date)
+    if found is None:
+        return None
+    hour = int(found[1] or 0) % 12 + (12 if found[3] == "pm" else 0)
+    day = datetime.strptime(found[4], "%d %B, %Y").replace(tzinfo=UTC)
+    return day.replace(hour=hour, minute=int(found[2] or 0))
+
+
+def as_event(unit: Unit) -> Event:
+    """The event that a turn is."""
+    text = unit["text"] + (f" [image: {unit['caption']}]" if unit["caption"] else "")
+    if unit["speaker"].casefold() == "assistant":
+        return LlmTextResponse(content=text)
+    if unit["speaker"].casefold() == "user":
+        return UserMessage(content=text)
+    return UserMessage(content=text, name=unit["speaker"])
+
+
+def retrieval(
+    *, embedder: Embedder | None = None, compacted: bool = False, conversations: int | None = None
+) -> dict[str, float]:
+    """Shares of gold turns among the first hits, in percent, over all questions of the first so many conversations."""
+    harness = quality_module("eval_retrieval")
+    data = harness.qdata.load()[:conversations]
+    with _Opened(embedder, compacted) as opened:
+        rows, info = harness.evaluate("locomo", lambda units, _variant: opened(units).search, data=data)
+    return {**harness.agg(rows), "questions": len(rows), "p50_ms": info["p50_ms"]}
+
+
+def context(*, embedder: Embedder | None = None, compacted: bool = True) -> dict[int, dict[str, float]]:
+    """Share of questions that a context of so many tokens can answer, in percent."""
+    harness = quality_module("eval_context")
+    compaction: ModuleType = quality_module("eval_compaction")
+    with _Opened(embedder, compacted) as opened:
+        found: dict[int, dict[str, float]] = harness.measure(
+            compaction.prepare(compaction.load()), lambda units: opened(units).context
+        )
+    return found
+
+
+class _Opened:
+    """Opens conversations, one at a time."""
+
+    def __init__(self, embedder: Embedder | None, compacted: bool) -> None:
+        self._embedder = embedder
+        self._compacted = compacted
+        self._last: Conversation | None = None
+
+    def __enter__(self) -> Callable[[Sequence[Unit]], Conversation]:
+        return self._open
+
+    def _open(self, units: Sequence[Unit]) -> Conversation:
+        self.__exit__()
+        self._last = Conversation(units, embedder=self._embedder, compacted=self._compacted)
+        return self._last
+
+    def __exit__(self, *_error: object) -> None:
+        if self._last is not None:
+            self._last.close()
+            self._last = None
+
+
+def main() -> None:
+    """Print the figures, as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--embedder", action="store_true", help="with MiniLM")
+    parser.add_argument("--compacted", action="store_true", help="after automatic compaction")
+    parser.add_argument("--context", action="store_true", help="contexts too (slower)")
+    options = parser.parse_args()
+    try:
+        embedder = MiniLM() if options.embedder else None
+        figures: dict[str, object] = {"retrieval": retrieval(embedder=embedder, compacted=options.compacted)}
+        if options.context:
+            figures["context"] = context(embedder=embedder)
+    except SharedDataMissing as missing:
+        print(missing)
+        return
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    main()

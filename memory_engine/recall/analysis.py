@@ -1,0 +1,211 @@
+"""What a text is found by: its terms, in order, without case, accents, English endings and words that say nothing."""
+
+import re
+import unicodedata
+from itertools import chain
+
+from memory_engine.recall.words import _TOKENS as WORDS_AND_RUNS
+
+TEXT_CHARS_MAX = 32_768
+"""Of a longer text the beginning counts."""
+TERM_CHARS_MAX = 64
+REMEMBERED_WORDS_MAX = 65_536
+"""Words as they stand in texts, with what became of them. When they are more, all are forgotten: they come back."""
+REMEMBERED_CHARS_MAX = 32
+
+STOP_WORDS = frozenset(
+    "a about above again all also am an and any are aren as at be because been before being below between both but by"
+    " can cannot could couldn did didn do does doesn doing don down during each either else ever for from further had"
+    " hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its itself"
+    " just ll let me might mightn more most must mustn my myself neither no nor not now of off oh ok okay on once only"
+    " or other our ours ourselves out over own please quite rather re really same shall shan she should shouldn so"
+    " some such than that the their theirs them themselves then there these they this those though through to too"
+    " under until up upon us ve very was wasn we were weren what when where whether which while who whom whose why"
+    " will with within won would wouldn yeah yes yet you your yours yourself yourselves".split()
+)
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+_PLAIN = re.compile("[a-z0-9]+")
+_SHORTENED = re.compile("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
+"""What an apostrophe leaves at a word's end: anna's, don't, we've."""
+_THOUSANDS = re.compile("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
+_ORDINAL = re.compile("([0-9]+)(?:st|nd|rd|th)")
+_COMPOUND = re.compile(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)[^\w]*")
+"""One word of several: ABC-123, user_id, foo.bar, 7:30, o'neill."""
+_NUMBERS_APART = re.compile(r"(?<=[0-9])[^\w](?=[0-9])")
+_NUMBER_SIGN = "\u00b7"
+
+
+def terms(text: str) -> list[str]:
+    """The text's analysed words in its order, each of `[a-z0-9]` and signs beyond ASCII, of 1 to 64 characters.
+
+    A word of several parts stands as a whole and then by its parts: `user_id` gives `userid`, `user`, `id`.
+    Writing without blanks between words (Chinese, Japanese, Korean, Thai, ...) gives overlapping pairs of signs.
+    Stop-words are dropped unless there is nothing else. The first 32,768 characters count; any string will do.
+    """
+    text = text[:TEXT_CHARS_MAX]
+    text = text.lower() if text.isascii() else _folded(text)
+    words = text.split()
+    found = list(chain.from_iterable(map(_REMEMBERED.__getitem__, words)))
+    return found or [term for word in words for term in _analysed(word, frozenset())]
+
+
+def stem(word: str) -> str:
+    """An English word of `[a-z]` without its endings, by Porter's algorithm.
+
+    M. F. Porter, "An algorithm for suffix stripping", Program 14(3), 1980. Words of up to two letters stay.
+    """
+    if len(word) <= 2:
+        return word
+    for step in (_plural, _past, _last_y, _long_ending, _adjective, _noun, _last_e):
+        word = step(word)
+    return word
+
+
+class _Remembered(dict[str, tuple[str, ...]]):
+    """The terms of each word as it stood in a text, between blanks. Bounded; safe between threads."""
+
+    def __missing__(self, word: str) -> tuple[str, ...]:
+        found = _analysed(word, STOP_WORDS)
+        if len(word) <= REMEMBERED_CHARS_MAX:
+            if len(self) >= REMEMBERED_WORDS_MAX:
+                self.clear()
+            self[word] = found
+        return found
+
+
+_REMEMBERED = _Remembered()
+
+
+def _folded(text: str) -> str:
+    plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
+    return unicodedata.normalize("NFKC", plain).casefold()
+
+
+def _analysed(word: str, stop_words: frozenset[str]) -> tuple[str, ...]:
+    """The terms of what stood between two blanks, folded."""
+    word = _THOUSANDS.sub("", _SHORTENED.sub("", word))
+    found: list[str] = []
+    if (compound := _COMPOUND.fullmatch(word)) is not None:
+        whole = _NUMBERS_APART.sub(_NUMBER_SIGN, compound[1])
+        whole = "".join(sign for sign in whole if sign.isalnum() or sign == _NUMBER_SIGN)
+        found.append(_term(whole) if whole.isascii() else whole[:TERM_CHARS_MAX])
+    if word.isascii():
+        found += [_term(part) for part in _PLAIN.findall(word) if part not in stop_words]
+    else:
+        for run, part in WORDS_AND_RUNS.findall(word):
+            if run:
+                found += [run[n : n + 2] for n in range(max(1, len(run) - 1))]
+            elif part not in stop_words:
+                found.append(_term(part) if part.isascii() else part[:TERM_CHARS_MAX])
+    return tuple(found)
+
+
+def _term(word: str) -> str:
+    if word.isalpha():
+        return stem(word[:TERM_CHARS_MAX])
+    if (ordinal := _ORDINAL.fullmatch(word)) is not None:
+        word = ordinal[1]
+    return word[:TERM_CHARS_MAX]
+
+
+# Porter's steps
+
+
+def _shape(word: str) -> str:
+    """`v` for a vowel, `c` for a consonant; y is a vowel after a consonant."""
+    shape = ""
+    for sign in word:
+        vowel = sign in "aeiou" or (sign == "y" and shape.endswith("c"))
+        shape += "v" if vowel else "c"
+    return shape
+
+
+def _measure(word: str) -> int:
+    """How many times vowels are followed by consonants."""
+    return _shape(word).count("vc")
+
+
+def _ends_short(word: str) -> bool:
+    """Whether it ends consonant, vowel, consonant, the last not w, x or y."""
+    return _shape(word).endswith("cvc") and word[-1] not in "wxy"
+
+
+def _ends_doubled(word: str) -> bool:
+    return len(word) > 1 and word[-1] == word[-2] and _shape(word).endswith("cc")
+
+
+def _plural(word: str) -> str:
+    if word.endswith(("sses", "ies")):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _past(word: str) -> str:
+    if word.endswith("eed"):
+        return word[:-1] if _measure(word[:-3]) > 0 else word
+    cut = next((word.removesuffix(ending) for ending in ("ed", "ing") if word.endswith(ending)), "")
+    if "v" not in _shape(cut):
+        return word
+    if cut.endswith(("at", "bl", "iz")):
+        return cut + "e"
+    if _ends_doubled(cut) and cut[-1] not in "lsz":
+        return cut[:-1]
+    return cut + "e" if _measure(cut) == 1 and _ends_short(cut) else cut
+
+
+def _last_y(word: str) -> str:
+    """As in his later English stemmer: after a vowel y stays, or `deploy` would not meet `deployment`."""
+    return word[:-1] + "i" if word.endswith("y") and word[-2] not in "aeiou" and "v" in _shape(word[:-1]) else word
+
+
+_LONG_ENDINGS = tuple(
+    pair.split(">")
+    for pair in (
+        "ational>ate tional>tion enci>ence anci>ance izer>ize abli>able alli>al entli>ent eli>e ousli>ous ization>ize"
+        " ation>ate ator>ate alism>al iveness>ive fulness>ful ousness>ous aliti>al iviti>ive biliti>ble"
+    ).split()
+)
+_ADJECTIVES = (
+    ("icate", "ic"),
+    ("ative", ""),
+    ("alize", "al"),
+    ("iciti", "ic"),
+    ("ical", "ic"),
+    ("ful", ""),
+    ("ness", ""),
+)
+_NOUNS = tuple("ement ance ence able ible ment ant ent ism ate iti ous ive ize ion al er ic ou".split())
+
+
+def _long_ending(word: str) -> str:
+    for ending, instead in _LONG_ENDINGS:
+        if word.endswith(ending):
+            cut = word.removesuffix(ending)
+            return cut + instead if _measure(cut) > 0 else word
+    return word
+
+
+def _adjective(word: str) -> str:
+    for ending, instead in _ADJECTIVES:
+        if word.endswith(ending):
+            cut = word.removesuffix(ending)
+            return cut + instead if _measure(cut) > 0 else word
+    return word
+
+
+def _noun(word: str) -> str:
+    for ending in _NOUNS:
+        if word.endswith(ending):
+            cut = word.removesuffix(ending)
+            kept = _measure(cut) <= 1 or (ending == "ion" and not cut.endswith(("s", "t")))
+            return word if kept else cut
+    return word
+
+
+def _last_e(word: str) -> str:
+    if word.endswith("e"):
+        measure = _measure(word[:-1])
+        if measure > 1 or (measure == 1 and not _ends_short(word[:-1])):
+            word = word[:-1]
+    return word[:-1] if word.endswith("ll") and _measure(word) > 1 else word

@@ -1,0 +1,88 @@
+"""The index of passages, kept in step with the log.
+
+A thread has no index until somebody searches it. The first search reads the log; from then on the passages of an
+event are written by its own transaction. Where that did not happen (another process had not seen the index yet),
+the next search reads what is missing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+from weakref import WeakValueDictionary
+
+from memory_engine.attempt import passage_step
+from memory_engine.log import decode_row
+from memory_engine.persistence import Store
+from memory_engine.reading import LogReader
+from memory_engine.recall.passages import Extractors, PassageChange
+from memory_engine.recall.storing import LookedUp, LookUp
+from memory_engine.runtime import ThreadRuntime
+
+Progress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is to do."""
+_NOTHING = LookUp()
+
+
+class Host(Protocol):
+    """What the index needs of its engine."""
+
+    store: Store
+    reader: LogReader
+    extractors: Extractors
+
+    async def runtime(self, thread_id: str) -> ThreadRuntime:
+        """A thread in memory."""
+        ...
+
+
+class Indexing:
+    """Brings indexes up to date, each by one task at a time."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
+        """What stands in a thread's index, up to date with its log. Raises `ThreadNotFound`, `IntegrityError`."""
+        passages = self._host.store.passages
+        looked = await passages.look_up(thread_id, wanted)
+        while looked.seq < (wanted.upto or looked.head):
+            await self.catch_up(thread_id)
+            looked = await passages.look_up(thread_id, wanted)
+        return looked
+
+    async def catch_up(self, thread_id: str, progress: Progress | None = None, *, afresh: bool = False) -> None:
+        """Index what the log has and the index has not; all of it where there is no index, or `afresh`."""
+        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        async with lock:
+            passages = self._host.store.passages
+            await passages.begin(thread_id, afresh=afresh)
+            await self._read(thread_id, progress)
+            runtime = await self._host.runtime(thread_id)
+            if not runtime.indexed:
+                await runtime.exclusively(lambda: self._finish(runtime))
+
+    async def is_indexed(self, thread_id: str) -> bool:
+        """Whether a thread has an index."""
+        return (await self._host.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
+
+    async def _finish(self, runtime: ThreadRuntime) -> None:
+        """Index the last events while none is committed; every commit from here on brings its own passages."""
+        await self._read(runtime.id, None)
+        runtime.indexed = True
+
+    async def _read(self, thread_id: str, progress: Progress | None) -> None:
+        host = self._host
+        looked = await host.store.passages.look_up(thread_id, _NOTHING)
+        async for page in host.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
+            steps = []
+            for stored in page:
+                event, _ = decode_row(thread_id, stored, host.reader.registry)
+                step = passage_step(host.extractors, thread_id, event, stored)
+                if step is not None:
+                    steps.append(step)
+            change = PassageChange(page[0].seq - 1, page[-1].seq, steps)
+            if not await host.store.passages.write(thread_id, change):
+                return  # somebody else is at it, and has come further
+            if progress is not None:
+                progress(page[-1].seq, looked.head)

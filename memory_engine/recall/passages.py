@@ -1,0 +1,149 @@
+"""Passages: the pieces of text that search finds, as events make, end and drop them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.recall.analysis import terms
+
+PLACES_BITS = 12
+"""A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
+PASSAGES_MAX = 1 << PLACES_BITS
+"""What one event may bring; of more the first count."""
+
+
+@frozen
+class Text:
+    """A text that is to be found. Pieces of one event stand in their order.
+
+    `kind` says what it is ("message", "tool", "note", "memory", "preference", "playbook", "document", ...),
+    `role` who says it in a conversation ("user", "assistant", "tool", "system" or ""), `speaker` the name.
+    `key` is an identity under which a later event may end it. `origins` are seqs of this thread that it was
+    drawn from: to forget one of them drops it. `about` is found and embedded with it, and not shown (a title).
+    `at_us` is when it was said (microseconds since 1970), if not when its event happened.
+    """
+
+    text: str
+    kind: str
+    role: str = ""
+    speaker: str = ""
+    key: str = ""
+    origins: tuple[int, ...] = ()
+    about: str = ""
+    at_us: int | None = None
+
+
+@frozen
+class Extracted:
+    """What an event does to the passages of its thread.
+
+    First what it ends is ended: passages with a key in `keys` or with one that begins with one of `prefixes`,
+    those of the events at `seqs`, those drawn from the events at `origins`, and all with a key of those of the
+    events at `twins`. An ended passage is found by searches as of an earlier seq only. What came of the events at
+    `drops`, or was drawn from one of them, or has a key in `drop_keys`, is destroyed. Then `texts` are added.
+    """
+
+    texts: tuple[Text, ...] = ()
+    keys: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    twins: tuple[int, ...] = ()
+    drops: tuple[int, ...] = ()
+    drop_keys: tuple[str, ...] = ()
+    origins: tuple[int, ...] = ()
+
+
+NOTHING = Extracted()
+
+Extractor = Callable[[Event, int], Extracted]
+"""The passages of an event at a seq. Pure: the same event, the same passages."""
+
+
+class PassageRow(msgspec.Struct, frozen=True, gc=False):
+    """A passage as the index keeps it: all but its text, which its event holds. `ended` is a seq, 0 while it stands."""
+
+    place: int
+    kind: str
+    role: str
+    speaker: str
+    at_us: int
+    key: str
+    terms: str
+    origins: tuple[int, ...] = ()
+    ended: int = 0
+
+    @property
+    def seq(self) -> int:
+        """The seq of its event."""
+        return self.place >> PLACES_BITS
+
+
+class PassageStep(msgspec.Struct, frozen=True, gc=False):
+    """What one event changes, in the order of `Extracted`."""
+
+    seq: int
+    rows: tuple[PassageRow, ...] = ()
+    keys: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    twins: tuple[int, ...] = ()
+    drops: tuple[int, ...] = ()
+    drop_keys: tuple[str, ...] = ()
+    origins: tuple[int, ...] = ()
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether nothing ends and nothing is destroyed."""
+        ended = self.keys or self.prefixes or self.seqs or self.twins or self.origins
+        return not (ended or self.drops or self.drop_keys)
+
+
+class PassageChange(msgspec.Struct, frozen=True, gc=False):
+    """What the events with `after` < seq <= `upto` change. It holds only where the index stands at `after`."""
+
+    after: int
+    upto: int
+    steps: Sequence[PassageStep] = ()
+
+
+@frozen
+class Extractors:
+    """Which extractor reads which type of event; of types without one, the texts of their bodies are notes."""
+
+    of_type: Mapping[str, Extractor]
+    default: Extractor
+
+    def extract(self, event: Event | UnknownEvent, seq: int) -> Extracted:
+        """The passages of an event. An event whose class is not here has none."""
+        if isinstance(event, UnknownEvent):
+            return NOTHING
+        return self.of_type.get(event.event_type, self.default)(event, seq)
+
+    def step(self, event: Event | UnknownEvent, seq: int, at_us: int) -> PassageStep | None:
+        """What an event changes; `None` for nothing."""
+        found = self.extract(event, seq)
+        if found is NOTHING:
+            return None
+        return PassageStep(
+            seq,
+            tuple(_rows(found.texts, seq, at_us)),
+            found.keys,
+            found.prefixes,
+            found.seqs,
+            found.twins,
+            found.drops,
+            found.drop_keys,
+            found.origins,
+        )
+
+
+def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
+    for n, text in enumerate(texts[:PASSAGES_MAX]):
+        said = f"{text.about} {text.text}" if text.about else text.text
+        said_at_us = at_us if text.at_us is None else text.at_us
+        found = " ".join(terms(said))
+        yield PassageRow(
+            seq << PLACES_BITS | n, text.kind, text.role, text.speaker, said_at_us, text.key, found, text.origins
+        )

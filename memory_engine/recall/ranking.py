@@ -1,0 +1,293 @@
+"""Which of the passages that a search has found come first, and why.
+
+A score is a weighted sum of a few signals that must hold in any conversation, each from 0 to 1: the
+question's words in a passage, and in the passage together with the end of the one before; likeness by
+a model, where there are vectors; other finds in the same session or section; who speaks, when, whether
+there is a time where one is asked for. Sums of lists scaled to 0..1 rather than fused ranks: ranks
+forget how far ahead the first is, and let a weak list drag a strong one down.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import log, sqrt
+from typing import Protocol
+
+from attrs import frozen
+
+from memory_engine.recall.analysis import terms
+from memory_engine.recall.question import DAY_US, Question
+
+SATURATION = 0.9
+"""BM25's k1: how soon a term's repetitions stop counting."""
+LENGTH_SHARE = 0.5
+"""BM25's b: how much a long passage must hold to count as much as a short one."""
+TAIL_TERMS = 24
+"""So much of the end of the passage before is read with a passage: what a short answer answers."""
+FULL_TERMS = 60
+"""From so many terms on a passage is no more telling for being longer."""
+GROUP_BEST = 4
+"""So many other finds of a session or section tell how much it is about the question."""
+REPEATED_TERMS_MIN = 8
+"""Repetitions of fewer terms ("yes, that one") may mean different things and are left alone."""
+SCORE_DIGITS = 6
+
+
+@frozen(slots=True, eq=False)
+class Candidate:
+    """A passage that may answer. `place` is its own and rises as the log grows; `at_us` microseconds UTC.
+
+    `group` is its session or section, told apart over all that is searched. `terms` are in the
+    text's order, without speaker and date. `cosine` is its likeness to the question, if it has a
+    vector; `before` the passage before it in its thread (whose own `before` is not read).
+    """
+
+    place: int
+    kind: str
+    role: str
+    speaker: str
+    at_us: int
+    group: int
+    terms: Sequence[str]
+    cosine: float | None = None
+    before: "Candidate | None" = None
+
+
+@frozen
+class Statistics:
+    """What is searched: how many passages, of how many terms on average, and how many hold each of the question's."""
+
+    passages: int
+    average_terms: float
+    holding: Mapping[str, int]
+
+
+@frozen
+class Ranked:
+    """A passage with its score from 0 to 1 (comparable within one search only).
+
+    `parts` say what each signal has added; their sum is the score but for rounding. `alike` are
+    the places of its repetitions, which are not listed themselves.
+    """
+
+    place: int
+    score: float
+    parts: Mapping[str, float]
+    alike: tuple[int, ...] = ()
+
+
+@frozen(kw_only=True)
+class Weights:
+    """What each signal counts beside the others; 0 leaves it out. None may be negative.
+
+    Round numbers: chosen on conversations of several kinds, and not finer than these can tell.
+    """
+
+    words: float = 0.4
+    window: float = 0.8
+    meaning: float = 0.8
+    group: float = 0.4
+    speaker: float = 0.5
+    date: float = 0.5
+    asked: float = 0.2
+    length: float = 0.3
+    said: float = 0.4
+
+
+class Ranker(Protocol):
+    """Puts candidates in order."""
+
+    def __call__(
+        self, question: Question, candidates: Sequence[Candidate], statistics: Statistics, limit: int
+    ) -> list[Ranked]:
+        """At most `limit`, best first. The candidates come in any order, each place once."""
+        ...
+
+
+DEFAULT_WEIGHTS = Weights()
+
+
+def rank(
+    question: Question,
+    candidates: Sequence[Candidate],
+    statistics: Statistics,
+    limit: int,
+    weights: Weights = DEFAULT_WEIGHTS,
+) -> list[Ranked]:
+    """The `limit` best candidates, best first, of equal ones the newest. The same input gives the same output."""
+    if not candidates or limit < 1:
+        return []
+    columns = signals(question, candidates, statistics)
+    weighed = {name: getattr(weights, name) for name in columns}
+    whole = sum(weighed.values()) or 1.0
+    shares = {name: weight / whole for name, weight in weighed.items()}
+    scores = [
+        round(sum(parts), SCORE_DIGITS)
+        for parts in zip(*([shares[name] * value for value in values] for name, values in columns.items()), strict=True)
+    ]
+    order = sorted(range(len(candidates)), key=lambda n: (-scores[n], -candidates[n].place))
+    kept = _without_repetitions([candidates[n] for n in order], limit)
+    row = {candidates[n].place: n for n in order}
+    return [
+        Ranked(
+            place=place,
+            score=min(1.0, scores[row[place]]),
+            parts={name: round(shares[name] * column[row[place]], SCORE_DIGITS) for name, column in columns.items()},
+            alike=tuple(alike),
+        )
+        for place, alike in kept.items()
+    ]
+
+
+def weighted(weights: Weights) -> Ranker:
+    """The embedded ranker with weights of one's own."""
+    return partial(rank, weights=weights)
+
+
+def signals(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> dict[str, list[float]]:
+    """Each signal's value from 0 to 1 for each candidate. Those that say nothing here are left out."""
+    names = _speakers(candidates)
+    named = _named(question, names)
+    found = _Words(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
+    words, window = found.scores(candidates)
+    columns = {"words": found.trusted(words), "window": found.trusted(window)}
+    columns["group"] = _group(candidates, window)
+    columns["length"] = [_length(len(c.terms)) for c in candidates]
+    if named:
+        columns["speaker"] = [1.0 if c.speaker in named else 0.0 for c in candidates]
+    if question.days or question.spans:
+        nearness = {day: question.nearness(day * DAY_US) for day in {c.at_us // DAY_US for c in candidates}}
+        columns["date"] = [nearness[c.at_us // DAY_US] for c in candidates]
+    if question.asks_for:
+        columns["asked"] = [1.0 if question.may_hold_the_answer(c.terms) else 0.0 for c in candidates]
+    settled = question.of_you or not question.to_you
+    if settled and not named and {"user", "assistant"} <= {c.role for c in candidates}:
+        columns["said"] = [1.0 if (c.role == "assistant") is question.of_you else 0.0 for c in candidates]
+    if any(c.cosine is not None for c in candidates):
+        columns["meaning"] = _meaning(candidates, columns["words"])
+    return columns
+
+
+class _Words:
+    """The question's words in passages: BM25 of each, alone and after the end of the one before.
+
+    S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with
+    an idf that stays above 0. Names of people who speak are left to the signal for speakers.
+    """
+
+    def __init__(self, question: Question, names: frozenset[str], statistics: Statistics) -> None:
+        sought = [term for term in question.terms if term not in names] or list(question.terms)
+        count = statistics.passages
+        holding = [min(statistics.holding.get(term, 0), count) for term in sought]
+        self._idf = {
+            term: log(1 + (count - held + 0.5) / (held + 0.5)) for term, held in zip(sought, holding, strict=True)
+        }
+        self._any = frozenset(sought)
+        self._average = max(1.0, statistics.average_terms)
+        self._held: dict[int, dict[str, int]] = {}
+
+    def scores(self, candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
+        """Each candidate's sum by itself, and with the end of the passage before."""
+        words, window = [], []
+        window_average = self._average + min(self._average, TAIL_TERMS)
+        for candidate in candidates:
+            size = len(candidate.terms)
+            held = self._counts(candidate)
+            words.append(self._sum(held, size / self._average))
+            before, tail_size = self._tail(candidate.before)
+            if before:
+                held = held | {term: count + held.get(term, 0) for term, count in before.items()}
+            window.append(self._sum(held, (size + tail_size) / window_average))
+        return words, window
+
+    def trusted(self, sums: list[float]) -> list[float]:
+        """The sums from 0 to 1: between shares of the greatest and shares of all that the question seeks.
+
+        Where even the best passage holds little of the question, it is worded otherwise, and words
+        say less beside the other signals. Shares of the greatest alone would hide that.
+        """
+        scale = sqrt(max(sums) * sum(self._idf.values()))
+        return [value / scale for value in sums] if scale > 0 else [0.0] * len(sums)
+
+    def _counts(self, candidate: Candidate) -> dict[str, int]:
+        """How often a passage holds which of the sought terms, in the question's order: sums must not vary."""
+        held = self._held.get(candidate.place)
+        if held is None:
+            passage = candidate.terms
+            found = self._any.intersection(passage)
+            held = {term: passage.count(term) for term in self._idf if term in found} if found else {}
+            self._held[candidate.place] = held
+        return held
+
+    def _tail(self, before: Candidate | None) -> tuple[dict[str, int], int]:
+        """The same for the end of the passage before, and of how many terms that is."""
+        if before is None:
+            return {}, 0
+        size = len(before.terms)
+        if size <= TAIL_TERMS:
+            return self._counts(before), size
+        tail = before.terms[-TAIL_TERMS:]
+        found = self._any.intersection(tail)
+        return {term: tail.count(term) for term in self._idf if term in found} if found else {}, TAIL_TERMS
+
+    def _sum(self, held: Mapping[str, int], length: float) -> float:
+        damping = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length)
+        idf = self._idf
+        return sum([idf[term] * count / (count + damping) for term, count in held.items()])
+
+
+def _speakers(candidates: Sequence[Candidate]) -> dict[str, frozenset[str]]:
+    """The terms of each speaker's name; a name that only says the role ("user") is none."""
+    speakers = {(c.speaker, c.role) for c in candidates}
+    roles = {name for name, role in speakers if name.casefold() == role}
+    return {name: frozenset(terms(name)) for name, _ in speakers if name and name not in roles}
+
+
+def _named(question: Question, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """The speakers of whom the question has a name, or a part of it."""
+    asked = question.names.union(question.terms)
+    return frozenset(speaker for speaker, name in names.items() if not asked.isdisjoint(name))
+
+
+def _scaled(values: list[float]) -> list[float]:
+    """The values as shares of the greatest."""
+    greatest = max(values)
+    return [value / greatest for value in values] if greatest > 0 else [0.0] * len(values)
+
+
+def _length(size: int) -> float:
+    return log(1 + size) / log(1 + FULL_TERMS) if size < FULL_TERMS else 1.0
+
+
+def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
+    """How well the best other finds of a candidate's group match."""
+    best: dict[int, list[float]] = {}
+    for candidate, value in zip(candidates, window, strict=True):
+        best.setdefault(candidate.group, []).append(value)
+    sums = {group: sum(sorted(values, reverse=True)[:GROUP_BEST]) for group, values in best.items()}
+    return _scaled([max(0.0, sums[c.group] - value) for c, value in zip(candidates, window, strict=True)])
+
+
+def _meaning(candidates: Sequence[Candidate], words: list[float]) -> list[float]:
+    """Likeness by the model, stretched to 0..1; where there is no vector yet, by words."""
+    cosines = [c.cosine for c in candidates if c.cosine is not None]
+    least, greatest = min(cosines), max(cosines)
+    width = greatest - least
+    if width <= 0:
+        return [0.0] * len(candidates)
+    return [
+        value if c.cosine is None else (c.cosine - least) / width for c, value in zip(candidates, words, strict=True)
+    ]
+
+
+def _without_repetitions(ordered: Sequence[Candidate], limit: int) -> dict[int, list[int]]:
+    """The first `limit` places in order, each with the later ones where the same was said by the same speaker."""
+    kept: dict[int, list[int]] = {}
+    first: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
+    for candidate in ordered:
+        said = (candidate.kind, candidate.role, candidate.speaker, tuple(candidate.terms))
+        place = first.setdefault(said, candidate.place) if len(said[3]) >= REPEATED_TERMS_MIN else candidate.place
+        if place != candidate.place:
+            kept.get(place, []).append(candidate.place)
+        elif len(kept) < limit:
+            kept[place] = []
+    return kept

@@ -1,0 +1,100 @@
+"""Recall, put together for an engine: the index, the vectors' queue, and search."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING
+
+from memory_engine.caches import Caches
+from memory_engine.recall.base import Embedder
+from memory_engine.recall.embedding import Embedding, embed_all
+from memory_engine.recall.found import Found
+from memory_engine.recall.indexing import Indexing, Progress
+from memory_engine.recall.searching import Asked, Searching
+
+if TYPE_CHECKING:
+    from memory_engine.engine import Engine
+    from memory_engine.runtime import ThreadRuntime
+
+
+class Recall:
+    """What an engine's threads are searched with."""
+
+    def __init__(self, engine: "Engine") -> None:
+        parts = engine.parts
+        self._engine = engine
+        self.store = engine.store
+        self.reader = engine.reader
+        self.caches: Caches = engine.caches
+        self.extractors = parts.extractors
+        self.embedder = parts.embedder
+        self.vector_index = parts.vector_index
+        self.graphs = parts.graphs
+        self.ranker = parts.ranker
+        self.reranker = parts.reranker
+        self.indexing = Indexing(self)
+        self.embedding = Embedding(self)
+        self._searching = Searching(self, self.indexing, self.embedding)
+
+    async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
+        """See `Searching.search`."""
+        return await self._searching.search(thread_ids, asked)
+
+    async def prepare(self, thread_id: str, progress: Progress | None = None) -> None:
+        """Bring a thread's index and its vectors up to date."""
+        await self.indexing.catch_up(thread_id, progress)
+        await self.embedding.catch_up(thread_id, progress)
+
+    async def remake(self, thread_id: str) -> None:
+        """Make a thread's index again from the log, if it has one."""
+        if await self.indexing.is_indexed(thread_id):
+            await self.indexing.catch_up(thread_id, afresh=True)
+            self.caches.drop(thread_id)
+
+    async def change_embedder(self, embedder: Embedder, progress: Progress | None = None) -> None:
+        """Take another model: its vectors are made beside the old ones, then searches use them and the old ones go.
+
+        Until then searches use the old model, which is closed at the end. What this raises leaves it in its place.
+        """
+        threads = await self.store.passages.threads()
+        for thread_id in threads:
+            await embed_all(self, thread_id, embedder, progress)
+        old, self.embedder = self.embedder, embedder
+        for thread_id in threads:
+            await self.embedding.catch_up(thread_id)
+            self.caches.drop(thread_id)
+        if old is not None:
+            await old.aclose()
+
+    async def aclose(self) -> None:
+        """Let go of the models."""
+        for model in (self.embedder, self.reranker):
+            if model is not None:
+                await model.aclose()
+
+    async def forget_thread(self, thread_id: str) -> None:
+        """The thread was deleted."""
+        if self.graphs is not None:
+            await asyncio.to_thread(self.graphs.drop, thread_id)
+
+    async def settle(self) -> None:
+        """Work off the vectors' queue."""
+        await self.embedding.settle()
+
+    # what its parts ask of it
+
+    @property
+    def closing(self) -> bool:
+        """Whether the engine takes nothing new."""
+        return self._engine.closing
+
+    def now_us(self) -> int:
+        """The engine's time."""
+        return self._engine.now_us()
+
+    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
+        """Run in a task that the engine owns."""
+        return self._engine.spawn(work, until_close=until_close)
+
+    async def runtime(self, thread_id: str) -> "ThreadRuntime":
+        """A thread in memory."""
+        return self._engine.directory.get(thread_id) or await self._engine.directory.open(thread_id)

@@ -1,0 +1,103 @@
+"""The vectors of a thread's passages, in memory for searching."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Coroutine
+from typing import Protocol
+
+from memory_engine.recall.base import Vector, VectorIndex, VectorIndexFactory
+from memory_engine.recall.storing import PassageIndex
+
+_log = logging.getLogger("memory_engine.recall")
+
+SPACES_MAX = 64
+"""Threads whose vectors are held in memory; those searched longest ago are read again."""
+BUILT_MIN = 1_000
+"""So many new vectors are worth building a thread's graph further, in the background."""
+
+SAVED_EVERY = 20
+"""Steps of building after which a graph is kept: what a process that ends early has built is not lost."""
+
+
+class Spawn(Protocol):
+    """Runs work in a task that the engine owns."""
+
+    def __call__(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> object:
+        """With `until_close` it is cancelled when the engine closes."""
+        ...
+
+
+class Graphs(Protocol):
+    """Keeps what is slow to build of a vector index. Called from worker threads."""
+
+    def load(self, index: VectorIndex, thread_id: str, model: str) -> bool:
+        """Give an index that holds the thread's vectors what was built of them before; whether there was any."""
+        ...
+
+    def save(self, index: VectorIndex, thread_id: str, model: str) -> None:
+        """Keep what was built. Raises `OSError`."""
+        ...
+
+    def drop(self, thread_id: str) -> None:
+        """Destroy what is kept of a thread."""
+        ...
+
+
+class VectorSpace:
+    """One model's vectors of one thread. They are read from the store, and later ones as they come."""
+
+    def __init__(self, factory: VectorIndexFactory, dimension: int, graphs: Graphs | None) -> None:
+        self._index: VectorIndex = factory(dimension)
+        self._graphs = graphs
+        self._upto = 0
+        self._unbuilt = 0
+        self._is_building = False
+        self._lock = asyncio.Lock()
+
+    async def follow(self, passages: PassageIndex, thread_id: str, model: str, spawn: Spawn) -> None:
+        """Read the vectors that came since; build on what is slow to build in a task of the engine's."""
+        async with self._lock:
+            found = await passages.vectors(thread_id, model, self._upto)
+            if not found:
+                return
+            items = [(str(place), packed) for place, packed in found]
+            is_first = not self._upto
+            await asyncio.to_thread(self._index.put_many, items)
+            self._upto = found[-1][0]
+            self._unbuilt += len(found)
+            if (
+                is_first
+                and self._graphs is not None
+                and await asyncio.to_thread(self._graphs.load, self._index, thread_id, model)
+            ):
+                self._unbuilt = await asyncio.to_thread(self._index.build, 0)
+        if self._unbuilt >= BUILT_MIN and not self._is_building:
+            self._is_building = True
+            spawn(self._build(thread_id, model), until_close=True)
+
+    async def _build(self, thread_id: str, model: str) -> None:
+        try:
+            self._unbuilt = steps = 0
+            while await asyncio.to_thread(self._index.build, BUILT_MIN):  # in steps: the engine may close between
+                steps += 1
+                if not steps % SAVED_EVERY:
+                    await self._save(thread_id, model)
+            await self._save(thread_id, model)
+        except OSError as error:
+            _log.warning("the graph of thread %r could not be kept, it will be built again: %s", thread_id, error)
+        finally:
+            self._is_building = False
+
+    async def _save(self, thread_id: str, model: str) -> None:
+        if self._graphs is not None:
+            await asyncio.to_thread(self._graphs.save, self._index, thread_id, model)
+
+    def nearest(self, vector: Vector, limit: int, among: Collection[int] | None = None) -> list[int]:
+        """The places of the nearest passages, of these if any are given."""
+        keys = None if among is None else [str(place) for place in among]
+        return [int(key) for key, _ in self._index.search(vector, limit, keys)]
+
+    def cosines(self, vector: Vector, places: Collection[int]) -> dict[int, float]:
+        """How near these passages are, as far as they have vectors."""
+        keys = [str(place) for place in places]
+        return {int(key): score for key, score in self._index.search(vector, len(keys), keys)} if keys else {}

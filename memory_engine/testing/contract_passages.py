@@ -1,0 +1,235 @@
+"""The storage contract, about passages: what search finds, as of when, and whose."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import pytest
+
+from memory_engine.errors import ThreadNotFound
+from memory_engine.persistence import Head, Store, ThreadRecord
+from memory_engine.recall.passages import PLACES_BITS, PassageChange, PassageRow, PassageStep
+from memory_engine.recall.storing import LookUp
+from memory_engine.testing.contract_rows import event, filled, head_at, unit
+
+MANY = 200
+"""More passages than a store may leave aside before it indexes them for good."""
+VECTOR = b"\x00\x00\x80\x3f\x00\x00\x00\x00"
+
+
+def place(seq: int) -> int:
+    """The place of an event's first passage."""
+    return seq << PLACES_BITS
+
+
+def row(seq: int, terms: str, *, key: str = "", kind: str = "note", origins: Sequence[int] = ()) -> PassageRow:
+    """A passage said at its own seq, in microseconds."""
+    return PassageRow(place(seq), kind, "user", "Ana", seq, key, terms, tuple(origins))
+
+
+def step(seq: int, *rows: PassageRow) -> PassageStep:
+    """An event that only brings passages."""
+    return PassageStep(seq, rows)
+
+
+async def indexed(store: Store, thread_id: str, steps: Iterable[PassageStep]) -> None:
+    """Make a thread with an index that holds these steps, written one by one, up to the last of them."""
+    steps = list(steps)
+    upto = max((one.seq for one in steps), default=0)
+    await filled(store, thread_id, upto)
+    await store.passages.begin(thread_id)
+    after = 0
+    for one in steps:
+        assert await store.passages.write(thread_id, PassageChange(after, one.seq, [one]))
+        after = one.seq
+
+
+async def seqs(store: Store, thread_id: str, wanted: LookUp) -> list[int]:
+    """The seqs of the passages that hold one of the terms looked for, in order."""
+    looked = await store.passages.look_up(thread_id, wanted)
+    held = [one for one in looked.chosen if not set(wanted.terms).isdisjoint(looked.rows[one].terms.split())]
+    return sorted({one >> PLACES_BITS for one in held})
+
+
+A = LookUp(terms=("a",))
+
+
+class PassageContract:
+    """What every store does with the passages of its threads."""
+
+    async def test_a_thread_has_no_index_until_one_is_begun(self, store: Store) -> None:
+        """Before, it stands at -1 and takes no passages; then at 0, and at the seq of what it was given."""
+        await filled(store, "t", 2)
+        assert (-1, 2) == ((looked := await store.passages.look_up("t", A)).seq, looked.head)
+        assert not await store.passages.write("t", PassageChange(0, 1, [step(1, row(1, "a"))]))
+        await store.passages.begin("t")
+        assert 0 == (await store.passages.look_up("t", A)).seq
+        assert await store.passages.write("t", PassageChange(0, 2, [step(1, row(1, "a b"))]))
+        looked = await store.passages.look_up("t", A)
+        assert (2, 2, 1, 2, {"a": 1}) == (looked.seq, looked.head, looked.passages, looked.terms, dict(looked.holding))
+        assert ([place(1)], {place(1): row(1, "a b")}) == (list(looked.chosen), dict(looked.rows))
+        assert ["t"] == list(await store.passages.threads())
+
+    async def test_a_change_holds_only_where_the_index_stands(self, store: Store) -> None:
+        """One that begins elsewhere is refused whole; beginning again changes nothing unless it is `afresh`."""
+        await indexed(store, "t", [step(1, row(1, "a")), step(2, row(2, "a"))])
+        for after in (0, 1, 3):
+            assert not await store.passages.write("t", PassageChange(after, 4, [step(4, row(4, "a"))]))
+        await store.passages.begin("t")
+        assert [1, 2] == await seqs(store, "t", A)
+        await store.passages.begin("t", afresh=True)
+        assert (0, 0) == ((looked := await store.passages.look_up("t", A)).seq, looked.passages)
+        assert [] == await seqs(store, "t", A)
+
+    async def test_a_commit_brings_its_passages(self, store: Store) -> None:
+        """They are there with its events; a commit whose change does not fit writes its events alone."""
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        await store.passages.begin("t")
+        for seq, after in ((1, 0), (2, 1), (3, 1)):
+            change = PassageChange(after, seq, [step(seq, row(seq, "a"))])
+            before = head_at(seq - 1) if seq > 1 else Head()
+            await store.commit(msgspec.structs.replace(unit("t", event(seq), after=before), passages=change))
+        assert ([1, 2], 3) == (await seqs(store, "t", A), (await store.passages.look_up("t", A)).head)
+        assert (await store.load("t")).indexed
+
+    async def test_few_and_many_passages_are_found_alike(self, store: Store) -> None:
+        """Whether they were folded into the index for good or not: by any of their terms, counted exactly."""
+        await indexed(store, "t", [step(n, row(n, f"a n{n} {'odd' if n % 2 else 'even'}")) for n in range(1, MANY + 1)])
+        for n in (1, 63, 64, 65, MANY):
+            assert [n] == await seqs(store, "t", LookUp(terms=(f"n{n}",)))
+        looked = await store.passages.look_up("t", LookUp(terms=("a", "odd", "n7"), limit=5))
+        assert ({"a": MANY, "odd": MANY // 2, "n7": 1}, place(7)) == (dict(looked.holding), looked.chosen[0])
+        assert (MANY, 3 * MANY) == (looked.passages, looked.terms)
+
+    async def test_what_precedes_and_follows_is_given(self, store: Store) -> None:
+        """The direct successor of a find is in the choice, and for each its predecessor is named."""
+        await indexed(store, "t", [step(n, row(n, f"n{n}")) for n in (2, 5, 9)])
+        looked = await store.passages.look_up("t", LookUp(terms=("n5",)))
+        assert [place(5), place(9)] == sorted(looked.chosen)
+        assert {place(5): place(2), place(9): place(5)} == dict(looked.before)
+        assert {place(2), place(5), place(9)} == set(looked.rows)
+
+    async def test_passages_end(self, store: Store) -> None:
+        """By key, by what a key begins with, by event, by what they were drawn from, and with their twins."""
+        rows = [
+            row(1, "a", key="one"), row(2, "a", key="many:1"), row(3, "a", key="many:2"), row(4, "a"),
+            row(5, "a", key="twin"), row(6, "a", key="twin"), row(7, "a", key="manyother"), row(8, "a", origins=(4,)),
+        ]  # fmt: skip
+        for ends, left in (
+            (PassageStep(9, keys=("one", "")), [2, 3, 4, 5, 6, 7, 8]),
+            (PassageStep(9, prefixes=("many:",)), [1, 4, 5, 6, 7, 8]),
+            (PassageStep(9, seqs=(4, 7)), [1, 2, 3, 5, 6, 8]),
+            (PassageStep(9, twins=(5,)), [1, 2, 3, 4, 7, 8]),
+            (PassageStep(9, origins=(4,)), [1, 2, 3, 4, 5, 6, 7]),
+        ):
+            thread_id = f"t{left}"
+            await indexed(store, thread_id, [*(step(one.seq, one) for one in rows), ends])
+            assert left == await seqs(store, thread_id, A)
+            assert list(range(1, 9)) == await seqs(store, thread_id, LookUp(terms=("a",), upto=8))
+
+    async def test_what_an_event_adds_is_not_ended_by_it(self, store: Store) -> None:
+        """Ending comes first: a new value takes the place of the old one under the same key."""
+        await indexed(store, "t", [step(1, row(1, "a", key="k")), PassageStep(2, (row(2, "a", key="k"),), keys=("k",))])
+        assert [2] == await seqs(store, "t", A)
+        assert [1] == await seqs(store, "t", LookUp(terms=("a",), upto=1))
+
+    async def test_what_is_dropped_is_destroyed(self, store: Store) -> None:
+        """With what was drawn from it and what has a dropped key, folded or not; its vectors go, counts follow."""
+        kept = [step(n, row(n, "a b")) for n in range(10, 10 + MANY)]
+        doomed = [step(1, row(1, "a b c")), step(2, row(2, "a", origins=(1, 7))), step(3, row(3, "a", key="call:1"))]
+        await indexed(store, "t", [*doomed, *kept])
+        late = 10 + MANY
+        await store.passages.put_vectors("t", "m", {place(n): VECTOR for n in (1, 2, 3, 10)}, place(late))
+        drops = PassageStep(late + 1, drops=(1, late), drop_keys=("call:1",))
+        change = PassageChange(late - 1, late + 1, [step(late, row(late, "a c")), drops])
+        assert await store.passages.write("t", change)
+        looked = await store.passages.look_up("t", LookUp(terms=("a", "c")))
+        assert {"a": MANY, "c": 0} == dict(looked.holding)
+        assert (MANY, 2 * MANY) == (looked.passages, looked.terms)
+        assert [] == await seqs(store, "t", LookUp(terms=("c",), upto=late))
+        assert [place(10)] == [found for found, _ in await store.passages.vectors("t", "m", 0)]
+
+    async def test_kinds_families_and_times_narrow_a_search(self, store: Store) -> None:
+        """Only what fits is chosen, however much else holds the terms, folded or not."""
+        crowd = [step(n, row(n, "a a", kind="crowd", key=f"crowd:x:{n}")) for n in range(10, 10 + MANY)]
+        few = [step(1, row(1, "a", kind="rare", key="rare:one:1")), step(2, row(2, "a", kind="rare", key="rare:two:2"))]
+        last = row(10 + MANY, "a", kind="rare", key="rare:one:3")
+        await indexed(store, "t", [*few, *crowd, step(last.seq, last)])
+        narrow = {
+            (1, 2, last.seq): LookUp(terms=("a",), kinds=("rare",), limit=3),
+            (1, last.seq): LookUp(terms=("a",), within=(("rare:one:", 0),), limit=3),
+            (last.seq,): LookUp(terms=("a",), within=(("rare:one:", 2),), limit=3),
+            (2, last.seq): LookUp(terms=("a",), within=(("rare:one:", 2), ("rare:two:", 0)), limit=3),
+            (1,): LookUp(terms=("a",), within=(("rare:one:1", 0),), limit=3),
+            (2, 10, 11): LookUp(terms=("a",), since_us=2, until_us=11, limit=MANY + 3),
+        }
+        assert list(narrow) == [tuple(await seqs(store, "t", wanted)) for wanted in narrow.values()]
+        unwanted = LookUp(terms=("a",), unwanted=("crowd",), limit=MANY + 3)
+        assert [1, 2, last.seq] == await seqs(store, "t", unwanted)
+
+    async def test_places_asked_for_are_chosen(self, store: Store) -> None:
+        """Those `near` are, as far as they are there, stand and fit."""
+        await indexed(store, "t", [step(n, row(n, f"n{n}", key=f"k{n}")) for n in (1, 2, 3)])
+        assert await store.passages.write("t", PassageChange(3, 4, [PassageStep(4, keys=("k2",))]))
+        near = tuple(map(place, (2, 3, 99)))
+        assert [place(3)] == list((await store.passages.look_up("t", LookUp(near=near))).chosen)
+        before = LookUp(near=near, upto=2)
+        assert [place(2)] == list((await store.passages.look_up("t", before)).chosen)
+
+    async def test_as_of_an_earlier_seq_the_later_is_not_there(self, store: Store) -> None:
+        """Neither found nor counted."""
+        await indexed(store, "t", [step(n, row(n, "a")) for n in range(1, MANY + 1)])
+        for upto in (1, 70, MANY):
+            looked = await store.passages.look_up("t", LookUp(terms=("a",), upto=upto, limit=MANY))
+            assert (upto, upto, upto) == (looked.passages, looked.holding["a"], len(looked.chosen))
+
+    async def test_threads_never_see_each_other(self, store: Store) -> None:
+        """Neither what is found, counted, before or after, ended, dropped or embedded, nor what deletion takes."""
+        for thread_id in ("t", "u", "v"):
+            await indexed(store, thread_id, [step(n, row(n, f"a {thread_id}", key="k")) for n in range(1, MANY + 1)])
+        everything = PassageStep(MANY + 1, keys=("k",), prefixes=("k",), drops=tuple(range(1, MANY)))
+        assert await store.passages.write("u", PassageChange(MANY, MANY + 1, [everything]))
+        await store.passages.put_vectors("u", "m", {place(MANY): VECTOR}, place(MANY))
+        await store.delete("v")
+        looked = await store.passages.look_up("t", LookUp(terms=("a", "u", "v"), limit=2 * MANY))
+        assert {"a": MANY, "u": 0, "v": 0} == dict(looked.holding)
+        assert (MANY, {"t"}) == (len(looked.chosen), {one.terms.split()[1] for one in looked.rows.values()})
+        assert place(1) not in looked.before
+        assert ([], {}) == (list(await store.passages.vectors("t", "m", 0)), dict(await store.passages.models("t")))
+        assert ["t", "u"] == sorted(await store.passages.threads())
+
+    async def test_vectors_follow_their_passages(self, store: Store) -> None:
+        """The oldest unembedded come first; vectors are kept by model, read in order, and let go of by model."""
+        passages = store.passages
+        await indexed(store, "t", [step(n, row(n, "a")) for n in (1, 2, 3, 4)])
+        assert ([place(1), place(2)], 4) == tuple(await passages.unembedded("t", "m", 2))
+        await passages.put_vectors("t", "m", {place(2): VECTOR, place(1): VECTOR, place(99): VECTOR}, place(2))
+        await passages.put_vectors("t", "other", {place(1): b"\0\0\0\0"}, place(4))
+        assert ([place(3)], 2) == tuple(await passages.unembedded("t", "m", 1))
+        assert [(place(1), VECTOR), (place(2), VECTOR)] == [tuple(one) for one in await passages.vectors("t", "m", 0)]
+        assert [place(2)] == [found for found, _ in await passages.vectors("t", "m", place(1))]
+        assert {"m": place(2), "other": place(4)} == dict(await passages.models("t"))
+        await passages.drop_vectors("t", ["m", "never there"])
+        assert ({"other": place(4)}, []) == (
+            dict(await passages.models("t")),
+            list(await passages.vectors("t", "m", 0)),
+        )
+        assert 4 == (await passages.unembedded("t", "m", 0))[1]
+
+    async def test_an_unknown_thread_has_no_passages_and_no_vectors(self, store: Store) -> None:
+        """Whatever is asked of it raises `ThreadNotFound`; so does a deleted one."""
+        await indexed(store, "gone", [step(1, row(1, "a"))])
+        await store.delete("gone")
+        passages = store.passages
+        for thread_id in ("gone", "never"):
+            for call in (
+                lambda t: passages.look_up(t, A),
+                passages.begin,
+                lambda t: passages.write(t, PassageChange(0, 1)),
+                lambda t: passages.unembedded(t, "m", 1),
+                lambda t: passages.put_vectors(t, "m", {}, 0),
+                lambda t: passages.vectors(t, "m", 0),
+                passages.models,
+                lambda t: passages.drop_vectors(t, ["m"]),
+            ):
+                with pytest.raises(ThreadNotFound):
+                    await call(thread_id)

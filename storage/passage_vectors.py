@@ -1,0 +1,51 @@
+"""Vectors of passages in SQLite, beside the passages that they are of (see `passages`)."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+
+from memory_engine.storage.passages import base
+
+
+def unembedded(raw: sqlite3.Connection, tid: int, model: str, limit: int) -> tuple[list[int], int]:
+    """See `PassageIndex.unembedded`."""
+    row = raw.execute("SELECT pos FROM embedded WHERE tid = ? AND model = ?", (tid, model)).fetchone()
+    span = (row[0] if row is not None else base(tid), base(tid + 1))
+    found = raw.execute("SELECT pos FROM passages WHERE pos > ? AND pos < ? ORDER BY pos LIMIT ?", (*span, limit))
+    places = [pos - base(tid) for (pos,) in found]
+    (count,) = raw.execute("SELECT count(*) FROM passages WHERE pos > ? AND pos < ?", span).fetchone()
+    return places, count
+
+
+def put_vectors(raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int, bytes], upto: int) -> None:
+    """See `PassageIndex.put_vectors`."""
+    raw.executemany(
+        "INSERT OR REPLACE INTO vectors (tid, model, pos, vector) SELECT ?, ?, pos, ? FROM passages WHERE pos = ?",
+        [(tid, model, vector, base(tid) + place) for place, vector in vectors.items()],
+    )
+    raw.execute(
+        "INSERT INTO embedded (tid, model, pos) VALUES (?, ?, ?) "
+        "ON CONFLICT (tid, model) DO UPDATE SET pos = max(pos, excluded.pos)",
+        (tid, model, base(tid) + upto),
+    )
+
+
+def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[tuple[int, bytes]]:
+    """See `PassageIndex.vectors`."""
+    rows = raw.execute(
+        "SELECT pos, vector FROM vectors WHERE tid = ? AND model = ? AND pos > ? ORDER BY pos",
+        (tid, model, base(tid) + after),
+    )
+    return [(pos - base(tid), vector) for pos, vector in rows]
+
+
+def models(raw: sqlite3.Connection, tid: int) -> dict[str, int]:
+    """See `PassageIndex.models`."""
+    rows = raw.execute("SELECT model, pos FROM embedded WHERE tid = ? ORDER BY model", (tid,))
+    return {model: pos - base(tid) for model, pos in rows}
+
+
+def drop_vectors(raw: sqlite3.Connection, tid: int, names: Iterable[str]) -> None:
+    """See `PassageIndex.drop_vectors`."""
+    for name in names:
+        raw.execute("DELETE FROM vectors WHERE tid = ? AND model = ?", (tid, name))
+        raw.execute("DELETE FROM embedded WHERE tid = ? AND model = ?", (tid, name))

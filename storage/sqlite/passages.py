@@ -1,0 +1,77 @@
+"""Passages of a file: every change whole on the writer's thread, every look-up whole on a reader's."""
+
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from memory_engine.recall.passages import PassageChange
+from memory_engine.recall.storing import LookedUp, LookUp
+from memory_engine.storage import passage_vectors, passages
+from memory_engine.storage.sqlite import reads
+from memory_engine.storage.sqlite.transactions import find_tid
+from memory_engine.storage.sqlite.writer import Writer
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Read(Protocol):
+    """Runs a query on a reader's thread."""
+
+    def __call__(self, query: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
+        """What the query returns."""
+        ...
+
+
+class SQLitePassages:
+    """See `memory_engine.recall.storing.PassageIndex`."""
+
+    def __init__(self, writer: Writer, read: Read) -> None:
+        self._writer = writer
+        self._read = read
+
+    async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
+        """What stands in the index of a thread."""
+        return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted))
+
+    async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
+        """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
+        await self._writer.run(lambda raw: passages.begin(raw, find_tid(raw, thread_id), afresh=afresh))
+
+    async def write(self, thread_id: str, change: PassageChange) -> bool:
+        """Apply a change where the index stands at `change.after`, and fold what waits."""
+
+        def write(raw: sqlite3.Connection) -> bool:
+            tid = find_tid(raw, thread_id)
+            done = passages.write(raw, tid, change)
+            while passages.fold(raw, tid):
+                pass
+            return done
+
+        return await self._writer.run(write)
+
+    async def threads(self) -> Sequence[str]:
+        """The ids of the threads that have an index."""
+        return await self._read(reads.indexed)
+
+    async def unembedded(self, thread_id: str, model: str, limit: int) -> tuple[Sequence[int], int]:
+        """The places of the oldest passages without a vector of this model, and how many there are in all."""
+        return await self._read(lambda raw: passage_vectors.unembedded(raw, find_tid(raw, thread_id), model, limit))
+
+    async def put_vectors(self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int) -> None:
+        """Keep vectors by place; all up to the place `upto` are then embedded."""
+        await self._writer.run(
+            lambda raw: passage_vectors.put_vectors(raw, find_tid(raw, thread_id), model, vectors, upto)
+        )
+
+    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
+        """The vectors of places above `after`, in order of places."""
+        return await self._read(lambda raw: passage_vectors.vectors(raw, find_tid(raw, thread_id), model, after))
+
+    async def models(self, thread_id: str) -> Mapping[str, int]:
+        """The models whose vectors are kept, with the place up to which each has embedded the thread."""
+        return await self._read(lambda raw: passage_vectors.models(raw, find_tid(raw, thread_id)))
+
+    async def drop_vectors(self, thread_id: str, models: Iterable[str]) -> None:
+        """Destroy the vectors of models."""
+        await self._writer.run(lambda raw: passage_vectors.drop_vectors(raw, find_tid(raw, thread_id), models))

@@ -1,0 +1,98 @@
+"""`memory-engine search`: what a person and a program see of a search."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import pytest
+
+import memory_engine
+from memory_engine.cli import main
+from memory_engine.events import UserMessage
+from tests.recall_samples import TALK
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], db: str) -> Run:
+    """Call the command on the database; gives the exit code and what was printed on either stream."""
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = main(["search", "--db", db, *words])
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database with a conversation of a user, and one of another tenant."""
+    path = str(tmp_path_factory.mktemp("cli") / "talk.db")
+
+    async def fill() -> None:
+        async with memory_engine.open(path) as engine:
+            talk = await engine.create_thread("talk", user_id="u1", tenant_id="acme")
+            await talk.dispatch_all([UserMessage(content=text, name=name) for name, text in TALK])
+            rival = await engine.create_thread("rival", user_id="u1", tenant_id="rival")
+            await rival.dispatch(UserMessage(content="Our puppy is a secret.\x1b[31m"))
+
+    anyio.run(fill)
+    return path
+
+
+def test_a_person_sees_texts_with_their_places_and_reasons(run: Run) -> None:
+    """Best first: where it stands, who said it, and why it was found."""
+    code, out, _ = run("What is the puppy called?", "--thread", "talk", "--limit", "3")
+    assert 0 == code
+    assert "We settled on Biscuit. My niece insisted." in out
+    assert "event 4 · message · Bo" in out
+
+
+def test_a_program_gets_every_field(run: Run) -> None:
+    """As JSON a hit names its event, and with --explain what its score is made of."""
+    code, out, _ = run("cello", "--thread", "talk", "--json", "--explain")
+    found = json.loads(out)
+    assert (0, "lexical", "cello") == (code, found["how"], found["query"])
+    hit = found["hits"][0]
+    assert ("My brother Emil plays the cello in Graz now.", 8, "talk") == (hit["text"], hit["seq"], hit["thread_id"])
+    assert pytest.approx(hit["score"], abs=1e-4) == sum(hit["parts"].values())
+
+
+def test_a_user_is_searched_within_a_tenant(run: Run) -> None:
+    """--user and --tenant match exactly: no other tenant's threads are searched."""
+    found = json.loads(run("puppy", "--user", "u1", "--tenant", "acme", "--json")[1])
+    assert {"talk"} == {hit["thread_id"] for hit in found["hits"]}
+    assert [] == json.loads(run("puppy", "--user", "u1", "--json")[1])["hits"]
+    assert "\x1b" not in run("puppy", "--tenant", "rival")[1]
+
+
+def test_a_search_as_of_an_event_ends_there(run: Run) -> None:
+    """--at searches what had been said by then."""
+    assert "nothing was found" in run("cello", "--thread", "talk", "--at", "5")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("x",), "say what is searched"),
+        (("x", "--thread", "talk", "--user", "u1"), "say what is searched"),
+        (("x", "--user", "u1", "--at", "1"), "--at is a seq of one thread"),
+        (("x", "--thread", "talk", "--at", "99"), "has seqs 1 to"),
+        (("x", "--thread", "nobody"), "nobody"),
+        (("x", "--thread", "talk", "--limit", "2000"), "1 to 1000"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(run: Run, words: tuple[str, ...], why: str) -> None:
+    """Exit code 2, and what to do."""
+    code, _, err = run(*words)
+    assert (2, True) == (code, why in err)
+
+
+def test_no_database_is_made_by_a_search(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A path without a database is an error."""
+    assert 2 == main(["search", "--db", str(tmp_path / "none.db"), "x", "--thread", "t"])
+    assert not (tmp_path / "none.db").exists()
+    assert "none.db" in capsys.readouterr().err

@@ -1,0 +1,392 @@
+"""What a search finds by and in which order: terms of texts, what a question says, and the ranking of passages."""
+
+import math
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+from attrs import evolve
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_engine.recall.analysis import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
+from memory_engine.recall.question import TERMS_MAX, Day, read_question
+from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
+
+TERM = re.compile(rf"(?:[a-z0-9]|[^\x00-\x7f]){{1,{TERM_CHARS_MAX}}}")
+NOW_US = 1_718_200_000_000_000  # a Wednesday: 2024-06-12, 13:46 UTC
+WORDS = "harbour lantern violin copper meadow thunder saffron glacier pebble orchard falcon velvet".split()
+
+
+def at_us(year: int, month: int, day: int) -> int:
+    """Noon of a day."""
+    return int(datetime(year, month, day, 12, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def said(*turns: tuple[str, str], role: str = "", group: int = 0) -> list[Candidate]:
+    """A conversation of (speaker, text), in order, a minute between turns; a speaker who is a role has it."""
+    passages: list[Candidate] = []
+    for place, (speaker, text) in enumerate(turns, 1):
+        passages.append(
+            Candidate(
+                place=place,
+                kind="message",
+                role=speaker if speaker in {"user", "assistant", "tool"} else role,
+                speaker=speaker,
+                at_us=at_us(2024, 5, 1) + place * 60_000_000,
+                group=group,
+                terms=tuple(terms(text)),
+                before=passages[-1] if passages else None,
+            )
+        )
+    return passages
+
+
+def statistics(passages: Sequence[Candidate]) -> Statistics:
+    """What these passages alone would be counted as."""
+    return Statistics(
+        passages=len(passages),
+        average_terms=sum(len(passage.terms) for passage in passages) / len(passages),
+        holding=Counter(term for passage in passages for term in set(passage.terms)),
+    )
+
+
+def found(question: str, passages: Sequence[Candidate], limit: int = 10) -> list[Ranked]:
+    """The passages ranked for a question."""
+    return rank(read_question(question, now_us=NOW_US), passages, statistics(passages), limit)
+
+
+def first(question: str, passages: Sequence[Candidate]) -> int:
+    """The place of the best passage."""
+    return found(question, passages, 1)[0].place
+
+
+# analysis
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Runners were RUNNING, run!", "runner run run"),
+        ("Zoë's café, naïve", "zoe cafe naiv"),
+        ("we don't, they've", ""),
+        ("O'Brien", "obrien o brien"),
+        ("ABC-123 user_id foo.bar", "abc123 abc 123 userid user id foobar foo bar"),
+        ("at 7:30 for 1,200 on the 3rd", "7·30 7 30 1200 3"),
+        ("Straße Übergrößen", "strass ubergrossen"),
+        ("日本語", "日本 本語"),
+        ("猫", "猫"),
+        ("مرحبا بالعالم", "مرحبا بالعالم"),
+        ("\ud800 \x00 \udfff ... _ -", ""),
+        ("x" * 100, "x" * 64),
+    ],
+)
+def test_a_text_is_cut_into_terms(text: str, expected: str) -> None:
+    """Case, accents, endings and words of little meaning go; a word of parts stands whole and in parts."""
+    if expected:
+        assert expected.split() == terms(text)
+    else:
+        assert all(TERM.fullmatch(term) for term in terms(text))
+
+
+def test_words_of_little_meaning_stay_where_there_is_nothing_else() -> None:
+    """A question such as this would otherwise find nothing."""
+    assert ["who", "ar", "you"] == terms("Who are you?")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "connect connected connecting connection connections",
+        "hike hiked hiking hikes",
+        "relate related relating",
+        "city cities",
+        "happy happiness happily",
+        "plan planned planning plans",
+        "adopt adopted adopting adoption",
+    ],
+)
+def test_forms_of_a_word_have_one_stem(words: str) -> None:
+    """What is asked in one form is found in another."""
+    assert 1 == len({stem(word) for word in words.split() if word != "happily"})
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("generalizations", "gener"),
+        ("oscillators", "oscil"),
+        ("agreed", "agre"),
+        ("sky", "sky"),
+        ("controll", "control"),
+    ],
+)
+def test_stems_are_porters(word: str, expected: str) -> None:
+    """The examples of the paper come out as the paper has them."""
+    assert expected == stem(word)
+
+
+def test_only_the_beginning_of_a_text_counts() -> None:
+    """A megabyte costs no more than what is read of it."""
+    assert ["a" * TERM_CHARS_MAX] == terms("a" * 1_000_000)
+    assert "late" not in terms("word " * (TEXT_CHARS_MAX // 5 + 1) + "late")
+
+
+@given(st.text(st.characters(exclude_categories=[]), max_size=200))
+def test_every_term_can_be_indexed(text: str) -> None:
+    """No blanks, no marks, nothing that cannot be encoded: an index for ASCII words takes each as one word."""
+    for term in terms(text):
+        assert TERM.fullmatch(term)
+        assert not term.isspace()
+        term.encode()
+
+
+@given(st.text(max_size=200))
+def test_a_text_has_the_terms_of_its_other_spellings(text: str) -> None:
+    """The same text gives the same terms, before and after others were read, however it is set apart by blanks."""
+    before = terms(text)
+    terms(text.upper() + " another text")
+    assert before == terms(f"  {text}\n") or len(text) > TEXT_CHARS_MAX
+
+
+# questions
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("What did we do on 2024-03-05?", [Day(2024, 3, 5)]),
+        ("What happened on 5 March 2024?", [Day(2024, 3, 5)]),
+        ("What happened on March 5th, 2024?", [Day(2024, 3, 5)]),
+        ("Where was I in March?", [Day(month=3)]),
+        ("Who came in Sept 2023?", [Day(2023, 9)]),
+        ("What changed in 2023?", [Day(2023)]),
+        ("What may I eat?", []),
+        ("What did I eat in May?", [Day(month=5)]),
+        ("Who called on Monday?", [Day(weekday=1)]),
+        ("What is on 31 February?", [Day(month=2, day=31)]),
+        ("What happened on 2024-99-99?", [Day(2024)]),
+    ],
+)
+def test_a_question_names_days(text: str, expected: list[Day]) -> None:
+    """Each date is read once, as fully as it is written."""
+    assert expected == list(read_question(text).days)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("What did I do yesterday?", at_us(2024, 6, 11), at_us(2024, 6, 12)),
+        ("What did I say today?", at_us(2024, 6, 12), at_us(2024, 6, 13)),
+        ("Whom did I meet last week?", at_us(2024, 6, 3), at_us(2024, 6, 10)),
+        ("Whom did I meet last month?", at_us(2024, 5, 1), at_us(2024, 6, 1)),
+        ("What did I learn this year?", at_us(2024, 1, 1), at_us(2024, 6, 13)),
+        ("What was ten days ago?", at_us(2024, 6, 2), at_us(2024, 6, 3)),
+        ("What was 2 weeks ago?", at_us(2024, 5, 26), at_us(2024, 6, 2)),
+    ],
+)
+def test_relative_times_are_resolved_against_now(text: str, start: int, end: int) -> None:
+    """From midnight to midnight (UTC), as wide as the words are vague; without a now they are left alone."""
+    half_a_day = 43_200_000_000
+    assert ((start - half_a_day, end - half_a_day),) == read_question(text, now_us=NOW_US).spans
+    assert () == read_question(text).spans
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("When did Anna move?", "time"),
+        ("Which year was it?", "time"),
+        ("How many chairs are there?", "number"),
+        ("What did Anna buy?", ""),
+    ],
+)
+def test_a_question_asks_for_a_kind_of_thing(text: str, expected: str) -> None:
+    """A time, a number, or neither."""
+    assert expected == read_question(text).asks_for
+
+
+@pytest.mark.parametrize(
+    ("text", "of_you", "to_you"),
+    [
+        ("What did you suggest for the roof?", True, False),
+        ("Which of the two had you recommended?", True, False),
+        ("What was your advice?", False, True),
+        ("What would you cook for me?", False, True),
+        ("Can you tell me where I live?", False, False),
+        ("Do you remember my shoe size?", False, False),
+    ],
+)
+def test_a_question_may_be_about_what_the_assistant_said(text: str, of_you: bool, to_you: bool) -> None:
+    """Surely, perhaps, or not at all."""
+    question = read_question(text)
+    assert (of_you, to_you) == (question.of_you, question.to_you)
+
+
+def test_a_question_has_distinct_terms_and_names() -> None:
+    """At most 32 terms, in its order; a capital inside a sentence makes a name."""
+    assert ("anna", "ben", "meet") == read_question("Did Anna and Ben meet, Anna?").terms
+    assert {"anna", "ben"} == read_question("Did Anna and Ben meet, Anna?").names
+    assert TERMS_MAX == len(read_question(" ".join(f"term{n}" for n in range(99))).terms)
+
+
+@pytest.mark.parametrize(
+    ("day", "told", "expected"),
+    [
+        (Day(2024, 3, 5), at_us(2024, 3, 5), 1.0),
+        (Day(2024, 3, 5), at_us(2024, 3, 9), 0.7),
+        (Day(2024, 3, 5), at_us(2024, 9, 5), 0.0),
+        (Day(month=12, day=30), at_us(2025, 1, 2), 0.7),
+        (Day(month=2, day=31), at_us(2025, 2, 1), 0.0),
+        (Day(month=3), at_us(2024, 3, 20), 1.0),
+        (Day(month=3), at_us(2024, 4, 2), 0.5),
+        (Day(2023, 3), at_us(2024, 3, 20), 0.0),
+        (Day(2024), at_us(2024, 3, 20), 0.5),
+        (Day(weekday=3), NOW_US, 0.5),
+        (Day(2024), 10**30, 0.0),
+    ],
+)
+def test_what_happened_on_a_day_is_told_then_or_soon_after(day: Day, told: int, expected: float) -> None:
+    """The nearer after it, the better; half-known dates fit less sharply."""
+    assert expected == day.nearness(told)
+
+
+# ranking
+
+
+def test_an_answer_is_found_by_what_it_answers() -> None:
+    """The turn before holds the question's words; the answer itself does not."""
+    talk = said(
+        ("Anna", "Lovely weather for a walk, isn't it"),
+        ("Ben", "What colour did you paint the old boat shed?"),
+        ("Anna", "Bright orange with two white stripes along the top"),
+        ("Ben", "My bicycle has a flat tyre again"),
+    )
+    assert {2, 3} == {hit.place for hit in found("What colour did Anna paint the boat shed?", talk, 2)}
+    assert 3 == first("What colour did Anna paint the boat shed?", talk)
+
+
+def test_who_is_asked_about_speaks() -> None:
+    """Of two who say the same kind of thing, the one who is named comes first."""
+    talk = said(("Anna", "I grow tomatoes in the garden"), ("Ben", "I grow cabbages in the garden"))
+    assert 1 == first("What does Anna grow in the garden?", talk)
+    assert 2 == first("What does Ben grow in the garden?", talk)
+
+
+def test_a_user_is_heard_before_the_assistant_unless_the_assistant_is_asked_about() -> None:
+    """What a person said about themselves is what is looked for, and advice when advice is asked for."""
+    talk = said(
+        ("user", "My budget for the kitchen is small, the oven matters most"),
+        ("assistant", "For a small kitchen budget, the oven matters most, buy used cabinets"),
+    )
+    assert 1 == first("What matters most in my kitchen budget?", talk)
+    assert 2 == first("What did you recommend for my kitchen budget?", talk)
+    assert "said" not in found("What would you recommend for my kitchen budget?", talk)[0].parts
+
+
+@pytest.mark.parametrize(("month", "expected"), [("March", 1), ("July", 2)])
+def test_the_month_that_is_named_decides(month: str, expected: int) -> None:
+    """The date is no part of the text, but it counts."""
+    spring, summer = said(("Anna", "We went sailing on the lake"), ("Anna", "We went sailing on the lake with Tom"))
+    talk = [evolve(spring, at_us=at_us(2024, 3, 3)), evolve(summer, at_us=at_us(2024, 7, 3))]
+    assert expected == first(f"Did they go sailing on the lake in {month}?", talk)
+
+
+def test_last_week_is_a_time() -> None:
+    """Relative to now, what was said then comes first."""
+    older, newer = said(("Anna", "We went sailing"), ("Anna", "We went sailing"))
+    talk = [evolve(older, at_us=at_us(2024, 6, 5)), evolve(newer, at_us=at_us(2024, 6, 12))]
+    assert 1 == first("Who went sailing last week?", talk)
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"), [("When did the parcel arrive?", 2), ("How many parcels did arrive?", 3)]
+)
+def test_a_time_or_a_number_answers_what_asks_for_one(question: str, expected: int) -> None:
+    """Among passages that match alike, one that can hold the answer comes first."""
+    talk = said(
+        ("Anna", "The parcel did arrive without damage"),
+        ("Anna", "The parcel did arrive yesterday without"),
+        ("Anna", "The parcel did arrive 14 without"),
+    )
+    talk = [evolve(passage, before=None) for passage in talk]
+    assert expected == first(question, talk)
+
+
+def test_a_session_about_the_matter_lends_weight() -> None:
+    """Of equal passages, the one among others that match comes first."""
+    sailing = said(("Anna", "The lake and the boat"), ("Anna", "Sailing the boat"), ("Anna", "It was great fun"))
+    other = [evolve(p, place=p.place + 10) for p in said(("Anna", "Trains"), ("Anna", "It was great fun"), group=1)]
+    talk = [evolve(passage, before=None) for passage in (*sailing, *other)]
+    places = [hit.place for hit in found("Was sailing the boat on the lake great fun?", talk)]
+    assert places.index(3) < places.index(12)
+
+
+def test_likeness_by_a_model_finds_what_is_worded_otherwise() -> None:
+    """Vectors bring up what shares no word; a passage without a vector yet is judged by its words."""
+    talk = said(("Anna", "The cat is ill"), ("Anna", "Our feline friend caught a cold"), ("Anna", "It rains"))
+    like = [evolve(p, before=None, cosine=c) for p, c in zip(talk, (None, 0.8, 0.1), strict=True)]
+    assert [2, 1, 3] == [hit.place for hit in found("Is the pet unwell", like)]
+    assert 1 == first("Is the cat ill?", like)
+
+
+def test_a_repetition_is_listed_once() -> None:
+    """The same text by the same speaker is folded into its best place; short ones and other speakers' are not."""
+    text = "The garden gate code is seven four one nine, please keep it secret"
+    talk = said(("Anna", text), ("Ben", "Yes"), ("Anna", text.upper() + "!"), ("Ben", text), ("Ben", "Yes"))
+    hits = found("What is the garden gate code?", talk)
+    assert [(1, 3)] == [tuple(sorted((hit.place, *hit.alike))) for hit in hits if hit.alike]
+    assert {2, 4, 5} < {hit.place for hit in hits}
+
+
+def test_parts_explain_the_score() -> None:
+    """They add up to it; a weight of 0 takes a signal out; the newest comes first among equals."""
+    talk = said(("Anna", "Red apples"), ("Ben", "Red apples"), ("Carl", "Green pears"))
+    for hit in found("Does Anna like red apples?", talk):
+        assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-5)
+    nothing = Weights(**dict.fromkeys(("words", "window", "group", "length"), 0.0))
+    hits = rank(read_question("apples"), talk, statistics(talk), 10, nothing)
+    assert [(3, 0.0), (2, 0.0), (1, 0.0)] == [(hit.place, hit.score) for hit in hits]
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_nothing_asked_or_nothing_there_gives_nothing(limit: int) -> None:
+    """No candidates, no limit: no hits; a question without words still gets an order."""
+    talk = said(("Anna", "Red apples"), ("Ben", ""))
+    assert [] == rank(read_question("apples"), talk, statistics(talk), limit)
+    assert [] == rank(read_question("apples"), [], Statistics(0, 0.0, {}), 5)
+    assert 2 == len(found("", talk))
+
+
+passages = st.lists(
+    st.tuples(st.sampled_from(["Anna", "Ben", "user", "assistant", ""]), st.lists(st.sampled_from(WORDS), max_size=12)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(passages, st.lists(st.sampled_from([*WORDS, "Anna", "when", "2024"]), max_size=8), st.randoms())
+@settings(max_examples=50)
+def test_the_order_of_candidates_does_not_matter(
+    turns: list[tuple[str, list[str]]], asked: list[str], rng: random.Random
+) -> None:
+    """The same hits in the same order, best first, with scores from 0 to 1."""
+    talk = said(*((speaker, " ".join(words)) for speaker, words in turns))
+    if rng.random() < 0.5:
+        talk = [evolve(passage, cosine=math.cos(passage.place)) for passage in talk]
+    hits = found(" ".join(asked), talk)
+    rng.shuffle(talk)
+    assert hits == found(" ".join(asked), talk)
+    assert all(0 <= hit.score <= 1 for hit in hits)
+    assert sorted((hit.score for hit in hits), reverse=True) == [hit.score for hit in hits]
+
+
+@given(st.text(min_size=1, max_size=120))
+def test_every_text_finds_itself(text: str) -> None:
+    """Asked word for word, in any writing, a text comes before one that shares nothing with it."""
+    itself, other = said(("", text), ("", "zzyzx"))
+    if itself.terms and "zzyzx" not in itself.terms:
+        assert 1 == first(text, [itself, evolve(other, before=None)])
