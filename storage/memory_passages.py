@@ -35,10 +35,7 @@ class MemoryPassages:
             return False
         tid = self._tid(thread_id)
         with self._transaction() as raw:
-            done = passages.write(raw, tid, change)
-            while passages.fold(raw, tid):
-                pass
-        return done
+            return passages.write(raw, tid, change)
 
     def destroy(self, thread_id: str) -> None:
         """The thread is deleted."""
@@ -69,9 +66,18 @@ class MemoryPassages:
         self._indexed.add(thread_id)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`; whether it did."""
+        """Apply a change where the index stands at `change.after`, and fold what waits; whether it did."""
         self._head_of(thread_id)
-        return self.apply(thread_id, change)
+        done = self.apply(thread_id, change)
+        await self.fold(thread_id)
+        return done
+
+    async def fold(self, thread_id: str) -> None:
+        """Take the words of what waits into the lists."""
+        self._head_of(thread_id)
+        with self._transaction() as raw:
+            while passages.fold(raw, self._tid(thread_id)):
+                pass
 
     async def threads(self) -> Sequence[str]:
         """The ids of the threads that have an index."""

@@ -1,8 +1,8 @@
 """Passages in SQLite: a row each, full text in FTS5, vectors beside. One module for the file and for memory.
 
-A passage is written by the transaction of its event. Its words go to the full-text index in batches (`fold`),
-since a b-tree of words costs ten times as much one passage at a time; until then a look-up reads them from
-the rows. A look-up sees both, at one moment.
+A passage is written by the transaction of its event, with its text. Its words go to the full-text index later, many
+passages at a time (`fold`), since a list of words costs ten times as much one passage at a time; until then a look-up
+reads them from the rows. A look-up sees both, at one moment.
 """
 
 import sqlite3
@@ -13,6 +13,7 @@ from zlib import crc32
 
 import msgspec
 
+from memory_engine.recall.analysis import terms as analysed
 from memory_engine.recall.passages import PLACES_BITS, PassageChange, PassageRow, PassageStep
 from memory_engine.recall.storing import INDEX_VERSION, LookedUp, LookUp
 
@@ -49,7 +50,7 @@ SCHEMA = """
         pos INTEGER NOT NULL,
         vector BLOB NOT NULL,
         PRIMARY KEY (tid, model, pos)
-    ) STRICT, WITHOUT ROWID;
+    ) STRICT;
     CREATE TABLE embedded (
         tid INTEGER NOT NULL,
         model TEXT NOT NULL,
@@ -58,8 +59,11 @@ SCHEMA = """
     ) STRICT, WITHOUT ROWID;
 """
 FOLD_MIN = 64
-"""So many passages wait before their words are folded into the full-text index."""
-FOLD_MAX = 4_096
+"""So many passages wait at least before their words are folded into the full-text index."""
+FOLD_MAX = 256
+"""So many are folded in one transaction: some milliseconds."""
+RAW = "\x01"
+"""Begins the text of a passage whose words were not taken yet."""
 MARK = "¶"
 """Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
 READ_MAX = 16_000
@@ -153,9 +157,14 @@ def size(terms: str) -> int:
 
 def _to_row(tid: int, row: PassageRow) -> tuple[object, ...]:
     origins = msgspec.json.encode(row.origins).decode() if row.origins else ""
-    terms = f"{_marks(row.kind, row.key)} {row.terms}"
+    terms = RAW + row.text if row.text else f"{_marks(row.kind, row.key)} {row.terms}"
     said = (row.kind, row.role, row.speaker, row.at_us)
     return (base(tid) + row.place, *said, tid, row.key, origins, row.ended, size(row.terms), terms)
+
+
+def _words(kind: str, key: str, stored: str) -> str:
+    """What the full-text index gets of a passage: its marks and its terms."""
+    return f"{_marks(kind, key)} {' '.join(analysed(stored[1:]))}" if stored.startswith(RAW) else stored
 
 
 def _marks(kind: str, key: str) -> str:
@@ -176,7 +185,7 @@ def _family(key: str) -> str:
 def _from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
-    words = terms.split(" ", 2 if _family(key) else 1)[-1]
+    words = _words(kind, key, terms).split(" ", 2 if _family(key) else 1)[-1]
     return PassageRow(pos - base(tid), kind, role, speaker, at_us, key, words, drawn, ended)
 
 
@@ -253,26 +262,35 @@ def _unfold(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[o
     )
 
 
-def fold(raw: sqlite3.Connection, tid: int) -> int:
-    """Fold the words of what waits into the full-text index, if there is enough of it; how many passages it took."""
-    row = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    if row is None:
-        return 0
-    (folded,) = row
-    last = folded
-    count = 0
-    for (pos,) in raw.execute(
-        "SELECT pos FROM passages WHERE pos > ? AND pos < ? ORDER BY pos LIMIT ?", (folded, base(tid + 1), FOLD_MAX)
-    ):
-        last, count = pos, count + 1
-    if count < FOLD_MIN:
-        return 0
-    raw.execute(
-        "INSERT INTO passage_terms (rowid, terms) SELECT pos, terms FROM passages WHERE pos > ? AND pos <= ?",
-        (folded, last),
+def fold(raw: sqlite3.Connection, tid: int) -> bool:
+    """Fold the words of the oldest that wait into the full-text index, if they are enough; whether more may wait."""
+    index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    waiting = _waiting(raw, (index[0], base(tid + 1) - 1), FOLD_MAX) if index is not None else []
+    if len(waiting) < FOLD_MIN:
+        return False
+    raw.executemany(
+        "UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?",
+        [(words, _size(words), pos, tid) for pos, words, is_raw in waiting if is_raw],
     )
-    raw.execute("UPDATE passage_indexes SET folded = ? WHERE tid = ?", (last, tid))
-    return count
+    raw.executemany("INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [one[:2] for one in waiting])
+    raw.execute(
+        "UPDATE passage_indexes SET folded = ?, terms = terms + ? WHERE tid = ?",
+        (waiting[-1][0], sum(_size(words) for _, words, is_raw in waiting if is_raw), tid),
+    )
+    return len(waiting) == FOLD_MAX
+
+
+def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[tuple[int, str, bool]]:
+    """What stands above the first position up to the last: position, marks and terms, whether they were taken now."""
+    rows = raw.execute(
+        "SELECT pos, kind, key, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?", (*span, limit)
+    )
+    return [(pos, _words(kind, key, terms), terms.startswith(RAW)) for pos, kind, key, terms in rows]
+
+
+def _size(words: str) -> int:
+    """How many terms there are beside the marks."""
+    return sum(not word.startswith(MARK) for word in words.split())
 
 
 # looking up; runs in one read transaction of the caller's
@@ -293,15 +311,15 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
             "SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos BETWEEN ? AND ?", (base(tid), last)
         ).fetchone()
     postings = _Postings(raw, (base(tid), min(folded, last)), wanted)
-    tail = raw.execute(
-        "SELECT pos, terms FROM passages WHERE pos > ? AND pos <= ?", (max(folded, base(tid)), last)
-    ).fetchall()
-    holding, scores = postings.score(passages, tail)
+    waiting = _waiting(raw, (max(folded, base(tid)), last))
+    terms += sum(_size(words) for _, words, is_raw in waiting if is_raw)
+    holding, scores = postings.score(passages, [(pos, words) for pos, words, _ in waiting])
     best = nlargest(wanted.limit, ((score, pos) for pos, score in scores.items()))
     chosen, rows, before = _chosen(raw, (tid, last), [pos for _, pos in best], wanted)
     return LookedUp(
         seq=seq,
         head=head,
+        unfolded=len(waiting),
         passages=passages,
         terms=terms,
         holding=holding,

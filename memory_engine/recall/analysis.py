@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from itertools import chain
+from itertools import chain, pairwise
 
 from memory_engine.recall.words import _TOKENS as WORDS_AND_RUNS
 
@@ -34,6 +34,9 @@ _COMPOUND = re.compile(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)
 """One word of several: ABC-123, user_id, foo.bar, 7:30, o'neill."""
 _NUMBERS_APART = re.compile(r"(?<=[0-9])[^\w](?=[0-9])")
 _NUMBER_SIGN = "\u00b7"
+_EDGES = "".join(chr(n) for n in range(128) if not chr(n).isalnum())
+_SPACED = {ord(sign): " " for sign in _EDGES}
+_JOINS = frozenset("-_./:@+")
 
 
 def terms(text: str) -> list[str]:
@@ -77,6 +80,19 @@ class _Remembered(dict[str, tuple[str, ...]]):
 _REMEMBERED = _Remembered()
 
 
+class _Stems(dict[str, str]):
+    """The stems of words, whatever stood around them. Bounded."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= REMEMBERED_WORDS_MAX:
+            self.clear()
+        found = self[word] = stem(word)
+        return found
+
+
+_STEMS = _Stems()
+
+
 def _folded(text: str) -> str:
     plain = _ACCENTS.sub("", unicodedata.normalize("NFKD", text))
     return unicodedata.normalize("NFKC", plain).casefold()
@@ -84,6 +100,29 @@ def _folded(text: str) -> str:
 
 def _analysed(word: str, stop_words: frozenset[str]) -> tuple[str, ...]:
     """The terms of what stood between two blanks, folded."""
+    core = word.strip(_EDGES)
+    if core.isascii():
+        if core.isalnum():
+            return () if core in stop_words else (_term(core),)
+        parts = core.translate(_SPACED).split()
+        if len(core) == sum(map(len, parts)) + len(parts) - 1 and "," not in core and "'" not in core:
+            return _of_parts(core, parts, stop_words)
+    return _of_any(word, stop_words)
+
+
+def _of_parts(core: str, parts: list[str], stop_words: frozenset[str]) -> tuple[str, ...]:
+    """The common case of a compound: one sign between each two parts."""
+    found = [_term(part) for part in parts if part not in stop_words]
+    whole, at = parts[0], len(parts[0])
+    for last, part in pairwise(parts):
+        if core[at] not in _JOINS:
+            return tuple(found)
+        whole += _NUMBER_SIGN + part if last[-1].isdigit() and part[0].isdigit() else part
+        at += 1 + len(part)
+    return (_term(whole) if whole.isascii() else whole[:TERM_CHARS_MAX], *found)
+
+
+def _of_any(word: str, stop_words: frozenset[str]) -> tuple[str, ...]:
     word = _THOUSANDS.sub("", _SHORTENED.sub("", word))
     found: list[str] = []
     if (compound := _COMPOUND.fullmatch(word)) is not None:
@@ -103,8 +142,8 @@ def _analysed(word: str, stop_words: frozenset[str]) -> tuple[str, ...]:
 
 def _term(word: str) -> str:
     if word.isalpha():
-        return stem(word[:TERM_CHARS_MAX])
-    if (ordinal := _ORDINAL.fullmatch(word)) is not None:
+        return _STEMS[word[:TERM_CHARS_MAX]]
+    if word.endswith(("st", "nd", "rd", "th")) and (ordinal := _ORDINAL.fullmatch(word)) is not None:
         word = ordinal[1]
     return word[:TERM_CHARS_MAX]
 

@@ -3,7 +3,6 @@
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
-from math import isfinite
 from typing import Protocol
 
 from attrs import frozen
@@ -14,6 +13,10 @@ Vector = Sequence[float]
 """Finite numbers, as many as the embedder's dimension. Any length in space: what counts is the direction."""
 Packed = bytes
 """A vector as it is stored (see `packed`): its numbers in single precision, four bytes each, the lowest byte first."""
+
+
+GREATEST = (2 - 2**-23) * 2.0**127
+"""The greatest number of single precision: beyond it a stored vector would hold an infinity."""
 
 
 class Embedder(Protocol):
@@ -95,11 +98,11 @@ class Match:
 
 
 def checked_vector(vector: Vector, dimension: int, source: str) -> Vector:
-    """The vector, if it has `dimension` finite numbers; else raises `InvalidVector` naming `source`."""
+    """The vector, if it has `dimension` numbers finite in single precision; else raises `InvalidVector`."""
     if len(vector) != dimension:
         raise InvalidVector(source, f"it has {len(vector)} numbers instead of {dimension}")
     for place, number in enumerate(vector):
-        if not isfinite(number):
+        if not -GREATEST <= number <= GREATEST:
             raise InvalidVector(source, f"number {place} is {number}")
     return vector
 

@@ -20,6 +20,8 @@ from memory_engine.runtime import ThreadRuntime
 
 Progress = Callable[[int, int], None]
 """Called with how much is done, and how much there is to do."""
+UNFOLDED_MAX = 128
+"""Passages whose words a search may read one by one. Of more it has them folded."""
 _NOTHING = LookUp()
 
 
@@ -49,6 +51,8 @@ class Indexing:
         while looked.seq < (wanted.upto or looked.head):
             await self.catch_up(thread_id)
             looked = await passages.look_up(thread_id, wanted)
+        if looked.unfolded > UNFOLDED_MAX:
+            await passages.fold(thread_id)  # for the searches after this one
         return looked
 
     async def catch_up(self, thread_id: str, progress: Progress | None = None, *, afresh: bool = False) -> None:

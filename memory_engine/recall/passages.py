@@ -6,12 +6,13 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.events.base import Event, UnknownEvent
-from memory_engine.recall.analysis import terms
 
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
 PASSAGES_MAX = 1 << PLACES_BITS
 """What one event may bring; of more the first count."""
+AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999: what else a number of microseconds may say, no calendar has."""
 
 
 @frozen
@@ -62,7 +63,10 @@ Extractor = Callable[[Event, int], Extracted]
 
 
 class PassageRow(msgspec.Struct, frozen=True, gc=False):
-    """A passage as the index keeps it: all but its text, which its event holds. `ended` is a seq, 0 while it stands."""
+    """A passage as the index keeps it: all but its text, which its event holds. `ended` is a seq, 0 while it stands.
+
+    A new one comes with its `text`, and the index takes its terms from it in its own time (`analysis.terms`).
+    """
 
     place: int
     kind: str
@@ -73,6 +77,7 @@ class PassageRow(msgspec.Struct, frozen=True, gc=False):
     terms: str
     origins: tuple[int, ...] = ()
     ended: int = 0
+    text: str = ""
 
     @property
     def seq(self) -> int:
@@ -131,19 +136,58 @@ class Extractors:
             tuple(_rows(found.texts, seq, at_us)),
             found.keys,
             found.prefixes,
-            found.seqs,
-            found.twins,
-            found.drops,
+            _earlier(found.seqs, seq),
+            _earlier(found.twins, seq),
+            _earlier(found.drops, seq),
             found.drop_keys,
             found.origins,
         )
+
+
+def _earlier(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
+    """Those of the seqs that an event at `seq` can speak of: a place made of another might be another thread's."""
+    return tuple(one for one in seqs if 0 < one < seq) if seqs else seqs
+
+
+def checked(extract: Extractor) -> Extractor:
+    """An extractor of a user's, whose passages can be written and shown: else it raises `TypeError` or `ValueError`."""
+
+    def extract_checked(event: Event, seq: int) -> Extracted:
+        found = extract(event, seq)
+        if not isinstance(found, Extracted):
+            raise TypeError(f"it gave {type(found).__name__}, not Extracted")
+        for text in found.texts[:PASSAGES_MAX]:
+            _check_texts(text.text, text.about, surrogates=True)
+            _check_texts(text.kind, text.role, text.speaker, text.key)
+            _check_numbers(text.origins)
+            if text.at_us is not None:
+                _check_numbers((text.at_us,))
+                if not AT_US_MIN <= text.at_us <= AT_US_MAX:
+                    raise ValueError(f"at_us is {text.at_us}: no date has so many microseconds")
+        _check_texts(*found.keys, *found.prefixes, *found.drop_keys)
+        _check_numbers((*found.seqs, *found.twins, *found.drops, *found.origins))
+        return found
+
+    return extract_checked
+
+
+def _check_texts(*values: object, surrogates: bool = False) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is no text")
+        if not surrogates:
+            value.encode()  # raises a `ValueError`
+
+
+def _check_numbers(values: Iterable[object]) -> None:
+    for value in values:
+        if not isinstance(value, int):
+            raise TypeError(f"{value!r} is no whole number")
 
 
 def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
     for n, text in enumerate(texts[:PASSAGES_MAX]):
         said = f"{text.about} {text.text}" if text.about else text.text
         said_at_us = at_us if text.at_us is None else text.at_us
-        found = " ".join(terms(said))
-        yield PassageRow(
-            seq << PLACES_BITS | n, text.kind, text.role, text.speaker, said_at_us, text.key, found, text.origins
-        )
+        place = seq << PLACES_BITS | n
+        yield PassageRow(place, text.kind, text.role, text.speaker, said_at_us, text.key, "", text.origins, 0, said)

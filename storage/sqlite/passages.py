@@ -50,6 +50,11 @@ class SQLitePassages:
 
         return await self._writer.run(write)
 
+    async def fold(self, thread_id: str) -> None:
+        """Take the words of what waits into the lists, some milliseconds at a time."""
+        while await self._writer.run(lambda raw: passages.fold(raw, find_tid(raw, thread_id))):
+            pass
+
     async def threads(self) -> Sequence[str]:
         """The ids of the threads that have an index."""
         return await self._read(reads.indexed)

@@ -111,9 +111,9 @@ class Transactions:
             if unit.passages is not None and passages.write(raw, tid, unit.passages):
                 self._unfolded[tid] = self._unfolded.get(tid, 0) + len(unit.passages.steps)
 
-    def ripe(self) -> list[int]:
-        """The threads with passages enough to be folded into the full-text index."""
-        found = [tid for tid, count in self._unfolded.items() if count >= passages.FOLD_MIN]
+    def ripe(self, waiting_min: int) -> list[int]:
+        """The threads of which so many passages wait to be folded into the full-text index. They are given once."""
+        found = [tid for tid, count in self._unfolded.items() if count >= waiting_min]
         for tid in found:
             del self._unfolded[tid]
         return found

@@ -20,7 +20,9 @@ T = TypeVar("T")
 UNITS_MAX = 64
 """Units in one transaction. More would let the first wait for the last."""
 IDLE_S = 1.0
-"""After this long without a commit the log file is folded into the database."""
+"""After this long without a commit the log file is folded into the database, and words into the full-text index."""
+UNFOLDED_MAX = 8_192
+"""So many passages of a thread wait at most for the writer to be idle."""
 
 
 class Writer:
@@ -125,15 +127,24 @@ class Writer:
         self._commits += 1
         self._busy = False
         settle(outcome)
-        for tid in self._transactions.ripe():
-            # after the answer, between commits: words are folded many at a time, and nobody waits for it
-            self._spare(partial(fold, tid=tid))
+        self._fold(UNFOLDED_MAX)
         self._go_on()
 
-    def _spare(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Run a transaction that nobody waits for; what it could not do stays for the next of its kind."""
+    def _fold(self, waiting_min: int) -> None:
+        """Have words of passages folded into the full-text index, between commits; nobody waits for it."""
+        for tid in self._transactions.ripe(waiting_min):
+            self._spare(partial(fold, tid=tid))
+
+    def _spare(self, work: Callable[[sqlite3.Connection], bool]) -> None:
+        """Run a transaction that nobody waits for, again while it says so; what it could not do stays undone."""
         unheard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        unheard.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+        def ended(done: "asyncio.Future[object]") -> None:
+            if not done.cancelled() and done.exception() is None and done.result():
+                self._spare(work)
+                self._go_on()
+
+        unheard.add_done_callback(ended)
         self._jobs.append((lambda raw: self._in_transaction(raw, work), unheard))
 
     def _commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
@@ -166,6 +177,8 @@ class Writer:
         while True:
             await asyncio.sleep(IDLE_S)
             if self._commits == seen and folded != seen and self._failed is None:
+                self._fold(1)
+                self._go_on()
                 with contextlib.suppress(MemoryEngineError):
                     await self.checkpoint("PASSIVE")
                 folded = seen = self._commits
