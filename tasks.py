@@ -261,6 +261,12 @@ def peers(venv: Environment, words: list[str]) -> None:
     run(other.python, *words)
 
 
+def recall_peers(venv: Environment, _words: list[str]) -> None:
+    """Install what the benchmark of search compares with, beside the environment (a gigabyte)."""
+    other = Environment(venv.path.with_name(f"{venv.path.name}-recall-peers"))
+    other.provide("recall-peers")
+
+
 def wheel(venv: Environment, _words: list[str]) -> None:
     """Build the distributions, install the wheel elsewhere, and check what came out."""
     venv.provide("dev")
@@ -290,6 +296,7 @@ LOCK_HEAD = """\
 # dev.lock    all of base.lock at the same versions, every extra that is no gigabyte, and the tools of every other task
 # native.lock what has to be compiled: installed for the tests where there is a compiler
 # peers.lock  what benchmarks compare with; apart, because its openai and litellm's cannot live together
+# recall-peers.lock  what the benchmark of search compares with: a gigabyte, and apart from peers.lock by its protobuf
 #
 # Each is complete and holds hashes, so `pip install --require-hashes -r` takes nothing else. Each is for
 # every system and every supported Python. None names an index: the machine's pip configuration decides that.
@@ -319,6 +326,7 @@ def lock(venv: Environment, words: list[str]) -> None:
         "base": ["--group", "build", "--constraints", "requirements/dev.lock"],
         "native": ["--group", "pyproject.toml:native", "--constraints", "requirements/dev.lock"],
         "peers": ["--group", "build", "--group", "peers"],
+        "recall-peers": ["--group", "build", "--group", "recall-peers"],
     }
     for name, ask in asks.items():
         target = LOCKS / f"{name}.lock"
@@ -372,7 +380,7 @@ def holds_python(name: str) -> bool:
 
 
 TASKS: dict[str, Callable[[Environment, list[str]], None]] = {
-    task.__name__: task for task in (demo, test, coverage, lint, types, imports, docs, wheel, bench, peers, lock, ci)
+    task.__name__: task for task in (demo, test, coverage, lint, types, imports, docs, wheel, bench, peers, recall_peers, lock, ci)
 }
 
 

@@ -17,7 +17,8 @@ from benchmarks.growing import cold, flat
 from benchmarks.importing import import_time
 from benchmarks.page import write_page
 from benchmarks.peer_process import Peers, peers_python, peers_running
-from benchmarks.quality import compaction_quality
+from benchmarks.quality import compaction_quality, recall_quality
+from benchmarks.recall import recall
 from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
 from benchmarks.sizes import size
@@ -36,6 +37,8 @@ BENCHES: dict[str, Bench] = {
     "durability": durability,
     "views": views,
     "compaction_quality": compaction_quality,
+    "recall": recall,
+    "recall_quality": recall_quality,
 }
 WITH_PEERS = frozenset({"dispatch", "durability", "size"})
 

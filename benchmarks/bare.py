@@ -44,7 +44,8 @@ class RowCopy:
             self._schema = [
                 sql
                 for (sql,) in connection.execute(
-                    "SELECT sql FROM sqlite_schema WHERE sql > '' AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
+                    "SELECT sql FROM sqlite_schema WHERE sql > '' AND name NOT LIKE 'sqlite_%' "
+                    "AND tbl_name IN ('events', 'heads', 'live', 'threads') ORDER BY rowid"
                 )
             ]
             self._threads = connection.execute("SELECT * FROM threads").fetchall()

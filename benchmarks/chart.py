@@ -132,7 +132,7 @@ def _bar_rows(marks: Sequence[Mark], top: int) -> tuple[list[str], int]:
     bottom = top + ROW * len(marks)
     for number, mark in enumerate(marks):
         y = top + ROW * number
-        width = _x(min(mark.share, full) / full) - LEFT
+        width = _x(max(0.0, min(mark.share, full)) / full) - LEFT
         place = f'x="{LEFT}" y="{y + 5}" width="{width:.1f}" height="{ROW - 10}"'
         after = f'x="{LEFT + width + 8:.1f}" y="{y + ROW // 2 + 4}"'
         parts += [

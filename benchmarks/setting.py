@@ -49,7 +49,11 @@ class Setting:
         """Delete the databases that no later bench asks for."""
         kept = {path.name for path in self.logs.values()}
         for path in self.folder.iterdir():
-            if path.name.partition(".")[0] + ".db" not in kept:
+            if path.name.partition(".")[0] + ".db" in kept:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
                 path.unlink()
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 
@@ -17,7 +18,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.config import EngineConfig
 from memory_engine.context.rendering import Renderer
 from memory_engine.directory import OpenThreads
-from memory_engine.errors import EngineClosed, EventTooLarge
+from memory_engine.errors import EngineClosed, EventTooLarge, InvalidSearch, ThreadNotFound
 from memory_engine.events.base import Event
 from memory_engine.events.delivery import Destination
 from memory_engine.events.execution import ExecutionResume
@@ -360,19 +361,29 @@ class Engine:
         tenant_id: str = "",
         limit: int = 10,
         kinds: Sequence[str] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
         explain: bool = False,
     ) -> Found:
         """The best passages over several threads: the given ones, or all that match every given value exactly.
 
         `tenant_id` is one of the values: without it, threads of no tenant are searched, never those of any.
-        See `Thread.search`.
+        See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
+        wanted = asked(query, limit=limit, kinds=kinds, at=None, since=since, until=until, explain=explain)
+        if tenant_id is None:
+            raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
+        if isinstance(thread_ids, str):
+            raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
+        if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
+            raise InvalidSearch("thread_ids", list(thread_ids), "name threads, or what they are to match, not both")
         where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
-        if thread_ids is None:
+        if thread_ids is not None:
+            return await self.recall.search(list(dict.fromkeys(thread_ids)), wanted)
+        while True:
             found = [record for record, _ in await self.store.threads(where)]
-            thread_ids = [record.id for record in found if kind or record.kind != INDUSTRY]
-        wanted = asked(query, limit=limit, kinds=kinds, at=None, since=None, until=None, explain=explain)
-        return await self.recall.search(list(dict.fromkeys(thread_ids)), wanted)
+            with suppress(ThreadNotFound):  # one was deleted meanwhile: look again which there are
+                return await self.recall.search([one.id for one in found if kind or one.kind != INDUSTRY], wanted)
 
     async def stats(self) -> StoreStats:
         """Totals over the store."""
@@ -443,6 +454,8 @@ class Engine:
                 self.relay.touched(runtime.id)
             if step.stored.type == MemoryForget.event_type:
                 self.caches.drop(runtime.id)
+                if self.recall.graphs is not None:
+                    self.spawn(self.recall.forget_thread(runtime.id))
             if step.stored.type == ExecutionResume.event_type:
                 self.relay.resumed()
         if self._observers or self.worker.is_needed:

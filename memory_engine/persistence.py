@@ -215,6 +215,13 @@ class Store(Protocol):
         """
         ...
 
+    async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
+        """The events at these seqs, in order, through shared pasts; seqs beyond the log are passed over.
+
+        Raises `ThreadNotFound`, and `IntegrityError` for a gap.
+        """
+        ...
+
     async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
         """Replace all live rows (a rebuild). Raises `HeadMoved`, `ThreadNotFound`."""
         ...

@@ -1,6 +1,6 @@
 """Reading the log: pages of events, states in the past, originals of summaries."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from memory_engine.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.clock import to_datetime
@@ -13,8 +13,6 @@ from memory_engine.state import Placed, State, StateDraft
 
 PAGE = 512
 """Rows read in one go."""
-_GAP_MAX = 32
-"""Rows that nobody asked for are read along if they are no more than these: cheaper than another read."""
 _MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
 _MAKE_VERSIONS = frozenset(
     {"memory_mark_critical", "results_offloaded", "task_completed", "task_abandoned", "task_terminated"}
@@ -91,12 +89,8 @@ class LogReader:
         return tuple(call_id for call_id in found if call_id)
 
     async def rows_at(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
-        """The rows at these seqs, in order: neighbours in one go, the log between distant ones unread."""
-        rows: dict[int, StoredEvent] = {}
-        for first, last in _runs(sorted(seqs)):
-            async for page in self.pages(thread_id, after=first - 1, upto=last):
-                rows.update((row.seq, row) for row in page if row.seq in seqs)
-        return rows
+        """The rows at these seqs, in order."""
+        return {row.seq: row for row in await self._store.read_at(thread_id, sorted(seqs))}
 
     async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
         """The originals that a summary stands for, through summaries of summaries, in order."""
@@ -159,19 +153,6 @@ class LogReader:
                 us = row.occurred_at_us if row.occurred_at_us is not None else row.recorded_at_us
                 times[chunk.id] = to_datetime(us).isoformat()
         return times
-
-
-def _runs(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each stretch without a wide gap."""
-    first = last = None
-    for seq in seqs:
-        if first is None or last is None or seq - last > _GAP_MAX:
-            if first is not None and last is not None:
-                yield first, last
-            first = seq
-        last = seq
-    if first is not None and last is not None:
-        yield first, last
 
 
 def _is_summary(chunk: Chunk) -> bool:

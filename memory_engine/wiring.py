@@ -25,7 +25,7 @@ from memory_engine.projections.passages import extractors_of
 from memory_engine.projections.patterns.redaction import Redactor
 from memory_engine.projections.preferences.domain import Domain
 from memory_engine.projections.promotion.scoring import Scorer
-from memory_engine.recall.base import Embedder, VectorIndex
+from memory_engine.recall.base import Embedder, VectorIndex, checked_embedder
 from memory_engine.recall.embedders import CachedEmbedder
 from memory_engine.recall.passages import Extractor
 from memory_engine.recall.ranking import Ranker, rank
@@ -74,7 +74,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     `domain` declares the preferences there are: an object, or a TOML file's path. `scorers` judge snippets for
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
-    `StorageError` where the file cannot be used.
+    `StorageError` where the file cannot be used, `TypeError` for an embedder or a re-ranker that is none.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -83,6 +83,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
     views = LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model
     declared = _declared(domain)
+    searched_with = _embedder(embedder, reranker)
     store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
     taken += _asked_first(compactor, model)
@@ -92,7 +93,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         ids=ids or RandomIds(),
         domain=declared,
         model=views,
-        embedder=CachedEmbedder(LiteLLMEmbedder(embedder)) if isinstance(embedder, str) else embedder,
+        embedder=searched_with,
         graphs=_graphs(path),
         ranker=ranker,
         reranker=reranker,
@@ -151,6 +152,15 @@ class _Sources:
     reranker: Reranker | None
     redactor: Redactor | None
     scorers: Sequence[Scorer]
+
+
+def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:
+    """The embedder that is given, or that of a model's name. Raises `TypeError` where it or the re-ranker is none."""
+    if reranker is not None and not hasattr(reranker, "rerank"):
+        raise TypeError(f"{reranker!r} is no re-ranker: it has no `rerank` (see docs/embeddings.md)")
+    if isinstance(given, str):
+        return CachedEmbedder(LiteLLMEmbedder(given))
+    return None if given is None else checked_embedder(given)
 
 
 def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Parts:

@@ -127,6 +127,11 @@ class MemoryStore:
             raise IntegrityError(thread_id, seq, "the log has a gap")
         return kept.events[at]
 
+    async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
+        """The events at these seqs that there are, in order, through shared pasts."""
+        kept = self._thread(thread_id)
+        return [self._event(kept, seq) for seq in sorted(set(seqs)) if 0 < seq <= kept.head.seq]
+
     async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
         """Replace all live rows. Raises `HeadMoved`."""
         kept = self._thread(thread_id)

@@ -76,7 +76,7 @@ class MemoryPassages:
         """Take the words of what waits into the lists."""
         self._head_of(thread_id)
         with self._transaction() as raw:
-            while passages.fold(raw, self._tid(thread_id)):
+            while passages.fold(raw, self._tid(thread_id), passages.FOLD_BULK):
                 pass
 
     async def threads(self) -> Sequence[str]:
@@ -89,11 +89,13 @@ class MemoryPassages:
         with self._transaction() as raw:
             return passage_vectors.unembedded(raw, self._tid(thread_id), model, limit)
 
-    async def put_vectors(self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int) -> None:
-        """Keep vectors by place; all up to the place `upto` are then embedded."""
+    async def put_vectors(
+        self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
+    ) -> None:
+        """Keep vectors by place; all from `first` up to the place `upto` are then embedded."""
         self._head_of(thread_id)
         with self._transaction() as raw:
-            passage_vectors.put_vectors(raw, self._tid(thread_id), model, vectors, upto)
+            passage_vectors.put_vectors(raw, self._tid(thread_id), model, vectors, (first, upto))
 
     async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
         """The vectors of places above `after`, in order of places."""

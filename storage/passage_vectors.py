@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping
 
+from memory_engine.recall.passages import PLACES_BITS
 from memory_engine.storage.passages import base
 
 
@@ -16,17 +17,26 @@ def unembedded(raw: sqlite3.Connection, tid: int, model: str, limit: int) -> tup
     return places, count
 
 
-def put_vectors(raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int, bytes], upto: int) -> None:
-    """See `PassageIndex.put_vectors`."""
+def put_vectors(
+    raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int, bytes], span: tuple[int, int]
+) -> None:
+    """See `PassageIndex.put_vectors`; `span` is `first` and `upto`."""
     raw.executemany(
         "INSERT OR REPLACE INTO vectors (tid, model, pos, vector) SELECT ?, ?, pos, ? FROM passages WHERE pos = ?",
         [(tid, model, vector, base(tid) + place) for place, vector in vectors.items()],
     )
-    raw.execute(
-        "INSERT INTO embedded (tid, model, pos) VALUES (?, ?, ?) "
-        "ON CONFLICT (tid, model) DO UPDATE SET pos = max(pos, excluded.pos)",
-        (tid, model, base(tid) + upto),
-    )
+    first, upto = span
+    row = raw.execute("SELECT pos FROM embedded WHERE tid = ? AND model = ?", (tid, model)).fetchone()
+    waits = raw.execute(
+        "SELECT 1 FROM passages WHERE pos > ? AND pos < ? LIMIT 1",
+        (row[0] if row is not None else base(tid), base(tid) + first),
+    ).fetchone()
+    if waits is None:
+        raw.execute(
+            "INSERT INTO embedded (tid, model, pos) SELECT tid, ?, ? FROM passage_indexes WHERE tid = ? AND seq >= ? "
+            "ON CONFLICT (tid, model) DO UPDATE SET pos = max(pos, excluded.pos)",
+            (model, base(tid) + upto, tid, upto >> PLACES_BITS),
+        )
 
 
 def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[tuple[int, bytes]]:

@@ -6,6 +6,7 @@ reads them from the rows. A look-up sees both, at one moment.
 """
 
 import sqlite3
+import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from heapq import nlargest
 from math import log
@@ -62,6 +63,8 @@ FOLD_MIN = 64
 """So many passages wait at least before their words are folded into the full-text index."""
 FOLD_MAX = 256
 """So many are folded in one transaction: some milliseconds."""
+FOLD_BULK = 1_024
+"""So many where somebody waits for all of them: half as dear each, in tens of milliseconds."""
 RAW = "\x01"
 """Begins the text of a passage whose words were not taken yet."""
 MARK = "¶"
@@ -69,8 +72,8 @@ MARK = "¶"
 READ_MAX = 16_000
 READ_MIN = 500
 """So much of the lists of all terms is read, and so much at least of each: the latest passages that hold it."""
-SUCCESSORS_OF = 75
-"""The best so many by words have their successors in the choice: what answers them."""
+SUCCESSORS_OF = 50
+"""The best so many by words, and by meaning, have their successors in the choice: what answers them."""
 _BITS = 40
 _IN_MAX = 500
 _LAST_TID = (1 << 23) - 1
@@ -131,7 +134,7 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
         (
             change.upto,
             sum(map(len, added)),
-            sum(size(row.terms) for step in change.steps for row in step.rows),
+            sum(count(row.terms) for step in change.steps for row in step.rows),
             tid,
             INDEX_VERSION,
             change.after,
@@ -150,7 +153,7 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     return True
 
 
-def size(terms: str) -> int:
+def count(terms: str) -> int:
     """How many terms there are."""
     return terms.count(" ") + 1 if terms else 0
 
@@ -159,7 +162,7 @@ def _to_row(tid: int, row: PassageRow) -> tuple[object, ...]:
     origins = msgspec.json.encode(row.origins).decode() if row.origins else ""
     terms = RAW + row.text if row.text else f"{_marks(row.kind, row.key)} {row.terms}"
     said = (row.kind, row.role, row.speaker, row.at_us)
-    return (base(tid) + row.place, *said, tid, row.key, origins, row.ended, size(row.terms), terms)
+    return (base(tid) + row.place, *said, tid, row.key, origins, row.ended, count(row.terms), terms)
 
 
 def _words(kind: str, key: str, stored: str) -> str:
@@ -198,7 +201,7 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE tid = ? AND key >= ? AND key < ? AND key <> '' AND ended = 0",
-        [(step.seq, tid, prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)) for prefix in step.prefixes],
+        [(step.seq, tid, prefix, _beyond(prefix)) for prefix in step.prefixes],
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
@@ -210,6 +213,12 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     )
     if step.drops or step.drop_keys:
         _destroy(raw, tid, _doomed(raw, tid, step))
+
+
+def _beyond(prefix: str) -> str | bytes:
+    """What sorts after all keys that begin with a prefix, and before all others: a text, or bytes (after any text)."""
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1)) if stem else b""
 
 
 def _keys_of(raw: sqlite3.Connection, tid: int, seq: int) -> list[str]:
@@ -262,35 +271,37 @@ def _unfold(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[o
     )
 
 
-def fold(raw: sqlite3.Connection, tid: int) -> bool:
+def fold(raw: sqlite3.Connection, tid: int, at_most: int = FOLD_MAX) -> bool:
     """Fold the words of the oldest that wait into the full-text index, if they are enough; whether more may wait."""
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    waiting = _waiting(raw, (index[0], base(tid + 1) - 1), FOLD_MAX) if index is not None else []
+    waiting = _waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
     if len(waiting) < FOLD_MIN:
         return False
     raw.executemany(
-        "UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?",
-        [(words, _size(words), pos, tid) for pos, words, is_raw in waiting if is_raw],
+        "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(pos, words) for pos, words, _ in waiting]
     )
-    raw.executemany("INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [one[:2] for one in waiting])
+    taken = [(words, size, pos, tid) for pos, words, size in waiting if size is not None]
+    raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
     raw.execute(
         "UPDATE passage_indexes SET folded = ?, terms = terms + ? WHERE tid = ?",
-        (waiting[-1][0], sum(_size(words) for _, words, is_raw in waiting if is_raw), tid),
+        (waiting[-1][0], sum(one[1] for one in taken), tid),
     )
-    return len(waiting) == FOLD_MAX
+    return len(waiting) == at_most
 
 
-def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[tuple[int, str, bool]]:
-    """What stands above the first position up to the last: position, marks and terms, whether they were taken now."""
+def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[tuple[int, str, int | None]]:
+    """What stands above the first position up to the last: position, marks and terms, how many if they are new."""
     rows = raw.execute(
         "SELECT pos, kind, key, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?", (*span, limit)
     )
-    return [(pos, _words(kind, key, terms), terms.startswith(RAW)) for pos, kind, key, terms in rows]
-
-
-def _size(words: str) -> int:
-    """How many terms there are beside the marks."""
-    return sum(not word.startswith(MARK) for word in words.split())
+    found: list[tuple[int, str, int | None]] = []
+    for pos, kind, key, stored in rows:
+        if stored.startswith(RAW):
+            terms = analysed(stored[1:])
+            found.append((pos, f"{_marks(kind, key)} {' '.join(terms)}", len(terms)))
+        else:
+            found.append((pos, stored, None))
+    return found
 
 
 # looking up; runs in one read transaction of the caller's
@@ -312,7 +323,7 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
         ).fetchone()
     postings = _Postings(raw, (base(tid), min(folded, last)), wanted)
     waiting = _waiting(raw, (max(folded, base(tid)), last))
-    terms += sum(_size(words) for _, words, is_raw in waiting if is_raw)
+    terms += sum(size or 0 for _, _, size in waiting)
     holding, scores = postings.score(passages, [(pos, words) for pos, words, _ in waiting])
     best = nlargest(wanted.limit, ((score, pos) for pos, score in scores.items()))
     chosen, rows, before = _chosen(raw, (tid, last), [pos for _, pos in best], wanted)
@@ -411,7 +422,7 @@ def _chosen(
     tid, last = bounds
     near = [base(tid) + place for place in wanted.near]
     asked = [*best, *(pos for pos in near if pos <= last)]
-    followed = dict.fromkeys((*best[:SUCCESSORS_OF], *near))
+    followed = dict.fromkeys((*best[:SUCCESSORS_OF], *near[:SUCCESSORS_OF]))
     links = _neighbours(raw, tid, dict.fromkeys(asked))
     chosen = dict.fromkeys(asked)
     later = [after for pos in followed if pos in links and (after := links[pos][1]) and after <= last]

@@ -170,6 +170,25 @@ def test_context_as_json(run: Run, db: str) -> None:
     )
 
 
+def test_context_with_a_question_shows_what_is_recalled(run: Run, db: str) -> None:
+    """The block stands before the newest turn, and below are the passages with why they were recalled."""
+    out = run("context", "coding", "--max-tokens", "900", "--query", "How is the migration run?", "--db", db)[1]
+    measured, _, rest = out.partition("\n")
+    assert re.search(r"chunks, [1-9]\d* passages recalled$", measured)
+    assert rest.index("[From memory, not said now] Oldest first:\n[") < rest.index("Can you write the query for that")
+    assert re.search(r"\nrecalled, the best first\n  event \d+ · ", rest)
+
+
+def test_context_with_a_question_as_json(run: Run, db: str) -> None:
+    """A program gets the passages, what each part of the budget took, and the block's text."""
+    asked = ("context", "coding", "--max-tokens", "900", "--query", "How is the migration run?", "--json", "--db", db)
+    found = json.loads(run(*asked)[1])
+    assert found["tokens"] == sum(found["spent"].values()) <= 900
+    assert all(hit["text"] and hit["why"] for hit in found["recalled"])
+    assert ("", True) == (found["recall_failure"], "Oldest first" in found["recalled_text"])
+    assert "recalled" not in json.loads(run("context", "coding", "--json", "--db", db)[1])
+
+
 def test_context_counted_by_a_tokenizer(run: Run, db: str) -> None:
     """With a tokenizer named, the count is exact and says whose it is."""
     found = json.loads(run("context", "coding", "--tokenizer", "gpt-4o", "--json", "--db", db)[1])

@@ -69,6 +69,20 @@ def test_a_user_is_searched_within_a_tenant(run: Run) -> None:
     assert "\x1b" not in run("puppy", "--tenant", "rival")[1]
 
 
+def test_a_hit_among_several_threads_names_its_own(run: Run) -> None:
+    """Also where all hits are of one: the seq alone would not say whose it is."""
+    out = run("cello", "--thread", "talk", "--thread", "rival", "--limit", "1")[1]
+    assert out.startswith(" 1 talk 8 · message")
+
+
+def test_nothing_found_says_what_was_searched(run: Run) -> None:
+    """No thread of that user, or a kind that there is not, is no mere miss."""
+    assert "no thread of user u1 without a tenant: nothing was searched" in run("puppy", "--user", "u1")[1]
+    assert "no thread in tenant acm: nothing was searched" in run("puppy", "--tenant", "acm")[1]
+    assert "kinds are message, tool" in run("puppy", "--thread", "talk", "--kind", "messages")[1]
+    assert "nothing was found\n" == run("zebra", "--thread", "talk")[1]
+
+
 def test_a_search_as_of_an_event_ends_there(run: Run) -> None:
     """--at searches what had been said by then."""
     assert "nothing was found" in run("cello", "--thread", "talk", "--at", "5")[1]

@@ -72,6 +72,7 @@ def declared_requirements(lock: str) -> list[Requirement]:
         "dev": ["build", "test", "lint", "docs", "release"],
         "native": ["native"],
         "peers": ["build", "peers"],
+        "recall-peers": ["build", "recall-peers"],
     }
     asked = list(PROJECT["project"]["dependencies"]) if lock != "native" else []
     asked += [text for group in groups[lock] for text in PROJECT["dependency-groups"][group]]

@@ -214,6 +214,7 @@ def test_a_question_asks_for_a_kind_of_thing(text: str, expected: str) -> None:
     [
         ("What did you suggest for the roof?", True, False),
         ("Which of the two had you recommended?", True, False),
+        ("What did the agent say about refunds?", True, False),
         ("What was your advice?", False, True),
         ("What would you cook for me?", False, True),
         ("Can you tell me where I live?", False, False),
@@ -274,6 +275,20 @@ def test_who_is_asked_about_speaks() -> None:
     talk = said(("Anna", "I grow tomatoes in the garden"), ("Ben", "I grow cabbages in the garden"))
     assert 1 == first("What does Anna grow in the garden?", talk)
     assert 2 == first("What does Ben grow in the garden?", talk)
+
+
+def test_a_tool_is_asked_about_by_its_whole_name() -> None:
+    """A question in words that happen to be in a tool's name does not ask for all that the tool ever gave."""
+    talk = [
+        *said(("Anna", "Is the red valve in stock in Rome?")),
+        *(
+            evolve(one, kind="tool", role="tool", place=2 + n)
+            for n, one in enumerate(said(("check_stock", "blue hose 4"), ("check_stock", "green pipe 7")))
+        ),
+    ]
+    assert 1 == first("Please check whether the red valve is in stock", [*talk])
+    assert "speaker" not in found("Is it in stock?", talk)[0].parts
+    assert "speaker" in found("What did check_stock say of the hose?", talk)[0].parts
 
 
 def test_a_user_is_heard_before_the_assistant_unless_the_assistant_is_asked_about() -> None:

@@ -105,7 +105,8 @@ def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: T
         )
         if count
     ]
-    line = f"{counted(report.files, 'file')} for tenant {tenant}: {', '.join(became) or 'no'} documents"
+    several = "" if report.added + report.changed + report.unchanged + report.removed == 1 else "s"
+    line = f"{counted(report.files, 'file')} for tenant {tenant}: {', '.join(became) or 'no'} document{several}"
     written = f"{counted(report.passages, 'passage')} written" if report.passages else "nothing written"
     ended = f", {number(report.ended)} ended" if report.ended else ""
     terminal.say(f"{line}, {written}{ended} in {duration(seconds)}")
@@ -211,6 +212,8 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
             "hits": [_hit_as_json(hit, known) for hit in found],
         }
     )
+    if not found:
+        terminal.say("nothing was found" if known else f"tenant {asked.tenant} has no documents")
     _put_found(found, known, terminal)
     return 0
 
@@ -235,14 +238,14 @@ def _hit_as_json(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
 
 
 def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) -> None:
-    if not found:
-        terminal.say("nothing was found")
     for n, hit in enumerate(found, 1):
         document = known.get(document_id_of(hit.key))
         title = hit.about or (document.title if document is not None else "")
         terminal.put(f"{n:>2} {terminal.styled(escaped(title), 'bold')}")
         source = (document.source or document.id) if document is not None else document_id_of(hit.key)
-        facts = (source, hit.speaker, f"{hit.at:%Y-%m-%d}", f"score {hit.score:.2f}", hit.why)
+        dated = document is not None and document.date is not None
+        day = f"{hit.at:%Y-%m-%d}" if dated else f"added {hit.at:%Y-%m-%d}"
+        facts = (source, hit.speaker, day, f"score {hit.score:.2f}", hit.why)
         terminal.say(_INDENT + " · ".join(filter(None, facts)), "dim")
         for line in textwrap.wrap(" ".join(hit.text.split()), min(terminal.width, WIDTH_MAX) - len(_INDENT)):
             terminal.say(_INDENT + line)

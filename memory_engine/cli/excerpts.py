@@ -1,4 +1,4 @@
-"""Events and chunks in a few words."""
+"""Events, chunks and hits: in a few words, and as JSON."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from memory_engine.chunks import Chunk, content_text
 from memory_engine.cli.text import counted, number
 from memory_engine.events.base import Event, ToolCall, UnknownEvent
 from memory_engine.events.compaction import CompactionCompleted, CompactionStarted
+from memory_engine.recall.found import Hit
 from memory_engine.records import RecordedEvent
 
 
@@ -93,3 +94,24 @@ def chunk_as_json(chunk: Chunk, container: str) -> dict[str, object]:
     }
     rest: dict[str, object] = msgspec.to_builtins(chunk)
     return first | rest
+
+
+def hit_as_json(hit: Hit) -> dict[str, object]:
+    """A passage that was found, with every field that a program may want."""
+    return {
+        "text": hit.text,
+        "kind": hit.kind,
+        "role": hit.role,
+        "speaker": hit.speaker,
+        "about": hit.about,
+        "at": hit.at.isoformat(),
+        "thread_id": hit.thread_id,
+        "seq": hit.seq,
+        "event_id": hit.event_id,
+        "event_type": hit.event_type,
+        "key": hit.key,
+        "score": hit.score,
+        "why": hit.why,
+        "parts": dict(hit.parts),
+        "alike": list(hit.alike),
+    }

@@ -5,14 +5,16 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
+from attrs import asdict
 
 from memory_engine.cli.commands import Command, WrongArgument, add_thread, no_arguments, positive, whole
 from memory_engine.cli.databases import existing
-from memory_engine.cli.excerpts import chunk_as_json, event_as_json, of_chunk, of_event, parents
+from memory_engine.cli.excerpts import chunk_as_json, event_as_json, hit_as_json, of_chunk, of_event, parents
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.cli.text import columns, counted, number, one_line, padded, size
 from memory_engine.llm import Tokenizer
+from memory_engine.recall.found import Hit
 from memory_engine.records import RecordedEvent
 from memory_engine.state import State
 from memory_engine.thread import Thread
@@ -20,6 +22,8 @@ from memory_engine.thread_info import ThreadInfo
 
 WIDE = 100
 """Columns from which on a log shows dates too."""
+REASONS_MAX = 10
+"""Of passages that were recalled, so many are explained."""
 
 
 def _declare_threads(parser: argparse.ArgumentParser) -> None:
@@ -196,6 +200,7 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-tokens", type=positive, metavar="N", help="the budget (default: all that is in the state)"
     )
+    parser.add_argument("--query", metavar="Q", help="recall what the log says about this, before the newest turn")
     parser.add_argument("--format", choices=("messages", "xml"), default="messages", help="default: messages")
     parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
 
@@ -204,7 +209,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
     tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
     async with existing(asked.db, tokens) as engine:
-        found = await engine.thread(asked.thread).context(max_tokens=asked.max_tokens)
+        found = await engine.thread(asked.thread).context(max_tokens=asked.max_tokens, query=asked.query)
         counter = engine.parts.counter
     if terminal.as_json:
         shown: dict[str, object] = {
@@ -218,13 +223,36 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
             "excluded": list(found.excluded),
             "shortened": list(found.shortened),
         }
+        if asked.query is not None:
+            shown["spent"] = asdict(found.spent)
+            shown["recalled_text"] = found.recalled_text
+            shown["recalled"] = [hit_as_json(hit) for hit in found.recalled]
+            shown["recall_failure"] = found.recall_failure
         terminal.json(shown | ({"xml": found.xml()} if asked.format == "xml" else {}))
     elif asked.format == "xml":
         terminal.say(found.xml())
     else:
-        terminal.say(measure(found), "bold")
+        recalled = f", {counted(len(found.recalled), 'passage')} recalled" if asked.query is not None else ""
+        terminal.say(measure(found) + recalled, "bold")
         put_messages(found, counter, terminal)
+        _put_reasons(found.recalled, terminal)
+    if found.recall_failure and not terminal.as_json:
+        terminal.warn(f"recalled by words alone: {found.recall_failure}")
     return 0
+
+
+def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
+    """Why the passages were recalled, a line each, the best first."""
+    if not recalled:
+        return
+    terminal.say("recalled, the best first", "bold")
+    best = sorted(recalled, key=lambda hit: -hit.score)
+    for hit in best[:REASONS_MAX]:
+        who = hit.speaker or hit.role
+        facts = (f"event {hit.seq}", hit.kind, who, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", hit.why)
+        terminal.say("  " + one_line(" · ".join(filter(None, facts)), terminal.width - 2))
+    if len(best) > REASONS_MAX:
+        terminal.say(f"  … and {number(len(best) - REASONS_MAX)} more; --json lists them")
 
 
 async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:

@@ -5,10 +5,11 @@ import textwrap
 
 from memory_engine.cli.commands import Command, WrongArgument, positive, whole
 from memory_engine.cli.databases import existing
+from memory_engine.cli.excerpts import hit_as_json
 from memory_engine.cli.terminal import Terminal
 from memory_engine.cli.text import escaped
 from memory_engine.engine import Engine
-from memory_engine.recall.found import Found, Hit
+from memory_engine.recall.found import KINDS, Found
 
 WIDTH_MAX = 100
 _INDENT = "   "
@@ -17,9 +18,14 @@ _INDENT = "   "
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", help="what is looked for: a question, or words")
     parser.add_argument("--thread", metavar="THREAD", action="append", help="search this thread (may be repeated)")
-    parser.add_argument("--user", metavar="USER", help="search the threads of exactly this user")
-    parser.add_argument("--tenant", metavar="TENANT", help="search the threads of exactly this tenant")
-    parser.add_argument("--kind", metavar="KIND", action="append", help="only passages of this kind (may be repeated)")
+    parser.add_argument("--user", metavar="USER", help="search all threads of exactly this user")
+    parser.add_argument("--tenant", metavar="TENANT", help="... of exactly this tenant (without: of no tenant)")
+    parser.add_argument(
+        "--kind",
+        metavar="KIND",
+        action="append",
+        help=f"only passages of this kind (may be repeated): {', '.join(KINDS)}, or one of your own",
+    )
     parser.add_argument("--limit", type=positive, default=10, metavar="N", help="so many hits (default: 10)")
     parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event, of the one thread that is searched")
     parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
@@ -34,17 +40,30 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--at is a seq of one thread: give one --thread with it")
     async with existing(asked.db) as engine:
         found = await _found(engine, threads, asked)
+        why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json(
         {
             "query": found.query,
             "how": found.how,
             "failure": found.failure,
             "waiting": found.waiting,
-            "hits": [_as_json(hit) for hit in found],
+            "hits": [hit_as_json(hit) for hit in found],
         }
     )
-    _put(found, terminal)
+    if not found:
+        terminal.say(why_nothing)
+    _put(found, len(threads) != 1, terminal)
     return 0
+
+
+async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Namespace) -> str:
+    """That nothing was found, and what may be wrong with the question."""
+    if not threads and not await engine.threads(user_id=asked.user, tenant_id=asked.tenant or "", limit=1):
+        whose = f"of user {asked.user} " if asked.user else ""
+        where = f"in tenant {asked.tenant}" if asked.tenant else "without a tenant"
+        return f"no thread {whose}{where}: nothing was searched; `threads` lists those there are"
+    unknown = [kind for kind in asked.kind or () if kind not in KINDS]
+    return f"nothing was found (embedded kinds are {', '.join(KINDS)})" if unknown else "nothing was found"
 
 
 async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) -> Found:
@@ -66,30 +85,8 @@ async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) 
     )
 
 
-def _as_json(hit: Hit) -> dict[str, object]:
-    return {
-        "text": hit.text,
-        "kind": hit.kind,
-        "role": hit.role,
-        "speaker": hit.speaker,
-        "about": hit.about,
-        "at": hit.at.isoformat(),
-        "thread_id": hit.thread_id,
-        "seq": hit.seq,
-        "event_id": hit.event_id,
-        "event_type": hit.event_type,
-        "key": hit.key,
-        "score": hit.score,
-        "why": hit.why,
-        "parts": dict(hit.parts),
-        "alike": list(hit.alike),
-    }
-
-
-def _put(found: Found, terminal: Terminal) -> None:
-    if not found:
-        terminal.say("nothing was found")
-    several = len({hit.thread_id for hit in found}) > 1
+def _put(found: Found, several: bool, terminal: Terminal) -> None:
+    """The hits, of `several` threads with the thread of each."""
     room = min(terminal.width, WIDTH_MAX) - len(_INDENT)
     for n, hit in enumerate(found, 1):
         where = f"{hit.thread_id} {hit.seq}" if several else f"event {hit.seq}"

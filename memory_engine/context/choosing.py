@@ -157,6 +157,8 @@ def _newest_turn(costed: Sequence[Costed], turns: Sequence[Costed]) -> int:
 
 def _split(policy: ContextPolicy, room: Room) -> Split:
     split = policy(room)
+    if not isinstance(split, Split):
+        raise TypeError(f"a context policy returns a Split, not {split!r}")
     if min(split.summary, split.recent, split.recalled, split.previous) < 0:
         raise ValueError(f"a context policy gives numbers of tokens, from 0 on, not {split}")
     return split

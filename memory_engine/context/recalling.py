@@ -16,9 +16,8 @@ from attrs import evolve, frozen
 
 from memory_engine.context.builder import Budget, Context, Draft, draft_context
 from memory_engine.context.excerpts import excerpt
+from memory_engine.context.other_threads import searchable
 from memory_engine.context.policy import ContextPolicy
-from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
-from memory_engine.persistence import ThreadFilter, ThreadRecord
 from memory_engine.recall.analysis import terms
 from memory_engine.recall.found import Hit
 from memory_engine.recall.passages import PLACES_BITS
@@ -26,6 +25,7 @@ from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.searching import LIMIT_MAX, Asked
 from memory_engine.recall.showing import Shown, shown
 from memory_engine.recall.storing import LookUp
+from memory_engine.searchable import checked_query
 from memory_engine.state import State
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ async def recalled_context(thread: "Thread", state: State, recall: Recall) -> Co
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
     """
     engine = thread.engine
-    others = await _searchable(engine, thread, recall)
+    query = checked_query(recall.query)
+    others = await searchable(thread, recall.others, at=recall.at)
     draft = draft_context(
         state,
         thread_id=thread.id,
@@ -84,9 +85,9 @@ async def recalled_context(thread: "Thread", state: State, recall: Recall) -> Co
         return draft.finished()
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
-    asked = Asked(query=recall.query, limit=limit, kinds=kinds, upto=recall.at or 0)
+    asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
     found = await engine.recall.search((thread.id, *others), asked)
-    block = _Block(draft, frozenset(terms(recall.query)[:TERMS_MAX]))
+    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
     block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
     if len(found) < limit and block.left >= ROOM_MIN:
         await _fill(engine, draft, block, recall.at or 0)
@@ -101,6 +102,7 @@ class _Block:
         self._query_terms = query_terms
         self._visible = _Visible(draft)
         self._chosen: list[Hit] = []
+        self._places: set[tuple[str, int, int]] = set()
         self._said: dict[tuple[str, str], list[frozenset[str]]] = {}
         self._left = draft.room - draft.tokens(draft.block(HEADING))
 
@@ -127,9 +129,9 @@ class _Block:
             self._add(hit, size, said)
 
     def append(self, hit: Hit) -> bool:
-        """Put in one passage if it fits; whether the next may still fit."""
+        """Put in one passage, once, if it fits; whether the next may still fit."""
         said = frozenset(terms(hit.text))
-        if self._visible.shows(hit) or self._has_said(hit, said):
+        if _place(hit) in self._places or self._visible.shows(hit) or self._has_said(hit, said):
             return True
         size = self._size(hit)
         if size > self._left:
@@ -152,6 +154,7 @@ class _Block:
     def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
         self._left -= size
         self._chosen.append(hit)
+        self._places.add(_place(hit))
         self._said.setdefault((hit.role, hit.speaker), []).append(said)
 
     def _size(self, hit: Hit) -> int:
@@ -169,6 +172,11 @@ class _Block:
         if len(said) < REPEATED_TERMS_MIN:
             return False
         return any(_same(said, other) for other in self._said.get((hit.role, hit.speaker), ()))
+
+
+def _place(hit: Hit) -> tuple[str, int, int]:
+    """Which passage it is, shortened or not."""
+    return hit.thread_id, hit.seq, hit.n
 
 
 def _same(one: frozenset[str], other: frozenset[str]) -> bool:
@@ -248,48 +256,3 @@ def _said_lately(passage: Shown, thread_id: str) -> Hit:
         key=text.key,
         about=text.about,
     )
-
-
-async def _searchable(engine: "Engine", thread: "Thread", recall: Recall) -> tuple[str, ...]:
-    """The ids of the other threads, those of scopes that nothing was dispatched to left out."""
-    if not recall.others:
-        return ()
-    if recall.at is not None:
-        raise InvalidSearch("at", recall.at, "it is a seq of this thread, and other threads have their own")
-    await engine.relay.recover()
-    own = await _record(engine, thread)
-    ids = []
-    for other in recall.others:
-        record = await _record(engine, other)
-        if own is not None and record is not None and other.id != thread.id:
-            _check(own, record)
-            ids.append(other.id)
-    return tuple(dict.fromkeys(ids))
-
-
-async def _record(engine: "Engine", thread: "Thread") -> ThreadRecord | None:
-    """What the store says of a thread; `None` for a scope's that nothing was dispatched to."""
-    from memory_engine.scopes import Scope
-
-    if thread.engine is not engine:
-        raise InvalidSearch("recall_from", thread.id, "it is another engine's")
-    found = await engine.store.threads(ThreadFilter(id=thread.id))
-    kind = thread.kind if isinstance(thread, Scope) else ""
-    if found and kind not in ("", found[0][0].kind):
-        raise WrongThreadKind(thread.id, found[0][0].kind, kind)
-    if not found and not kind:
-        raise ThreadNotFound(thread.id)
-    return found[0][0] if found else None
-
-
-def _check(own: ThreadRecord, other: ThreadRecord) -> None:
-    """Refuse what is another's: a thread of another tenant or user, the memory of another agent."""
-    why = ""
-    if other.tenant_id != own.tenant_id:
-        why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"
-    elif other.user_id and other.user_id != own.user_id:
-        why = "it is another user's"
-    elif other.kind == "agent" and other.agent_id != own.agent_id:
-        why = "it is another agent's memory; what that shares is read with `agent.shared(...)`"
-    if why:
-        raise InvalidSearch("recall_from", other.id, why)

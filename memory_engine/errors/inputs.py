@@ -95,11 +95,12 @@ class IngestError(InvalidInput):
 
 @frozen
 class InvalidSearch(InvalidInput):
-    """A search that cannot be made."""
+    """What a search, or a context with recall, cannot be asked with."""
 
     what: str
     value: object
     why: str
 
     def __str__(self) -> str:
-        return f"{self.what} {self.value!r} cannot be searched for: {self.why}"
+        shown = repr(self.value)
+        return f"a search cannot take {self.what}={shown if len(shown) <= 60 else shown[:57] + '...'}: {self.why}"

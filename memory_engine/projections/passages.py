@@ -67,7 +67,7 @@ from memory_engine.events import (
 from memory_engine.projections.documents.passages import EXTRACTORS as DOCUMENTS
 from memory_engine.projections.patterns.passages import EXTRACTORS as PATTERNS
 from memory_engine.projections.playbooks import playbook_id
-from memory_engine.recall.passages import NOTHING, Extracted, Extractor, Extractors, Text
+from memory_engine.recall.passages import NOTHING, Extracted, Extractor, Extractors, Text, checked
 
 WHOLE_MAX = 4_000
 """Characters up to which a text is one passage."""
@@ -356,4 +356,5 @@ def builtin_extractors() -> dict[str, Extractor]:
 
 def extractors_of(added: Mapping[str, Extractor]) -> Extractors:
     """The built-in extractors with those that users add."""
-    return Extractors({**builtin_extractors(), **added}, _noted)
+    own = {event_type: checked(extract) for event_type, extract in added.items()}
+    return Extractors({**builtin_extractors(), **own}, _noted)

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from itertools import chain, pairwise
 
 from memory_engine.recall.words import _TOKENS as WORDS_AND_RUNS
@@ -183,8 +184,8 @@ def _plural(word: str) -> str:
 def _past(word: str) -> str:
     if word.endswith("eed"):
         return word[:-1] if _measure(word[:-3]) > 0 else word
-    cut = next((word.removesuffix(ending) for ending in ("ed", "ing") if word.endswith(ending)), "")
-    if "v" not in _shape(cut):
+    cut = word[:-2] if word.endswith("ed") else word[:-3] if word.endswith("ing") else ""
+    if not cut or "v" not in _shape(cut):
         return word
     if cut.endswith(("at", "bl", "iz")):
         return cut + "e"
@@ -198,27 +199,43 @@ def _last_y(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and word[-2] not in "aeiou" and "v" in _shape(word[:-1]) else word
 
 
-_LONG_ENDINGS = tuple(
-    pair.split(">")
-    for pair in (
-        "ational>ate tional>tion enci>ence anci>ance izer>ize abli>able alli>al entli>ent eli>e ousli>ous ization>ize"
-        " ation>ate ator>ate alism>al iveness>ive fulness>ful ousness>ous aliti>al iviti>ive biliti>ble"
-    ).split()
+def _by_last_two(pairs: Iterable[tuple[str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """Endings with what stands in their place, by the last two letters, in the order given."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for ending, instead in pairs:
+        found.setdefault(ending[-2:], []).append((ending, instead))
+    return found
+
+
+_LONG_ENDINGS = _by_last_two(
+    (ending, instead)
+    for ending, _, instead in (
+        pair.partition(">")
+        for pair in (
+            "ational>ate tional>tion enci>ence anci>ance izer>ize abli>able alli>al entli>ent eli>e ousli>ous"
+            " ization>ize ation>ate ator>ate alism>al iveness>ive fulness>ful ousness>ous aliti>al iviti>ive biliti>ble"
+        ).split()
+    )
 )
-_ADJECTIVES = (
-    ("icate", "ic"),
-    ("ative", ""),
-    ("alize", "al"),
-    ("iciti", "ic"),
-    ("ical", "ic"),
-    ("ful", ""),
-    ("ness", ""),
+_ADJECTIVES = _by_last_two(
+    (
+        ("icate", "ic"),
+        ("ative", ""),
+        ("alize", "al"),
+        ("iciti", "ic"),
+        ("ical", "ic"),
+        ("ful", ""),
+        ("ness", ""),
+    )
 )
-_NOUNS = tuple("ement ance ence able ible ment ant ent ism ate iti ous ive ize ion al er ic ou".split())
+_NOUNS = _by_last_two(
+    (ending, "") for ending in "ement ance ence able ible ment ant ent ism ate iti ous ive ize ion al er ic ou".split()
+)
+_NONE: list[tuple[str, str]] = []
 
 
 def _long_ending(word: str) -> str:
-    for ending, instead in _LONG_ENDINGS:
+    for ending, instead in _LONG_ENDINGS.get(word[-2:], _NONE):
         if word.endswith(ending):
             cut = word.removesuffix(ending)
             return cut + instead if _measure(cut) > 0 else word
@@ -226,7 +243,7 @@ def _long_ending(word: str) -> str:
 
 
 def _adjective(word: str) -> str:
-    for ending, instead in _ADJECTIVES:
+    for ending, instead in _ADJECTIVES.get(word[-2:], _NONE):
         if word.endswith(ending):
             cut = word.removesuffix(ending)
             return cut + instead if _measure(cut) > 0 else word
@@ -234,7 +251,7 @@ def _adjective(word: str) -> str:
 
 
 def _noun(word: str) -> str:
-    for ending in _NOUNS:
+    for ending, _ in _NOUNS.get(word[-2:], _NONE):
         if word.endswith(ending):
             cut = word.removesuffix(ending)
             kept = _measure(cut) <= 1 or (ending == "ion" and not cut.endswith(("s", "t")))

@@ -1,5 +1,6 @@
 """What similarity asks of the outside: vectors of texts, and the nearest of many vectors."""
 
+import logging
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -7,7 +8,9 @@ from typing import Protocol
 
 from attrs import frozen
 
-from memory_engine.errors import InvalidVector
+from memory_engine.errors import InvalidVector, ModelError
+
+_log = logging.getLogger("memory_engine.recall")
 
 Vector = Sequence[float]
 """Finite numbers, as many as the embedder's dimension. Any length in space: what counts is the direction."""
@@ -15,6 +18,8 @@ Packed = bytes
 """A vector as it is stored (see `packed`): its numbers in single precision, four bytes each, the lowest byte first."""
 
 
+INVALID = "invalid_response"
+"""The reason of a `ModelError` where an answer came that is no use: another try would bring the same."""
 GREATEST = (2 - 2**-23) * 2.0**127
 """The greatest number of single precision: beyond it a stored vector would hold an infinity."""
 
@@ -115,9 +120,34 @@ def packed(vector: Vector) -> Packed:
     return numbers.tobytes()
 
 
+async def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
+    """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
+    try:
+        vectors = [list(vector) for vector in await embedder.embed(texts)]
+        if len(vectors) != len(texts):
+            raise InvalidVector(embedder.name, f"there are {len(vectors)} for {len(texts)} texts")
+        dimension = embedder.dimension or (len(vectors[0]) if vectors else 0)
+        return [checked_vector(vector, dimension, embedder.name) for vector in vectors]
+    except ModelError:
+        raise
+    except (InvalidVector, TypeError) as error:
+        raise ModelError(embedder.name, INVALID, str(error)) from error
+    except Exception as error:  # the boundary to the user's model: callers do without it, whatever it raises
+        _log.warning("embedder %r raised what it may not raise", embedder.name, exc_info=True)
+        raise ModelError(embedder.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
+
+
+def checked_embedder(embedder: Embedder) -> Embedder:
+    """The embedder, if it is one. Raises `TypeError`, before a search stumbles over it."""
+    missing = [name for name in ("name", "dimension", "embed", "aclose") if not hasattr(embedder, name)]
+    if missing:
+        raise TypeError(f"{embedder!r} is no embedder: it has no {' and no '.join(missing)} (see docs/embeddings.md)")
+    return embedder
+
+
 async def dimension_of(embedder: Embedder) -> int:
     """The embedder's dimension; where it is not known yet, a word is embedded. Raises `ModelError`."""
     if embedder.dimension:
         return embedder.dimension
-    (vector,) = await embedder.embed(["dimension"])
+    (vector,) = await embedded(embedder, ["dimension"])
     return len(vector)

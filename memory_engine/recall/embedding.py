@@ -11,10 +11,10 @@ from contextlib import suppress
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from memory_engine.errors import InvalidVector, MemoryEngineError, ModelError, StorageError, ThreadNotFound
+from memory_engine.errors import MemoryEngineError, ModelError, StorageError, ThreadNotFound
 from memory_engine.persistence import Store
 from memory_engine.reading import LogReader
-from memory_engine.recall.base import Embedder, Vector, checked_vector, dimension_of, packed
+from memory_engine.recall.base import INVALID, Embedder, Vector, embedded, packed
 from memory_engine.recall.indexing import Progress
 from memory_engine.recall.passages import Extractors
 from memory_engine.recall.showing import shown
@@ -52,13 +52,9 @@ class Host(Protocol):
 
 
 async def embed(embedder: Embedder, texts: list[str]) -> list[Vector]:
-    """A vector for each text. Raises `ModelError`, and `InvalidVector` for what is none."""
+    """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
     whole = [text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts]  # there may be lone surrogates
-    vectors = await embedder.embed(whole)
-    if len(vectors) != len(texts):
-        raise InvalidVector(embedder.name, f"there are {len(vectors)} for {len(texts)} texts")
-    dimension = await dimension_of(embedder)
-    return [checked_vector(vector, dimension, embedder.name) for vector in vectors]
+    return await embedded(embedder, whole)
 
 
 class Embedding:
@@ -67,9 +63,9 @@ class Embedding:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._dirty: dict[str, None] = {}
+        self._at = ""
         self._task: asyncio.Task[None] | None = None
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self.failures: dict[str, str] = {}
 
     def touched(self, thread_id: str) -> None:
         """A thread has passages without a vector."""
@@ -81,11 +77,11 @@ class Embedding:
 
     async def settle(self) -> None:
         """Embed all that waits. Raises `ModelError` where the embedder fails."""
-        while self._dirty:
-            thread_id = next(iter(self._dirty))
+        while thread_id := self._at or next(iter(self._dirty), ""):
             with suppress(ThreadNotFound):
                 await self.catch_up(thread_id)
             self._dirty.pop(thread_id, None)
+            await asyncio.sleep(0)  # the task that was at it goes on, too
 
     async def waiting(self, thread_id: str) -> int:
         """How many passages of a thread have no vector yet."""
@@ -98,7 +94,7 @@ class Embedding:
         """Embed what a thread's index has and no vector stands for.
 
         When all is done, vectors of other models go: until then they stand beside. Raises `ModelError`,
-        `InvalidVector`, `ThreadNotFound`.
+        `ThreadNotFound`.
         """
         embedder = self._host.embedder
         if embedder is None:
@@ -110,27 +106,34 @@ class Embedding:
             others = [model for model in await store.models(thread_id) if model != embedder.name]
             if others:
                 await store.drop_vectors(thread_id, others)
-            self.failures.pop(thread_id, None)
 
     async def _work(self) -> None:
         wait_s = RETRY_S
         while self._dirty:
-            thread_id = next(iter(self._dirty))
-            del self._dirty[thread_id]
+            self._at = next(iter(self._dirty))
+            del self._dirty[self._at]
             try:
-                await self.catch_up(thread_id)
-                wait_s = RETRY_S
-            except ThreadNotFound:
-                continue
-            except (ModelError, StorageError) as error:
-                self._dirty[thread_id] = None
-                self.failures[thread_id] = str(error)
-                _log.warning("passages of thread %r wait for their vectors: %s", thread_id, error)
+                is_down = await self._try(self._at)
+            finally:
+                self._at = ""
+            if is_down:
                 await asyncio.sleep(wait_s)
-                wait_s = min(2 * wait_s, RETRY_MAX_S)
-            except MemoryEngineError as error:  # it will fail again: searches say so, and the next event tries again
-                self.failures[thread_id] = str(error)
-                _log.warning("passages of thread %r get no vectors: %s", thread_id, error)
+            wait_s = min(2 * wait_s, RETRY_MAX_S) if is_down else RETRY_S
+
+    async def _try(self, thread_id: str) -> bool:
+        """Embed what waits of a thread; whether it must be tried again later."""
+        try:
+            await self.catch_up(thread_id)
+        except ThreadNotFound:
+            pass
+        except MemoryEngineError as error:
+            if isinstance(error, StorageError) or (isinstance(error, ModelError) and error.reason != INVALID):
+                self._dirty[thread_id] = None
+                _log.warning("passages of thread %r wait for their vectors: %s", thread_id, error)
+                return True
+            # it will fail again: searches say how many wait, and the next event tries again
+            _log.warning("passages of thread %r get no vectors: %s", thread_id, error)
+        return False
 
 
 async def embed_all(host: Host, thread_id: str, embedder: Embedder, progress: Progress | None) -> None:
@@ -145,7 +148,7 @@ async def embed_all(host: Host, thread_id: str, embedder: Embedder, progress: Pr
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await embed(embedder, list(texts.values()))
         kept = {place: packed(vector) for place, vector in zip(texts, vectors, strict=True)}
-        await store.put_vectors(thread_id, embedder.name, kept, places[-1])
+        await store.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
         done += len(places)
         if progress is not None:
             progress(done, done + waiting - len(places))

@@ -6,17 +6,23 @@ from typing import overload
 
 from attrs import field, frozen
 
+KINDS = (
+    "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
+    "summary",
+)  # fmt: skip
+"""What passages of the embedded events are. Events of one's own may bring others."""
+
 
 @frozen(kw_only=True)
 class Hit:
     """A passage that was found. What a search gives is recalled: nothing is learned from it a second time.
 
-    `text` is the passage: the `n`-th of the event `event_id` at `seq` of the thread. `kind` says what it is
-    ("message", "tool", "note", "task", "snippet", "memory", "preference", "playbook", "agent_md", "document",
-    "summary"), `role` and `speaker` who said it, `at` when. `score` is from 0 to 1 within its search; `why` says
-    in words what it rests on, `parts` what each feature contributed. `key` names what the passage belongs to
-    ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question and passage, where
-    both have a vector. `alike` are ids of events that say the same and were left out.
+    `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` says what it
+    is (see `KINDS`), `role` and `speaker` who said it, `at` when (where nothing says when it happened: when it was
+    recorded). `about` is the title or heading it stands under. `score` is from 0 to 1 within its search; `why` names
+    the signals that it mostly rests on, `parts`, where they were asked for, what each has added. `key` names what
+    the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question
+    and passage, where both have a vector. `alike` are ids of events that say the same and were left out.
     """
 
     text: str

@@ -48,7 +48,8 @@ class Indexing:
         """What stands in a thread's index, up to date with its log. Raises `ThreadNotFound`, `IntegrityError`."""
         passages = self._host.store.passages
         looked = await passages.look_up(thread_id, wanted)
-        while looked.seq < (wanted.upto or looked.head):
+        needed = wanted.upto or looked.head  # not what others write meanwhile: they might never stop
+        while looked.seq < needed:
             await self.catch_up(thread_id)
             looked = await passages.look_up(thread_id, wanted)
         if looked.unfolded > UNFOLDED_MAX:
@@ -63,7 +64,7 @@ class Indexing:
             await passages.begin(thread_id, afresh=afresh)
             await self._read(thread_id, progress)
             runtime = await self._host.runtime(thread_id)
-            if not runtime.indexed:
+            if afresh or not runtime.indexed:
                 await runtime.exclusively(lambda: self._finish(runtime))
 
     async def is_indexed(self, thread_id: str) -> bool:

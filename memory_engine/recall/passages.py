@@ -6,11 +6,14 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.recall.analysis import terms
 
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
 PASSAGES_MAX = 1 << PLACES_BITS
 """What one event may bring; of more the first count."""
+BULK_MIN = 16
+"""The words of an event with so many passages are taken at once: nobody waits for the answer to one more message."""
 AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999: what else a number of microseconds may say, no calendar has."""
 
@@ -186,8 +189,21 @@ def _check_numbers(values: Iterable[object]) -> None:
 
 
 def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
+    is_bulk = len(texts) >= BULK_MIN
     for n, text in enumerate(texts[:PASSAGES_MAX]):
         said = f"{text.about} {text.text}" if text.about else text.text
         said_at_us = at_us if text.at_us is None else text.at_us
         place = seq << PLACES_BITS | n
-        yield PassageRow(place, text.kind, text.role, text.speaker, said_at_us, text.key, "", text.origins, 0, said)
+        found = " ".join(terms(said)) if is_bulk else ""
+        yield PassageRow(
+            place,
+            text.kind,
+            text.role,
+            text.speaker,
+            said_at_us,
+            text.key,
+            found,
+            text.origins,
+            0,
+            "" if found else said,
+        )

@@ -83,7 +83,7 @@ _OF_YOU = re.compile(
     r"|\byou(?:'ve| have| had| also| once| first| just)* (?:said|told|gave|given|wrote|written|shown"
     r"|(?:suggest|advis|recommend|propos|mention|explain|describ|list|answer|provid|offer|warn|show|promis|call|nam|count"
     r"|calculat|quot)ed)\b"
-    r"|\b(?:the|an|my) (?:assistant|chatbot|ai)\b",
+    r"|\b(?:the|an|my) (?:assistant|chatbot|ai)\b|\b(?:did|had|has) the agent\b",
     re.IGNORECASE,
 )
 _TO_YOU = re.compile(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)

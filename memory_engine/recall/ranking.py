@@ -146,7 +146,7 @@ def weighted(weights: Weights) -> Ranker:
 def signals(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> dict[str, list[float]]:
     """Each signal's value from 0 to 1 for each candidate. Those that say nothing here are left out."""
     names = _speakers(candidates)
-    named = _named(question, names)
+    named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
     found = _Words(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
     words, window = found.scores(candidates)
     columns = {"words": found.trusted(words), "window": found.trusted(window)}
@@ -242,10 +242,15 @@ def _speakers(candidates: Sequence[Candidate]) -> dict[str, frozenset[str]]:
     return {name: frozenset(terms(name)) for name, _ in speakers if name and name not in roles}
 
 
-def _named(question: Question, names: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The speakers of whom the question has a name, or a part of it."""
+def _named(question: Question, names: Mapping[str, frozenset[str]], tools: frozenset[str]) -> frozenset[str]:
+    """The people of whom the question has a name, or a part of it, and the tools that it names in full.
+
+    A tool's name is made of everyday words: "is it in stock?" asks for what is said of stock, not for all that
+    `check_stock` ever gave.
+    """
     asked = question.names.union(question.terms)
-    return frozenset(speaker for speaker, name in names.items() if not asked.isdisjoint(name))
+    named = [one for one, name in names.items() if not asked.isdisjoint(name) and (one not in tools or name <= asked)]
+    return frozenset(named)
 
 
 def _scaled(values: list[float]) -> list[float]:

@@ -1,6 +1,7 @@
 """Judging found texts once more, each against the query: slower than finding them, and better at telling which fits."""
 
 import json
+import logging
 from collections.abc import Sequence
 from math import isfinite
 from typing import Protocol
@@ -10,6 +11,8 @@ import msgspec
 from memory_engine.errors import ModelError
 from memory_engine.llm.asking import ask
 from memory_engine.llm.base import LanguageModel
+
+_log = logging.getLogger("memory_engine.recall")
 
 GRADE_MAX = 10
 TOKENS_A_GRADE = 12
@@ -35,6 +38,20 @@ class Reranker(Protocol):
     async def aclose(self) -> None:
         """Let go of connections. Calls under way may fail."""
         ...
+
+
+async def scores_of(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
+    """A score for each text. Raises `ModelError` for everything else, whatever the re-ranker does."""
+    try:
+        scores = list(await reranker.rerank(query, texts))
+        if len(scores) != len(texts) or not all(map(isfinite, scores)):
+            raise ModelError(reranker.name, "invalid_response", f"it gave no {len(texts)} finite scores")
+    except ModelError:
+        raise
+    except Exception as error:  # the boundary to the user's model: callers do without it, whatever it raises
+        _log.warning("re-ranker %r raised what it may not raise", reranker.name, exc_info=True)
+        raise ModelError(reranker.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
+    return scores
 
 
 class ModelReranker:

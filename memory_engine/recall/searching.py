@@ -26,14 +26,14 @@ from memory_engine.recall.indexing import Indexing
 from memory_engine.recall.passages import Extractors, PassageRow
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Ranker, Statistics
-from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.reranking import Reranker, scores_of
 from memory_engine.recall.showing import Shown, shown
 from memory_engine.recall.storing import LEXICAL_MAX, LookedUp, LookUp
 from memory_engine.recall.vectors import SPACES_MAX, Graphs, VectorSpace
 
 QUERY_CHARS_MAX = 8_192
 """Of a longer query this beginning is searched for."""
-NEAREST = 100
+NEAREST = 60
 """Passages that vectors bring into the choice."""
 RERANKED = 40
 """So many of the best a re-ranker reads."""
@@ -214,7 +214,6 @@ class Searching:
 
     async def _space(self, thread_id: str, asked: Asked, embedder: Embedder) -> tuple[VectorSpace, int]:
         """A thread's vectors by this model, the last few passages embedded now; how many still wait."""
-        store = self._host.store.passages
         await self._indexing.look_up(thread_id, LookUp(upto=asked.upto))
         waiting = await self._embedding.waiting(thread_id)
         if 0 < waiting <= BATCH:
@@ -232,7 +231,7 @@ class Searching:
             lambda: VectorSpace(self._host.vector_index, dimension, self._host.graphs),
             at_most=SPACES_MAX,
         )
-        await space.follow(store, thread_id, model, self._host.spawn)
+        await space.follow(self._host.store, thread_id, model, self._host.spawn)
         return space, waiting
 
     async def _hits(self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice) -> list[Hit]:
@@ -261,7 +260,7 @@ class Searching:
             return hits, ""
         best, rest = hits[:RERANKED], hits[RERANKED:]
         try:
-            scores = await reranker.rerank(query, [hit.rendered() for hit in best])
+            scores = await scores_of(reranker, query, [hit.rendered() for hit in best])
         except ModelError as error:
             return hits, str(error)
         order = sorted(range(len(best)), key=lambda n: (-scores[n], n))

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from memory_engine.caches import Caches
-from memory_engine.recall.base import Embedder
+from memory_engine.errors import ModelError, ThreadNotFound
+from memory_engine.recall.base import Embedder, checked_embedder
 from memory_engine.recall.embedding import Embedding, embed_all
 from memory_engine.recall.found import Found
 from memory_engine.recall.indexing import Indexing, Progress
@@ -44,26 +46,46 @@ class Recall:
         await self.indexing.catch_up(thread_id, progress)
         await self.embedding.catch_up(thread_id, progress)
 
+    async def fold(self, thread_id: str) -> None:
+        """Take the words of what was just brought into a thread's index, if it has one: searches are fast at once."""
+        if (await self.runtime(thread_id)).indexed:
+            await self.store.passages.fold(thread_id)
+
     async def remake(self, thread_id: str) -> None:
         """Make a thread's index again from the log, if it has one."""
         if await self.indexing.is_indexed(thread_id):
             await self.indexing.catch_up(thread_id, afresh=True)
             self.caches.drop(thread_id)
+            self.embedding.touched(thread_id)
 
     async def change_embedder(self, embedder: Embedder, progress: Progress | None = None) -> None:
         """Take another model: its vectors are made beside the old ones, then searches use them and the old ones go.
 
-        Until then searches use the old model, which is closed at the end. What this raises leaves it in its place.
+        Until then searches use the old model, which is closed at the end. What this raises (`ModelError`, `TypeError`
+        for what is no embedder) leaves it in its place.
         """
+        checked_embedder(embedder)
         threads = await self.store.passages.threads()
         for thread_id in threads:
-            await embed_all(self, thread_id, embedder, progress)
+            with suppress(ThreadNotFound):  # it was deleted meanwhile
+                await embed_all(self, thread_id, embedder, progress)
         old, self.embedder = self.embedder, embedder
-        for thread_id in threads:
+        try:
+            for thread_id in threads:
+                await self._let_go_of_old(thread_id)
+        finally:
+            if old is not None and old is not embedder:
+                await old.aclose()
+
+    async def _let_go_of_old(self, thread_id: str) -> None:
+        """Embed what came meanwhile, drop the vectors of other models; what the new model refuses now is queued."""
+        try:
             await self.embedding.catch_up(thread_id)
-            self.caches.drop(thread_id)
-        if old is not None:
-            await old.aclose()
+        except ThreadNotFound:
+            pass
+        except ModelError:
+            self.embedding.touched(thread_id)
+        self.caches.drop(thread_id)
 
     async def aclose(self) -> None:
         """Let go of the models."""
@@ -72,7 +94,7 @@ class Recall:
                 await model.aclose()
 
     async def forget_thread(self, thread_id: str) -> None:
-        """The thread was deleted."""
+        """The thread was deleted, or forgot something: what is kept of its vectors beside the store goes."""
         if self.graphs is not None:
             await asyncio.to_thread(self.graphs.drop, thread_id)
 

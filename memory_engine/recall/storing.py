@@ -86,10 +86,13 @@ class PassageIndex(Protocol):
         """The places of the oldest passages that this model has not embedded yet, and how many there are in all."""
         ...
 
-    async def put_vectors(self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int) -> None:
-        """Keep vectors (float32, little-endian) by place; all up to the place `upto` are then embedded.
+    async def put_vectors(
+        self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
+    ) -> None:
+        """Keep vectors (float32, little-endian) by place; all from `first` up to the place `upto` are then embedded.
 
-        Those whose passage is gone meanwhile are left out.
+        Those whose passage is gone meanwhile are left out. Where earlier ones wait (again, after the index was made
+        again), or the index has not come so far, all wait as before.
         """
         ...
 

@@ -5,8 +5,10 @@ import logging
 from collections.abc import Collection, Coroutine
 from typing import Protocol
 
+from memory_engine.errors import ThreadNotFound
+from memory_engine.persistence import Store
 from memory_engine.recall.base import Vector, VectorIndex, VectorIndexFactory
-from memory_engine.recall.storing import PassageIndex
+from memory_engine.recall.kept import forgotten_at
 
 _log = logging.getLogger("memory_engine.recall")
 
@@ -52,12 +54,15 @@ class VectorSpace:
         self._upto = 0
         self._unbuilt = 0
         self._is_building = False
+        self._forgot = 0
         self._lock = asyncio.Lock()
 
-    async def follow(self, passages: PassageIndex, thread_id: str, model: str, spawn: Spawn) -> None:
+    async def follow(self, store: Store, thread_id: str, model: str, spawn: Spawn) -> None:
         """Read the vectors that came since; build on what is slow to build in a task of the engine's."""
         async with self._lock:
-            found = await passages.vectors(thread_id, model, self._upto)
+            if not self._upto:
+                self._forgot = forgotten_at(await store.head(thread_id))
+            found = await store.passages.vectors(thread_id, model, self._upto)
             if not found:
                 return
             items = [(str(place), packed) for place, packed in found]
@@ -73,24 +78,32 @@ class VectorSpace:
                 self._unbuilt = await asyncio.to_thread(self._index.build, 0)
         if self._unbuilt >= BUILT_MIN and not self._is_building:
             self._is_building = True
-            spawn(self._build(thread_id, model), until_close=True)
+            spawn(self._build(store, thread_id, model), until_close=True)
 
-    async def _build(self, thread_id: str, model: str) -> None:
+    async def _build(self, store: Store, thread_id: str, model: str) -> None:
         try:
             self._unbuilt = steps = 0
             while await asyncio.to_thread(self._index.build, BUILT_MIN):  # in steps: the engine may close between
                 steps += 1
                 if not steps % SAVED_EVERY:
-                    await self._save(thread_id, model)
-            await self._save(thread_id, model)
+                    await self._save(store, thread_id, model)
+            await self._save(store, thread_id, model)
         except OSError as error:
             _log.warning("the graph of thread %r could not be kept, it will be built again: %s", thread_id, error)
         finally:
             self._is_building = False
 
-    async def _save(self, thread_id: str, model: str) -> None:
-        if self._graphs is not None:
-            await asyncio.to_thread(self._graphs.save, self._index, thread_id, model)
+    async def _save(self, store: Store, thread_id: str, model: str) -> None:
+        """Keep what was built, unless the thread forgot something since, or was deleted: the graph holds vectors."""
+        if self._graphs is None:
+            return
+        await asyncio.to_thread(self._graphs.save, self._index, thread_id, model)
+        try:
+            forgot = forgotten_at(await store.head(thread_id))
+        except ThreadNotFound:
+            forgot = -1
+        if forgot != self._forgot:
+            await asyncio.to_thread(self._graphs.drop, thread_id)
 
     def nearest(self, vector: Vector, limit: int, among: Collection[int] | None = None) -> list[int]:
         """The places of the nearest passages, of these if any are given."""

@@ -9,6 +9,7 @@ from memory_engine.errors import IntegrityError, MemoryEngineError
 from memory_engine.persistence import (
     CommitUnit,
     EventIdTaken,
+    ForkPoint,
     Head,
     HeadMoved,
     LiveChunk,
@@ -141,6 +142,14 @@ class LogContract:
         found = [await store.read("t", after=a, upto=u, limit=n) for a, u, n in spans]
         expected = [[1, 2, 3], [4, 5, 6], [10], [], [3, 4, 5], [], []]
         assert expected == [[stored.seq for stored in page] for page in found]
+
+    async def test_events_are_read_by_their_seqs(self, store: Store) -> None:
+        """In order, each once, through a shared past; seqs that no event has yet are passed over."""
+        await filled(store, "t", 10)
+        await store.create(ThreadRecord(id="f", forked_from=ForkPoint("t", 6)), head_at(6), ())
+        assert [2, 9] == [stored.seq for stored in await store.read_at("t", [9, 2, 9, 0, 11, -1, 1 << 40])]
+        assert [2, 6] == [stored.seq for stored in await store.read_at("f", [6, 9, 2])]
+        assert list(await store.read("t", after=0, upto=99, limit=99)) == list(await store.read_at("t", range(1, 11)))
 
     @pytest.mark.parametrize(("seqs", "missing"), [((2, 3), 1), ((1, 3), 2), ((1, 2), 3)])
     async def test_a_gap_is_an_error(self, store: Store, seqs: tuple[int, ...], missing: int) -> None:

@@ -13,9 +13,12 @@ class HashEmbedder:
     """An `Embedder` for tests: counts pieces of 3 to 5 characters, each at a place that its hash gives.
 
     It knows spellings and no meanings. Vectors have unit length; that of a text without letters and digits is zero.
+    Raises `ValueError` for a `dimension` below 1.
     """
 
     def __init__(self, dimension: int = 256) -> None:
+        if dimension < 1:
+            raise ValueError(f"dimension is how many numbers a vector has, 1 or more, not {dimension}")
         self.dimension = dimension
 
     @property

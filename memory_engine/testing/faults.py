@@ -126,6 +126,10 @@ class FaultyStore:
         """Pass on."""
         return await self._store.read(thread_id, after=after, upto=upto, limit=limit)
 
+    async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
+        """Straight through."""
+        return await self._store.read_at(thread_id, seqs)
+
     async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
         """Pass on."""
         await self._store.reset(thread_id, expected, head, live)

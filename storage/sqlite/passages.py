@@ -44,7 +44,7 @@ class SQLitePassages:
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
             done = passages.write(raw, tid, change)
-            while passages.fold(raw, tid):
+            while passages.fold(raw, tid, passages.FOLD_BULK):
                 pass
             return done
 
@@ -52,7 +52,7 @@ class SQLitePassages:
 
     async def fold(self, thread_id: str) -> None:
         """Take the words of what waits into the lists, some milliseconds at a time."""
-        while await self._writer.run(lambda raw: passages.fold(raw, find_tid(raw, thread_id))):
+        while await self._writer.run(lambda raw: passages.fold(raw, find_tid(raw, thread_id), passages.FOLD_BULK)):
             pass
 
     async def threads(self) -> Sequence[str]:
@@ -63,10 +63,12 @@ class SQLitePassages:
         """The places of the oldest passages without a vector of this model, and how many there are in all."""
         return await self._read(lambda raw: passage_vectors.unembedded(raw, find_tid(raw, thread_id), model, limit))
 
-    async def put_vectors(self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int) -> None:
-        """Keep vectors by place; all up to the place `upto` are then embedded."""
+    async def put_vectors(
+        self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
+    ) -> None:
+        """Keep vectors by place; all from `first` up to the place `upto` are then embedded."""
         await self._writer.run(
-            lambda raw: passage_vectors.put_vectors(raw, find_tid(raw, thread_id), model, vectors, upto)
+            lambda raw: passage_vectors.put_vectors(raw, find_tid(raw, thread_id), model, vectors, (first, upto))
         )
 
     async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:

@@ -124,6 +124,17 @@ def find(raw: sqlite3.Connection, thread_id: str, event_ids: Sequence[str]) -> l
     return found
 
 
+def read_at(raw: sqlite3.Connection, thread_id: str, seqs: Sequence[int]) -> list[StoredEvent]:
+    """Events by seq, in order. Raises `IntegrityError` for one that should be there and is not."""
+    last = head(raw, thread_id).seq
+    wanted = sorted({seq for seq in seqs if 0 < seq <= last})
+    found = _events_at(raw, find_tid(raw, thread_id), wanted)
+    for seq in wanted:
+        if seq not in found:
+            raise IntegrityError(thread_id, seq, "the log has a gap")
+    return [found[seq] for seq in wanted]
+
+
 def _events_at(raw: sqlite3.Connection, tid: int, seqs: Sequence[int]) -> dict[int, StoredEvent]:
     parts = lineage(raw, tid)
     places = [position(part, seq) for seq in seqs for part, first, last in parts if first <= seq <= last]

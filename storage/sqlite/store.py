@@ -118,6 +118,10 @@ class SQLiteStore:
         """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts."""
         return await self._read(lambda raw: reads.read(raw, thread_id, after, upto, limit))
 
+    async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
+        """The events at these seqs that there are, in order, through shared pasts."""
+        return await self._read(lambda raw: reads.read_at(raw, thread_id, seqs)) if seqs else ()
+
     async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
         """Replace all live rows. Raises `HeadMoved`."""
 

@@ -104,10 +104,12 @@ class _Walk:
         for one in inner:
             if one.name.startswith("."):
                 continue
-            if one.is_symlink() or one.is_dir() or _is_known(one):
-                yield from self._linked(one)
-            else:
-                yield Skipped(str(one))
+            try:
+                taken = one.is_symlink() or one.is_dir() or _is_known(one)
+                found = self._linked(one) if taken else iter([Skipped(str(one))])
+                yield from found
+            except OSError as error:  # such as a link into what may not be looked at
+                yield UnreadableDocument(str(one), "", _why(error))
 
     def _linked(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
         """What stands in a folder; a link to a file of no known format is skipped too."""

@@ -85,17 +85,20 @@ class Documents:
 
     async def ingest(
         self,
-        paths: Iterable[Path | str],
+        paths: Path | str | Iterable[Path | str],
         *,
         splitting: Splitting = DEFAULT,
         progress: Callable[[DocumentReport], None] | None = None,
     ) -> DocumentReport:
-        """Bring files, and all that stands in folders. What cannot be read is named in the report, the rest is brought.
+        """Bring files, and all that stands in folders: one path, or several.
+
+        What cannot be read is named in the report, the rest is brought.
 
         What did not change since the last time writes nothing; `progress` is called after each file. Raises what is
         no fault of a file: a `StorageError`, `QueueFull`.
         """
-        return await self._ingest([Path(path) for path in paths], _Run(splitting, progress))
+        named = [paths] if isinstance(paths, str | Path) else paths
+        return await self._ingest([Path(path) for path in named], _Run(splitting, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
         """All documents, in order of their ids."""
@@ -145,6 +148,8 @@ class Documents:
         while True:
             found = await asyncio.to_thread(next, files, None)
             if found is None:
+                if report.added or report.changed:
+                    await self._tenant.engine.recall.fold(self._tenant.id)
                 return report
             if isinstance(found, Skipped):
                 report.skipped.append(found.path)

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from attrs import define
 
 from memory_engine.errors import InvalidVector
-from memory_engine.recall.base import Embedder, Vector
+from memory_engine.recall.base import Embedder, Vector, checked_embedder
 
 CAPACITY = 4_096
 """Vectors that are kept: 12 MB of 384 numbers, 50 MB of 1,536."""
@@ -31,11 +31,13 @@ class CachedEmbedder:
 
     The same text is embedded once, also when several ask for it at the same time: they wait
     for one call, which ends when the last of them is cancelled. Failures are not kept. For one
-    event loop at a time. Closing it closes the other.
+    event loop at a time. Closing it closes the other. Raises `ValueError` for a `capacity` below 1.
     """
 
     def __init__(self, inner: Embedder, *, capacity: int = CAPACITY) -> None:
-        self._inner = inner
+        if capacity < 1:
+            raise ValueError(f"capacity is how many vectors are kept, 1 or more, not {capacity}")
+        self._inner = checked_embedder(inner)
         self._capacity = capacity
         self._kept: OrderedDict[_Digest, array[float]] = OrderedDict()
         self._under_way: dict[_Digest, _Call] = {}

@@ -1,0 +1,21 @@
+"""Search: how fast it finds, what being found costs, and how much room it takes."""
+
+from benchmarks.figures import Figure
+from benchmarks.recall_indexing import dispatching, documents
+from benchmarks.setting import Setting, say, settle_memory
+
+
+async def recall(setting: Setting) -> list[Figure]:
+    """Search over 10,000 and 100,000 passages, the graph of vectors, what an index adds to dispatches and documents."""
+    try:
+        from benchmarks.recall_search import searching
+        from benchmarks.recall_vectors import graph
+    except ModuleNotFoundError as error:
+        note = f"skipped: vectors need NumPy ({error})"
+        return [Figure(bench="recall", case="search, vectors", value=None, unit="", note=note)]
+    found: list[Figure] = []
+    for bench in (searching, graph, dispatching, documents):
+        say(f"  {bench.__name__}")
+        settle_memory()
+        found += await bench(setting)
+    return found

@@ -1,0 +1,66 @@
+"""Which other threads a thread may recall from: those of its tenant, its user, its agent."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
+from memory_engine.persistence import ThreadFilter, ThreadRecord
+
+if TYPE_CHECKING:
+    from memory_engine.engine import Engine
+    from memory_engine.thread import Thread
+
+
+async def searchable(thread: "Thread", others: "Sequence[Thread]", *, at: int | None) -> tuple[str, ...]:
+    """The ids of the other threads, those of scopes that nothing was dispatched to left out.
+
+    Raises `InvalidSearch` for what this thread may not recall from, for what is no handle, and where threads are
+    given together with `at`; `ThreadNotFound`, `WrongThreadKind`.
+    """
+    if not isinstance(others, Sequence):
+        raise InvalidSearch("recall_from", others, "it is a list of handles: [engine.user(...), engine.thread(...)]")
+    if not others:
+        return ()
+    if at is not None:
+        raise InvalidSearch("at", at, "it is a seq of this thread, and the threads of `recall_from` have their own")
+    engine = thread.engine
+    await engine.relay.recover()
+    own = await _record(engine, thread)
+    ids = []
+    for other in others:
+        record = await _record(engine, other)
+        if own is not None and record is not None and other.id != thread.id:
+            _check(own, record)
+            ids.append(other.id)
+    return tuple(dict.fromkeys(ids))
+
+
+async def _record(engine: "Engine", thread: "Thread") -> ThreadRecord | None:
+    """What the store says of a thread; `None` for a scope's that nothing was dispatched to."""
+    from memory_engine.scopes import Scope
+    from memory_engine.thread import Thread
+
+    if not isinstance(thread, Thread):
+        raise InvalidSearch("recall_from", thread, "it is no handle: engine.user(...), engine.thread(...)")
+    if thread.engine is not engine:
+        raise InvalidSearch("recall_from", thread.id, "it is another engine's")
+    found = await engine.store.threads(ThreadFilter(id=thread.id))
+    kind = thread.kind if isinstance(thread, Scope) else ""
+    if found and kind not in ("", found[0][0].kind):
+        raise WrongThreadKind(thread.id, found[0][0].kind, kind)
+    if not found and not kind:
+        raise ThreadNotFound(thread.id)
+    return found[0][0] if found else None
+
+
+def _check(own: ThreadRecord, other: ThreadRecord) -> None:
+    """Refuse what is another's: a thread of another tenant or user, the memory of another agent."""
+    why = ""
+    if other.tenant_id != own.tenant_id:
+        why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"
+    elif other.user_id and other.user_id != own.user_id:
+        why = "it is another user's"
+    elif other.kind == "agent" and other.agent_id != own.agent_id:
+        why = "it is another agent's memory; what that shares is read with `agent.shared(...)`"
+    if why:
+        raise InvalidSearch("recall_from", other.id, why)
