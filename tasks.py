@@ -380,7 +380,8 @@ def holds_python(name: str) -> bool:
 
 
 TASKS: dict[str, Callable[[Environment, list[str]], None]] = {
-    task.__name__: task for task in (demo, test, coverage, lint, types, imports, docs, wheel, bench, peers, recall_peers, lock, ci)
+    task.__name__: task
+    for task in (demo, test, coverage, lint, types, imports, docs, wheel, bench, peers, recall_peers, lock, ci)
 }
 
 

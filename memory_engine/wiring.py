@@ -82,16 +82,18 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     """
     model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
     views = LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model
-    declared = _declared(domain)
     searched_with = _embedder(embedder, reranker)
-    store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
-    taken = [builtin_reducers(), *(installed_plugins() if entry_points else ()), *plugins]
-    taken += _asked_first(compactor, model)
+    taken = [
+        builtin_reducers(),
+        *(installed_plugins() if entry_points else ()),
+        *plugins,
+        *_asked_first(compactor, model),
+    ]
     sources = _Sources(
         counter=tokens or EstimatedTokens(),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
-        domain=declared,
+        domain=_declared(domain),
         model=views,
         embedder=searched_with,
         graphs=_graphs(path),
@@ -100,15 +102,15 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         redactor=redactor,
         scorers=scorers,
     )
+    store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     try:
         engine = Engine(_parts(store, config, taken, sources))
     except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
     async with AsyncExitStack() as stack:
-        for closed in (model, views):
-            if closed is not None:
-                stack.push_async_callback(closed.aclose)
+        for closed in filter(None, (model, views)):
+            stack.push_async_callback(closed.aclose)
         stack.push_async_callback(engine.recall.aclose)
         yield await stack.enter_async_context(engine)
 

@@ -21,22 +21,23 @@ def put_vectors(
     raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int, bytes], span: tuple[int, int]
 ) -> None:
     """See `PassageIndex.put_vectors`; `span` is `first` and `upto`."""
+    first, upto = span
+    row = raw.execute("SELECT pos FROM embedded WHERE tid = ? AND model = ?", (tid, model)).fetchone()
+    earlier = (row[0] if row is not None else base(tid), base(tid) + first)
+    if raw.execute("SELECT 1 FROM passages WHERE pos > ? AND pos < ? LIMIT 1", earlier).fetchone() is not None:
+        return
+    came = raw.execute("SELECT seq FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    if came is None or came[0] < upto >> PLACES_BITS:
+        return
     raw.executemany(
         "INSERT OR REPLACE INTO vectors (tid, model, pos, vector) SELECT ?, ?, pos, ? FROM passages WHERE pos = ?",
         [(tid, model, vector, base(tid) + place) for place, vector in vectors.items()],
     )
-    first, upto = span
-    row = raw.execute("SELECT pos FROM embedded WHERE tid = ? AND model = ?", (tid, model)).fetchone()
-    waits = raw.execute(
-        "SELECT 1 FROM passages WHERE pos > ? AND pos < ? LIMIT 1",
-        (row[0] if row is not None else base(tid), base(tid) + first),
-    ).fetchone()
-    if waits is None:
-        raw.execute(
-            "INSERT INTO embedded (tid, model, pos) SELECT tid, ?, ? FROM passage_indexes WHERE tid = ? AND seq >= ? "
-            "ON CONFLICT (tid, model) DO UPDATE SET pos = max(pos, excluded.pos)",
-            (model, base(tid) + upto, tid, upto >> PLACES_BITS),
-        )
+    raw.execute(
+        "INSERT INTO embedded (tid, model, pos) VALUES (?, ?, ?) "
+        "ON CONFLICT (tid, model) DO UPDATE SET pos = max(pos, excluded.pos)",
+        (tid, model, base(tid) + upto),
+    )
 
 
 def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[tuple[int, bytes]]:

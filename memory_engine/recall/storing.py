@@ -92,7 +92,7 @@ class PassageIndex(Protocol):
         """Keep vectors (float32, little-endian) by place; all from `first` up to the place `upto` are then embedded.
 
         Those whose passage is gone meanwhile are left out. Where earlier ones wait (again, after the index was made
-        again), or the index has not come so far, all wait as before.
+        again), or the index has not come so far, nothing is kept: vectors come in the order of places.
         """
         ...
 
