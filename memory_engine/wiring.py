@@ -81,21 +81,15 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             await thread.dispatch(UserMessage(content="Hello"))
     """
     model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
-    views = LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model
-    searched_with = _embedder(embedder, reranker)
-    taken = [
-        builtin_reducers(),
-        *(installed_plugins() if entry_points else ()),
-        *plugins,
-        *_asked_first(compactor, model),
-    ]
+    installed = installed_plugins() if entry_points else ()
+    taken = [builtin_reducers(), *installed, *plugins, *_asked_first(compactor, model)]
     sources = _Sources(
         counter=tokens or EstimatedTokens(),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
         domain=_declared(domain),
-        model=views,
-        embedder=searched_with,
+        model=LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model,
+        embedder=_embedder(embedder, reranker),
         graphs=_graphs(path),
         ranker=ranker,
         reranker=reranker,
@@ -109,7 +103,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         await store.close()
         raise
     async with AsyncExitStack() as stack:
-        for closed in filter(None, (model, views)):
+        for closed in filter(None, (model, sources.model)):
             stack.push_async_callback(closed.aclose)
         stack.push_async_callback(engine.recall.aclose)
         yield await stack.enter_async_context(engine)
