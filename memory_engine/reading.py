@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from memory_engine.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.clock import to_datetime
 from memory_engine.errors import UnknownChunk
+from memory_engine.events.layers import MemoryRecalled
 from memory_engine.events.registry import EventRegistry
 from memory_engine.log import decode_row, fold, read_back
 from memory_engine.persistence import Store
@@ -15,7 +16,14 @@ PAGE = 512
 """Rows read in one go."""
 _MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
 _MAKE_VERSIONS = frozenset(
-    {"memory_mark_critical", "results_offloaded", "task_completed", "task_abandoned", "task_terminated"}
+    {
+        "memory_mark_critical",
+        "memory_recalled",
+        "results_offloaded",
+        "task_completed",
+        "task_abandoned",
+        "task_terminated",
+    }
 )
 """Events that put a chunk with the words of another in its place."""
 
@@ -121,13 +129,14 @@ class LogReader:
             waiting = [parent_id for chunk in found if _is_summary(chunk) for parent_id in chunk.parent_ids]
 
     async def made_of(
-        self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]
+        self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int], event_ids: Collection[str]
     ) -> tuple[list[str], list[str]]:
-        """What holds the text of these chunks, or of what came of these events, at any remove.
+        """What holds the text of these chunks, or of what came of these events (by seq and by id), at any remove.
 
-        Later versions of the chunks (marked, shortened, ticked off), and the summaries that stand for any of all
-        these. Reads the log from the earliest of them on.
+        Later versions of the chunks (marked, shortened, ticked off), what was recalled from them, and the summaries
+        that stand for any of all these. Reads the log from the earliest of them on.
         """
+        recalled_from = frozenset(event_ids)
         reached = set(chunk_ids)
         versions: list[str] = []
         summaries: list[str] = []
@@ -137,7 +146,11 @@ class LogReader:
             for stored in page:
                 if stored.type not in _MAKE_SUMMARIES and stored.type not in _MAKE_VERSIONS:
                     continue
-                for chunk in decode_row(thread_id, stored, self.registry)[1].chunks:
+                event, reduction = decode_row(thread_id, stored, self.registry)
+                if isinstance(event, MemoryRecalled) and not recalled_from.isdisjoint(event.sources):
+                    versions += (chunk.id for chunk in reduction.chunks)
+                    reached.update(chunk.id for chunk in reduction.chunks)
+                for chunk in reduction.chunks:
                     if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids):
                         reached.add(chunk.id)
                         (summaries if _is_summary(chunk) else versions).append(chunk.id)

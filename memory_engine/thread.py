@@ -241,7 +241,9 @@ class Thread(Searchable):
             raise EventNotFound(self.id, missing[0])
         reader = self._engine.reader
         await reader.chunks(self.id, list(chunk_ids))
-        versions, summaries = await reader.made_of(self.id, chunk_ids, found.values())
+        heads = {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids}
+        told = {*found, *await reader.ids_at(self.id, heads)}
+        versions, summaries = await reader.made_of(self.id, chunk_ids, found.values(), told)
         chunk_ids = tuple(dict.fromkeys((*chunk_ids, *versions)))
         brought = await reader.ids_at(self.id, {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids})
         reach, waiting = await self._engine.relay.reach(self.id, {*found, *brought})

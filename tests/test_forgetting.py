@@ -297,3 +297,15 @@ async def test_a_thread_that_is_archived_is_named_when_it_cannot_forget() -> Non
         with pytest.raises(ThreadClosed, match="user:acme/u1"):
             await thread.forget(event_ids=[event_id])
         assert [user.id, "preferences"] == await found(engine)
+
+
+async def test_what_was_recalled_from_a_forgotten_event_goes_with_it() -> None:
+    """A recollection that names its sources leaves the context when one of them is forgotten; others stay."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        said = await thread.dispatch(e.UserMessage(content="The code is zebra."))
+        await thread.dispatch(e.MemoryRecalled(content="They told you: zebra.", sources=(said.event_id,)))
+        await thread.dispatch(e.MemoryRecalled(content="They like tea.", sources=("another",)))
+        await thread.forget(event_ids=[said.event_id])
+        shown = str((await thread.context()).messages)
+        assert ("zebra" in shown, "tea" in shown) == (False, True)

@@ -113,7 +113,7 @@ async def test_views_of_a_user_are_searched_together(engine: Engine) -> None:
     user = engine.user("u1", tenant_id="acme")
     await user.preferences.update("currency", "Swiss francs")
     await user.preferences.update("currency", "euros")
-    await user.memory.append("semantic", "Lives in Graz", key="home") if hasattr(user, "memory") else None
+    await user.memory.append("semantic", "Lives in Graz", key="home")
     await user.playbooks.save(flow_dact="report", user_query="monthly revenue by region", outcome="sent as a table")
     assert ["currency: euros"] == [hit.text for hit in await user.search("which currency?", kinds=("preference",))]
     assert {"playbook"} == {hit.kind for hit in await user.search("revenue by region")}

@@ -16,7 +16,7 @@ from attrs import evolve, field, frozen
 
 from memory_engine.caches import Caches
 from memory_engine.clock import to_datetime
-from memory_engine.errors import InvalidSearch, ModelError
+from memory_engine.errors import InvalidSearch, InvalidVector, ModelError
 from memory_engine.persistence import Store
 from memory_engine.reading import LogReader
 from memory_engine.recall.base import Embedder, Vector, VectorIndexFactory, dimension_of
@@ -35,6 +35,7 @@ QUERY_CHARS_MAX = 8_192
 """Of a longer query this beginning is searched for."""
 NEAREST = 60
 """Passages that vectors bring into the choice."""
+NEAREST_OF_KINDS = 200
 RERANKED = 40
 """So many of the best a re-ranker reads."""
 LIMIT_MAX = 1_000
@@ -138,12 +139,16 @@ class Searching:
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
 
-        Raises `ThreadNotFound`, `IntegrityError`, and what the embedder gives that is no vector as `InvalidVector`.
+        Raises `ThreadNotFound`, `IntegrityError`. Whatever embedder and re-ranker do, words find.
         """
         text = asked.query[:QUERY_CHARS_MAX]
         question = read_question(text, now_us=self._host.now_us())
         meaning = await self._meaning(text) if text.strip() else _Meaning()
-        choice, waiting = await self._choice(thread_ids, asked, question, meaning)
+        try:
+            choice, waiting = await self._choice(thread_ids, asked, question, meaning)
+        except (ModelError, InvalidVector) as error:  # another process keeps vectors of the same name and another size
+            meaning = _Meaning(failure=str(error))
+            choice, waiting = await self._choice(thread_ids, asked, question, meaning)
         wanted = max(asked.limit, RERANKED) if self._host.reranker is not None else asked.limit
         ranked = self._host.ranker(question, choice.candidates, choice.statistics, wanted)
         hits = await self._hits(thread_ids, ranked, choice)
@@ -179,7 +184,8 @@ class Searching:
                 waiting += space[1]
             looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
             offset = number << THREAD_BITS
-            found += _candidates(looked, cosines, offset)
+            asked_for = frozenset(question.terms)
+            found += (one for one in _candidates(looked, cosines, offset) if _is_related(one, asked_for))
             keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
             passages += looked.passages
             terms += looked.terms
@@ -195,7 +201,8 @@ class Searching:
         part = asked.parts.get(thread_id, _WHOLE)
         near = []
         if space is not None and meaning.vector is not None:
-            near = space.nearest(meaning.vector, NEAREST, part.among)
+            wide = NEAREST_OF_KINDS if asked.kinds else NEAREST  # of other kinds, many fall away
+            near = space.nearest(meaning.vector, wide, part.among)
         wanted = LookUp(
             terms=question.terms,
             near=tuple(near),
@@ -299,6 +306,16 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
             made[before] = candidate(before)
         candidates.append(candidate(place, made[before]))
     return candidates
+
+
+def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:
+    """Whether anything but its place brought a passage here: its words, its meaning, or what it follows."""
+    before = candidate.before
+    return (
+        candidate.cosine is not None
+        or not asked_for.isdisjoint(candidate.terms)
+        or (before is not None and not asked_for.isdisjoint(before.terms))
+    )
 
 
 def _follows(row: PassageRow, before: PassageRow) -> bool:

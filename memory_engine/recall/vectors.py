@@ -97,7 +97,12 @@ class VectorSpace:
         """Keep what was built, unless the thread forgot something since, or was deleted: the graph holds vectors."""
         if self._graphs is None:
             return
-        await asyncio.to_thread(self._graphs.save, self._index, thread_id, model)
+        saving = asyncio.ensure_future(asyncio.to_thread(self._graphs.save, self._index, thread_id, model))
+        try:
+            await asyncio.shield(saving)
+        except asyncio.CancelledError:  # nothing is written after the engine has closed
+            await asyncio.wait([saving])
+            raise
         try:
             forgot = forgotten_at(await store.head(thread_id))
         except ThreadNotFound:

@@ -138,7 +138,7 @@ class PassageContract:
         doomed = [step(1, row(1, "a b c")), step(2, row(2, "a", origins=(1, 7))), step(3, row(3, "a", key="call:1"))]
         await indexed(store, "t", [*doomed, *kept])
         late = 10 + MANY
-        await store.passages.put_vectors("t", "m", {place(n): VECTOR for n in (1, 2, 3, 10)}, place(late))
+        await store.passages.put_vectors("t", "m", {place(n): VECTOR for n in (1, 2, 3, 10)}, place(10))
         drops = PassageStep(late + 1, drops=(1, late), drop_keys=("call:1",))
         change = PassageChange(late - 1, late + 1, [step(late, row(late, "a c")), drops])
         assert await store.passages.write("t", change)
@@ -214,6 +214,18 @@ class PassageContract:
             list(await passages.vectors("t", "m", 0)),
         )
         assert 4 == (await passages.unembedded("t", "m", 0))[1]
+
+    async def test_vectors_come_in_the_order_of_places(self, store: Store) -> None:
+        """Of an index that was made again, or has not come so far, none are kept out of turn: all wait as before."""
+        await indexed(store, "t", [step(n, row(n, "a")) for n in range(1, 5)])
+        passages = store.passages
+        for first, upto in ((3, 4), (1, 5)):
+            await passages.put_vectors("t", "m", {place(upto): VECTOR}, place(upto), first=place(first))
+            assert [] == await passages.vectors("t", "m", 0)
+            assert 4 == (await passages.unembedded("t", "m", 9))[1]
+        await passages.put_vectors("t", "m", {place(1): VECTOR}, place(2), first=place(1))
+        await passages.put_vectors("t", "m", {place(3): VECTOR}, place(3), first=place(3))
+        assert ([place(4)], 1) == await passages.unembedded("t", "m", 9)
 
     async def test_an_unknown_thread_has_no_passages_and_no_vectors(self, store: Store) -> None:
         """Whatever is asked of it raises `ThreadNotFound`; so does a deleted one."""

@@ -109,7 +109,8 @@ class Transactions:
             for change in unit.projections:
                 write_projection(raw, tid, change)
             if unit.passages is not None and passages.write(raw, tid, unit.passages):
-                self._unfolded[tid] = self._unfolded.get(tid, 0) + len(unit.passages.steps)
+                brought = sum(len(step.rows) for step in unit.passages.steps)
+                self._unfolded[tid] = self._unfolded.get(tid, 0) + brought
 
     def ripe(self, waiting_min: int) -> list[int]:
         """The threads of which so many passages wait to be folded into the full-text index. They are given once."""
