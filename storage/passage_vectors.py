@@ -4,11 +4,13 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 
 from memory_engine.recall.passages import PLACES_BITS
-from memory_engine.storage.passages import base
+from memory_engine.storage.passages import base, has_index
 
 
 def unembedded(raw: sqlite3.Connection, tid: int, model: str, limit: int) -> tuple[list[int], int]:
     """See `PassageIndex.unembedded`."""
+    if not has_index(raw, tid):
+        return [], 0
     row = raw.execute("SELECT pos FROM embedded WHERE tid = ? AND model = ?", (tid, model)).fetchone()
     span = (row[0] if row is not None else base(tid), base(tid + 1))
     found = raw.execute("SELECT pos FROM passages WHERE pos > ? AND pos < ? ORDER BY pos LIMIT ?", (*span, limit))
@@ -21,6 +23,8 @@ def put_vectors(
     raw: sqlite3.Connection, tid: int, model: str, vectors: Mapping[int, bytes], span: tuple[int, int]
 ) -> None:
     """See `PassageIndex.put_vectors`; `span` is `first` and `upto`."""
+    if not has_index(raw, tid):
+        return
     first, upto = span
     row = raw.execute("SELECT pos FROM embedded WHERE tid = ? AND model = ?", (tid, model)).fetchone()
     earlier = (row[0] if row is not None else base(tid), base(tid) + first)
@@ -42,6 +46,8 @@ def put_vectors(
 
 def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[tuple[int, bytes]]:
     """See `PassageIndex.vectors`."""
+    if not has_index(raw, tid):
+        return []
     rows = raw.execute(
         "SELECT pos, vector FROM vectors WHERE tid = ? AND model = ? AND pos > ? ORDER BY pos",
         (tid, model, base(tid) + after),
@@ -51,12 +57,14 @@ def vectors(raw: sqlite3.Connection, tid: int, model: str, after: int) -> list[t
 
 def models(raw: sqlite3.Connection, tid: int) -> dict[str, int]:
     """See `PassageIndex.models`."""
+    if not has_index(raw, tid):
+        return {}
     rows = raw.execute("SELECT model, pos FROM embedded WHERE tid = ? ORDER BY model", (tid,))
     return {model: pos - base(tid) for model, pos in rows}
 
 
 def drop_vectors(raw: sqlite3.Connection, tid: int, names: Iterable[str]) -> None:
     """See `PassageIndex.drop_vectors`."""
-    for name in names:
+    for name in names if has_index(raw, tid) else ():
         raw.execute("DELETE FROM vectors WHERE tid = ? AND model = ?", (tid, name))
         raw.execute("DELETE FROM embedded WHERE tid = ? AND model = ?", (tid, name))

@@ -27,7 +27,10 @@ SCHEMA = """
         passages INTEGER NOT NULL,
         terms INTEGER NOT NULL
     ) STRICT;
-    CREATE TABLE passages (
+"""
+"""Which threads have an index. The rest is made with the first of them: a file that nobody searches stays small."""
+TABLES = (
+    """CREATE TABLE passages (
         pos INTEGER PRIMARY KEY,
         kind TEXT NOT NULL,
         role TEXT NOT NULL,
@@ -39,26 +42,26 @@ SCHEMA = """
         ended INTEGER NOT NULL,
         size INTEGER NOT NULL,
         terms TEXT NOT NULL
-    ) STRICT;
-    CREATE INDEX passages_by_key ON passages (tid, key) WHERE key <> '';
-    CREATE INDEX passages_drawn ON passages (tid) WHERE origins <> '';
-    CREATE VIRTUAL TABLE passage_terms USING fts5 (
+    ) STRICT""",
+    "CREATE INDEX passages_by_key ON passages (tid, key) WHERE key <> ''",
+    "CREATE INDEX passages_drawn ON passages (tid) WHERE origins <> ''",
+    """CREATE VIRTUAL TABLE passage_terms USING fts5 (
         terms, content = 'passages', content_rowid = 'pos', detail = none, columnsize = 0, tokenize = 'ascii'
-    );
-    CREATE TABLE vectors (
+    )""",
+    """CREATE TABLE vectors (
         tid INTEGER NOT NULL,
         model TEXT NOT NULL,
         pos INTEGER NOT NULL,
         vector BLOB NOT NULL,
         PRIMARY KEY (tid, model, pos)
-    ) STRICT;
-    CREATE TABLE embedded (
+    ) STRICT""",
+    """CREATE TABLE embedded (
         tid INTEGER NOT NULL,
         model TEXT NOT NULL,
         pos INTEGER NOT NULL,
         PRIMARY KEY (tid, model)
-    ) STRICT, WITHOUT ROWID;
-"""
+    ) STRICT, WITHOUT ROWID""",
+)
 FOLD_MIN = 64
 """So many passages wait at least before their words are folded into the full-text index."""
 FOLD_MAX = 256
@@ -92,6 +95,11 @@ def base(tid: int) -> int:
     return tid << _BITS
 
 
+def has_index(raw: sqlite3.Connection, tid: int) -> bool:
+    """Whether a thread has an index, of any version. Where none has, there are no other tables."""
+    return raw.execute("SELECT 1 FROM passage_indexes WHERE tid = ?", (tid,)).fetchone() is not None
+
+
 # writing; each runs inside the caller's transaction
 
 
@@ -100,6 +108,9 @@ def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
     row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if row is not None and row[0] == INDEX_VERSION and not afresh:
         return
+    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
+        for statement in TABLES:
+            raw.execute(statement)
     destroy(raw, tid)
     raw.execute(
         "INSERT INTO passage_indexes (tid, version, seq, folded, passages, terms) VALUES (?, ?, 0, ?, 0, 0)",

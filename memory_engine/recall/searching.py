@@ -179,7 +179,7 @@ class Searching:
         passages = terms = waiting = 0
         holding: dict[str, int] = dict.fromkeys(question.terms, 0)
         for number, thread_id in enumerate(thread_ids):
-            space = await self._space(thread_id, asked, meaning.embedder) if meaning.embedder is not None else None
+            space = await self._space(thread_id, meaning.embedder) if meaning.embedder is not None else None
             if space is not None:
                 waiting += space[1]
             looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
@@ -217,11 +217,11 @@ class Searching:
         looked = await self._indexing.look_up(thread_id, wanted)
         if space is None or meaning.vector is None:
             return looked, {}
-        return looked, space.cosines(meaning.vector, looked.rows)
+        return looked, space.cosines(meaning.vector, looked.chosen)
 
-    async def _space(self, thread_id: str, asked: Asked, embedder: Embedder) -> tuple[VectorSpace, int]:
+    async def _space(self, thread_id: str, embedder: Embedder) -> tuple[VectorSpace, int]:
         """A thread's vectors by this model, the last few passages embedded now; how many still wait."""
-        await self._indexing.look_up(thread_id, LookUp(upto=asked.upto))
+        await self._indexing.look_up(thread_id, LookUp())
         waiting = await self._embedding.waiting(thread_id)
         if 0 < waiting <= BATCH:
             try:
