@@ -48,6 +48,11 @@ class ContextPolicy(Protocol):
         ...
 
 
+def _tokens(_policy: object, attribute: "Attribute[int]", value: int) -> None:
+    if value < 0:
+        raise ValueError(f"{attribute.name} is a number of tokens, not {value}")
+
+
 def _share(_shares: object, attribute: "Attribute[float]", value: float) -> None:
     if not 0 <= value <= 1:
         raise ValueError(f"{attribute.name} is a share of the room, from 0 to 1, not {value}")
@@ -65,12 +70,7 @@ class ContextShares:
     summary: float = field(default=0.08, validator=_share)
     recent: float = field(default=0.12, validator=_share)
     previous: float = field(default=0.25, validator=_share)
-    recalled_max: int = field(default=RECALLED_MAX)
-
-    @recalled_max.validator
-    def _check_recalled_max(self, _attribute: object, value: int) -> None:
-        if value < 0:
-            raise ValueError(f"recalled_max is a number of tokens, not {value}")
+    recalled_max: int = field(default=RECALLED_MAX, validator=_tokens)
 
     def __call__(self, room: Room) -> Split:
         """The most that each part may take."""

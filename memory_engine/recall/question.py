@@ -14,11 +14,11 @@ AFTER_DAYS = 14
 TEXT_CHARS_MAX = 4_096
 """Of a longer question this beginning is read for days, names and what is asked for."""
 
-_MONTHS = (
+_MONTHS: Sequence[str] = (
     "january february march april may june july august september october november december"
     " jan feb mar apr _ jun jul aug sep oct nov dec"
 ).split()
-_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_WEEKDAYS: Sequence[str] = "monday tuesday wednesday thursday friday saturday sunday".split()
 _MONTH_NAMES = "|".join(sorted((name for name in _MONTHS if name != "_"), key=len, reverse=True))
 _MONTH = rf"(?P<month>{_MONTH_NAMES}|sept)\.?"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"

@@ -60,6 +60,11 @@ class Part:
     among: tuple[int, ...] | None = None
 
 
+def _check_limit(_asked: object, _attribute: object, value: int) -> None:
+    if not 1 <= value <= LIMIT_MAX:
+        raise InvalidSearch("limit", value, f"it is a number of hits: 1 to {LIMIT_MAX}")
+
+
 @frozen(kw_only=True)
 class Asked:
     """What is looked for. `upto` is the seq as of which it is (0: now); times are microseconds, ends included.
@@ -68,18 +73,13 @@ class Asked:
     """
 
     query: str
-    limit: int = field(default=10)
+    limit: int = field(default=10, validator=_check_limit)
     kinds: tuple[str, ...] = ()
     parts: Mapping[str, Part] = field(factory=dict)
     upto: int = 0
     since_us: int | None = None
     until_us: int | None = None
     explain: bool = False
-
-    @limit.validator
-    def _check_limit(self, _attribute: object, value: int) -> None:
-        if not 1 <= value <= LIMIT_MAX:
-            raise InvalidSearch("limit", value, f"it is a number of hits: 1 to {LIMIT_MAX}")
 
 
 class Host(Protocol):
