@@ -169,6 +169,33 @@ async def test_no_query_reaches_another_thread(query: str) -> None:
         assert {"mine"} >= {hit.thread_id for hit in await mine.search(f"{query} secret public")}
 
 
+ODD_IDS = st.text(st.sampled_from("ab%_*/:\"' é\u200b\u0661"), min_size=1, max_size=5).filter(str.strip)
+
+
+@settings(max_examples=60)
+@given(st.sets(st.tuples(st.just("") | ODD_IDS, ODD_IDS), min_size=2, max_size=5))
+async def test_no_search_reaches_another_user_or_tenant(owners: set[tuple[str, str]]) -> None:
+    """Whatever the ids of tenants and users look like, each finds its own texts and nobody else's."""
+    async with memory_engine.open(":memory:") as engine:
+        mine = {owner: f"secret{n}" for n, owner in enumerate(sorted(owners))}
+        for (tenant, user), word in mine.items():
+            thread = await engine.create_thread(user_id=user, tenant_id=tenant)
+            await thread.dispatch(e.UserMessage(content=f"{word} said to the agent"))
+            await engine.user(user, tenant_id=tenant).preferences.update("code", f"{word} preferred")
+            if tenant:
+                await engine.tenant(tenant).documents.add_text(f"{word} written", title="a note")
+        everything = " ".join(mine.values())
+        for (tenant, user), word in mine.items():
+            of_user = await engine.search(everything, user_id=user, tenant_id=tenant, limit=100)
+            own = await engine.user(user, tenant_id=tenant).search(everything, limit=100)
+            assert {f"{word} said to the agent", f"code: {word} preferred"} == {hit.text for hit in of_user}
+            assert {f"code: {word} preferred"} == {hit.text for hit in own}
+            if tenant:
+                of_tenant = {word for (other, _), word in mine.items() if other == tenant}
+                found = await engine.tenant(tenant).documents.search(everything, limit=100)
+                assert {f"{word} written" for word in of_tenant} == {hit.text for hit in found}
+
+
 @pytest.mark.parametrize(
     ("said", "asked"),
     [

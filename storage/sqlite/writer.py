@@ -21,8 +21,6 @@ UNITS_MAX = 64
 """Units in one transaction. More would let the first wait for the last."""
 IDLE_S = 1.0
 """After this long without a commit the log file is folded into the database, and words into the full-text index."""
-UNFOLDED_MAX = 8_192
-"""So many passages of a thread wait at most for the writer to be idle."""
 
 
 class Writer:
@@ -67,8 +65,12 @@ class Writer:
         await self._job(lambda raw: self._checkpoint(raw, mode))
 
     async def vacuum(self) -> None:
-        """Write the file anew, without free space."""
-        await self._job(self._vacuum)
+        """Write the file anew, without free space. Raises `StorageFailed` where there is no room for a second one.
+
+        The store goes on all the same: the file is as it was.
+        """
+        if (error := await self._job(self._vacuum)) is not None:
+            raise storage_error(self._path, error)
 
     async def close(self) -> None:
         """Commit what waits, fold the log, and close. In the lock: closing the last connection checkpoints."""
@@ -127,12 +129,12 @@ class Writer:
         self._commits += 1
         self._busy = False
         settle(outcome)
-        self._fold(UNFOLDED_MAX)
+        self._fold(is_idle=False)
         self._go_on()
 
-    def _fold(self, waiting_min: int) -> None:
+    def _fold(self, *, is_idle: bool) -> None:
         """Have words of passages folded into the full-text index, between commits; nobody waits for it."""
-        for tid in self._transactions.ripe(waiting_min):
+        for tid in self._transactions.to_fold(is_idle=is_idle):
             self._spare(partial(fold, tid=tid))
 
     def _spare(self, work: Callable[[sqlite3.Connection], bool]) -> None:
@@ -163,9 +165,13 @@ class Writer:
                 raise
             return result
 
-    def _vacuum(self, raw: sqlite3.Connection) -> None:
+    def _vacuum(self, raw: sqlite3.Connection) -> sqlite3.Error | None:
         with self._lock:
-            raw.execute("VACUUM")
+            try:
+                raw.execute("VACUUM")
+            except sqlite3.Error as error:
+                return error
+        return None
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:
@@ -176,8 +182,8 @@ class Writer:
         seen = folded = 0
         while True:
             await asyncio.sleep(IDLE_S)
-            if self._commits == seen and folded != seen and self._failed is None:
-                self._fold(1)
+            if self._commits == seen and folded != seen and self._failed is None and not self._busy:
+                self._fold(is_idle=True)
                 self._go_on()
                 with contextlib.suppress(MemoryEngineError):
                     await self.checkpoint("PASSIVE")
