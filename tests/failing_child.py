@@ -1,6 +1,7 @@
 """What test_failures does in a process of its own: `python -m tests.failing_child DOING PATH`."""
 
 import asyncio
+import logging
 import os
 import resource
 import sys
@@ -34,6 +35,22 @@ async def fill_disk(path: str) -> None:
         except StorageError as error:
             print(type(error).__name__, (await thread.info()).events)  # noqa: T201 - read by the test
         print(len([event async for event in thread.events()]), len((await thread.context()).included))  # noqa: T201
+
+
+async def delete_without_room(path: str) -> None:
+    """Delete a thread where there is no room for a second file, then write on: a line for each finding."""
+    async with opened(Scripted(), NEVER, path) as engine:
+        kept, gone = await engine.create_thread("kept"), await engine.create_thread("gone")
+        await kept.dispatch_all([UserMessage(content=f"{n} {LONG * 20}") for n in range(60)])
+        await gone.dispatch(UserMessage(content="gone"))
+    logging.basicConfig(stream=sys.stdout, format="%(levelname)s")
+    async with opened(Scripted(), NEVER, path) as engine:
+        size = await asyncio.to_thread(os.path.getsize, path)
+        room = size + 4096  # for the file, not for its log with all of it once more
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        await engine.thread("gone").delete()
+        await engine.thread("kept").dispatch(UserMessage(content="small"))
+        print([(info.id, info.events) for info in await engine.threads()])  # noqa: T201 - read by the test
 
 
 async def open_read_only(path: str) -> None:
@@ -82,6 +99,7 @@ def main(doing: str, path: str) -> None:
     """Do it in a loop that ends as loops end, or, for `unclean`, that merely stops."""
     doings = {
         "fill_disk": fill_disk,
+        "delete_without_room": delete_without_room,
         "open_read_only": open_read_only,
         "leave_open": leave_open,
         "leave_store_open": leave_store_open,

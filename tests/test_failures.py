@@ -83,6 +83,11 @@ async def written(path: str) -> None:
 # the disk
 
 
+def test_a_delete_without_room_for_a_second_file_says_so_and_the_store_goes_on(path: str) -> None:
+    """The thread is gone, a warning says that copies may be left, and other threads are written to as before."""
+    assert ["WARNING", "[('kept', 61)]"] == in_a_process("delete_without_room", path)
+
+
 def test_a_full_disk_makes_the_store_read_only(path: str) -> None:
     """Past the disk's end a dispatch raises `StorageFailed`, the next one too, and what was acknowledged is read."""
     first, second, third = in_a_process("fill_disk", path)

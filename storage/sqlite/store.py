@@ -145,10 +145,13 @@ class SQLiteStore:
         """Destroy a thread's log and state, overwriting the bytes; its id stays taken.
 
         The file is written anew: moved rows leave copies in the free space of pages, which nothing else overwrites.
+        Where there is no room for a second file the thread is gone all the same, and a warning says that copies may
+        be left until the next deletion.
         """
         await self._writer.run(lambda raw: _delete(raw, thread_id))
         self._transactions.forget(thread_id)
-        await self._writer.vacuum()
+        if why := await self._writer.vacuum():
+            _log.warning("thread %r is deleted, but %s could not be written anew: %s", thread_id, self._path, why)
         await self._writer.checkpoint("TRUNCATE")
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:

@@ -64,13 +64,9 @@ class Writer:
         """Fold the write-ahead log into the database, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
         await self._job(lambda raw: self._checkpoint(raw, mode))
 
-    async def vacuum(self) -> None:
-        """Write the file anew, without free space. Raises `StorageFailed` where there is no room for a second one.
-
-        The store goes on all the same: the file is as it was.
-        """
-        if (error := await self._job(self._vacuum)) is not None:
-            raise storage_error(self._path, error)
+    async def vacuum(self) -> str:
+        """Write the file anew, without free space; why that could not be done: there must be room for a second one."""
+        return await self._job(self._vacuum)
 
     async def close(self) -> None:
         """Commit what waits, fold the log, and close. In the lock: closing the last connection checkpoints."""
@@ -165,13 +161,13 @@ class Writer:
                 raise
             return result
 
-    def _vacuum(self, raw: sqlite3.Connection) -> sqlite3.Error | None:
+    def _vacuum(self, raw: sqlite3.Connection) -> str:
         with self._lock:
             try:
                 raw.execute("VACUUM")
-            except sqlite3.Error as error:
-                return error
-        return None
+            except sqlite3.Error as error:  # the file is as it was: no reason to write to it no more
+                return str(error)
+        return ""
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:
