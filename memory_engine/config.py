@@ -20,7 +20,8 @@ class EngineConfig:
     A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most
     `open_threads_max` threads are held in memory while nobody uses them. A write waits up to
     `busy_timeout_s` for other processes that write to the same file; what they have committed is
-    seen by reads at the latest `follow_s` later.
+    seen by reads at the latest `follow_s` later. With `read_only` nothing is dispatched, delivered, compacted or
+    mended: for those who only look; read threads as they were (`thread.at`), since other views are caches to write.
     """
 
     compaction: CompactionPolicy = CompactionPolicy()
@@ -35,3 +36,4 @@ class EngineConfig:
     working_entries_max: int = field(default=WORKING_MAX, validator=_positive)
     follow_s: float = field(default=0.25, validator=_positive)
     busy_timeout_s: float = field(default=5.0, validator=_positive)
+    read_only: bool = False

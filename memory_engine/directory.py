@@ -114,7 +114,8 @@ class OpenThreads:
         self._evict()
         runtime.failed = self._broken.get(thread_id)
         self._open[thread_id] = runtime
-        await self._host.compaction.recover(runtime)
+        if not self._host.config.read_only:
+            await self._host.compaction.recover(runtime)
         return runtime
 
     def _loaded(self, thread_id: str, task: "asyncio.Task[ThreadRuntime]") -> None:

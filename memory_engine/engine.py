@@ -17,8 +17,9 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.config import EngineConfig
 from memory_engine.context.rendering import Renderer
+from memory_engine.correlation import UNLINKED, linked
 from memory_engine.directory import OpenThreads
-from memory_engine.errors import EngineClosed, EventTooLarge, InvalidSearch, ThreadNotFound
+from memory_engine.errors import EngineClosed, EventTooLarge, InvalidSearch, ReadOnly, ThreadNotFound
 from memory_engine.events.base import Event
 from memory_engine.events.delivery import Destination
 from memory_engine.events.execution import ExecutionResume
@@ -58,7 +59,8 @@ from memory_engine.recall.vectors import Graphs
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.relay import Relay
-from memory_engine.replay.verify import Progress, Verifier, VerifyReport
+from memory_engine.replay.verify import Verifier
+from memory_engine.replayable import ReplayableStore
 from memory_engine.runtime import ThreadRuntime
 from memory_engine.scopes import Agent, Industry, Scope, Tenant, User
 from memory_engine.searchable import asked
@@ -105,7 +107,7 @@ class Parts:
     scorers: Sequence[Scorer]
 
 
-class Engine:
+class Engine(ReplayableStore):
     """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
 
     def __init__(self, parts: Parts) -> None:
@@ -118,7 +120,7 @@ class Engine:
         self.preparer = Preparer(parts.events, parts.ids, parts.clock, parts.config.event_bytes_max)
         self.closing = False
         self.closed = False
-        self.reader = LogReader(parts.store, parts.events)
+        self.reader = LogReader(parts.store, parts.events, read_only=parts.config.read_only)
         self.compaction = CompactionService(self, parts.config.compaction, parts.compactors, parts.fallback)
         self.plan = InlinePlan(parts.projections)
         self.worker = ProjectionWorker(
@@ -137,6 +139,8 @@ class Engine:
         self._close_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Engine":
+        if self.config.read_only:
+            return self
         if any(p.mode == "async" for p in self.parts.projections):
             self.spawn(self.worker.run(), until_close=True)
         self.spawn(self.relay.recover())
@@ -202,6 +206,8 @@ class Engine:
             policy=policy,
             created_at_us=recorded_us(kind, self.now_us()),
         )
+        if self.config.read_only:
+            raise ReadOnly("a thread")
         check_record(record)
         seeded = ThreadSeeded(chunks=tuple(initial_chunks))
         if initial_chunks:
@@ -336,20 +342,6 @@ class Engine:
 
     # the whole store
 
-    async def verify(
-        self, thread_ids: Collection[str] | None = None, progress: Progress | None = None
-    ) -> list[VerifyReport]:
-        """Verify the given threads, or all (see `Thread.verify`)."""
-        if thread_ids is None:
-            thread_ids = [info.id for info in await self.threads()]
-        reports = []
-        done = 0
-        for thread_id in thread_ids:
-            report = await self.thread(thread_id).verify(None if progress is None else _from(progress, done))
-            done += report.events
-            reports.append(report)
-        return reports
-
     async def search(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
         query: str,
@@ -446,7 +438,7 @@ class Engine:
         The queue is blocked now, if it must be. The others are told in the loop's next
         round: the senders go on first.
         """
-        self.compaction.after_commit(runtime)
+        self.compaction.after_commit(runtime, reduced[-1].stored if reduced else None)
         if runtime.indexed and self.recall.embedder is not None:
             self.recall.embedding.touched(runtime.id)
         for step in reduced:
@@ -470,14 +462,11 @@ class Engine:
 
     def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
         try:
-            observer(recorded)
+            with linked(UNLINKED):  # of whoever sent the events that were committed, there may be several
+                observer(recorded)
         except Exception:  # the boundary to user code: the event is durable, whatever an observer makes of it
             _log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)
 
     async def state_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`."""
         return await self.reader.state_at(thread_id, seq)
-
-
-def _from(progress: Progress, done: int) -> Progress:
-    return lambda count: progress(done + count)

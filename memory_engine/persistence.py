@@ -1,7 +1,7 @@
 """The seam to storage: what a store keeps, and the protocol that every back end implements."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -208,10 +208,26 @@ class Store(Protocol):
         """
         ...
 
-    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(
+        self, thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
+    ) -> Sequence[StoredEvent]:
         """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts.
 
-        Raises `ThreadNotFound`, and `IntegrityError` for a gap.
+        With `types` only those. Raises `ThreadNotFound`, and, where all types are read, `IntegrityError` for a gap.
+        """
+        ...
+
+    async def seq_at(self, thread_id: str, recorded_at_us: int) -> int:
+        """The seq of the last event that was recorded at this time or before it, 0 if none was.
+
+        Raises `ThreadNotFound`.
+        """
+        ...
+
+    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+        """The events that bear a correlation id, each with its thread's id, in the order of their recording.
+
+        With a limit the latest N. Deleted threads are left out; an event that forks share comes once.
         """
         ...
 
@@ -248,6 +264,12 @@ class Store(Protocol):
 
     async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """The `limit` rows with the greatest keys, in order of keys. Raises `ThreadNotFound`."""
+        ...
+
+    async def row_upto(
+        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
+    ) -> tuple[str, bytes] | None:
+        """The row with the greatest key between the two, both included. Raises `ThreadNotFound`."""
         ...
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:

@@ -4,16 +4,19 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from memory_engine.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.clock import to_datetime
-from memory_engine.errors import UnknownChunk
+from memory_engine.errors import IntegrityError, UnknownChunk
 from memory_engine.events.layers import MemoryRecalled
 from memory_engine.events.registry import EventRegistry
-from memory_engine.log import decode_row, fold, read_back
-from memory_engine.persistence import Store
+from memory_engine.log import decode_row, fold, load_state, read_back
+from memory_engine.persistence import Head, LoadedThread, Store, ThreadRecord
 from memory_engine.records import RecordedEvent, StoredEvent
+from memory_engine.snapshots import Snapshots
 from memory_engine.state import Placed, State, StateDraft
 
 PAGE = 512
 """Rows read in one go."""
+FAR = 2_000
+"""Events that are folded before the state is kept for the next who comes this way."""
 _MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
 _MAKE_VERSIONS = frozenset(
     {
@@ -31,18 +34,25 @@ _MAKE_VERSIONS = frozenset(
 class LogReader:
     """Reads threads of one store with one engine's event types."""
 
-    def __init__(self, store: Store, registry: EventRegistry) -> None:
+    def __init__(self, store: Store, registry: EventRegistry, *, read_only: bool = False) -> None:
         self._store = store
         self.registry = registry
+        self.snapshots = Snapshots(store, read_only=read_only)
 
-    async def pages(self, thread_id: str, *, after: int, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
-        """Raw rows with `after` < seq <= `upto`, in order, a page at a time."""
+    async def pages(
+        self, thread_id: str, *, after: int, upto: int, types: Collection[str] | None = None
+    ) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Raw rows with `after` < seq <= `upto`, all or those of some types, in order, a page at a time."""
         while after < upto:
-            page = await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)
+            page = await self._store.read(thread_id, after=after, upto=upto, limit=PAGE, types=types)
             if not page:
                 return
             yield page
-            after = page[-1].seq
+            after = page[-1].seq if types is None or len(page) == PAGE else upto
+
+    async def head(self, thread_id: str) -> Head:
+        """Where a thread stands. Raises `ThreadNotFound`."""
+        return await self._store.head(thread_id)
 
     def decode(self, thread_id: str, stored: StoredEvent) -> RecordedEvent:
         """A row as users see it."""
@@ -54,21 +64,46 @@ class LogReader:
             for stored in page:
                 yield read_back(thread_id, stored, self.registry)
 
-    async def folded(self, thread_id: str, upto: int) -> StateDraft:
-        """The recorded operations up to a seq, applied to nothing; chunks lack what they share with events."""
-        draft = State().draft()
-        async for page in self.pages(thread_id, after=0, upto=upto):
-            fold(draft, page, thread_id)
-        return draft
-
     async def state_at(self, thread_id: str, seq: int) -> State:
-        """The state after the event at `seq`: recorded operations only, no reducer runs."""
-        draft = await self.folded(thread_id, seq)
+        """The state after the event at `seq`: recorded operations only, no reducer runs.
+
+        From the nearest snapshot that fits the log, else from the beginning.
+        """
+        start = await self._nearest(thread_id, seq)
+        draft = start.draft()
+        async for page in self.pages(thread_id, after=start.seq, upto=seq):
+            fold(draft, page, thread_id)
+            if draft.seq - start.seq >= FAR and draft.seq < seq:  # no snapshots yet: an imported log, or an older one
+                start = await self._whole(thread_id, draft)
+                await self.snapshots.keep_state(thread_id, start, page[-1].hash)
+                draft = start.draft()
+        return await self._whole(thread_id, draft)
+
+    async def _nearest(self, thread_id: str, seq: int) -> State:
+        """The state of the nearest snapshot up to a seq; the empty one where none fits the log."""
+        found = await self.snapshots.nearest_state(thread_id, seq)
+        if found is None:
+            return State()
+        at, kept = found
+        rows = await self.rows_at(thread_id, {at, *(_seq(live.chunk_id) for live in kept.live)})
+        if at not in rows or rows[at].hash != kept.hash:
+            return State()
+        head = Head(seq=at, hash=kept.hash, chunks=kept.chunks, tokens=kept.tokens)
+        try:
+            return load_state(LoadedThread(ThreadRecord(id=thread_id), head, kept.live, rows), self.registry)
+        except IntegrityError:
+            return State()
+
+    async def _whole(self, thread_id: str, draft: StateDraft) -> State:
+        """The state of a draft whose newer chunks lack what they share with their events."""
         placed = list(draft.placed())
-        chunks = await self.chunks(thread_id, [place.chunk.id for place in placed])
+        lacking = [place for place in placed if place.chunk.id in draft.touched]
+        if not lacking:
+            return draft.freeze(draft.seq)
+        chunks = await self.chunks(thread_id, [place.chunk.id for place in lacking])
         whole = State().draft()
         for place in placed:
-            whole.insert(Placed(chunks[place.chunk.id], place.key, place.container))
+            whole.insert(Placed(chunks.get(place.chunk.id, place.chunk), place.key, place.container))
         return whole.freeze(draft.seq)
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar, cast
 
 import msgspec
 
+from memory_engine import snapshots
 from memory_engine.attempt import Attempt, Reduced, linked_row, passage_step
 from memory_engine.codec import checked_record
 from memory_engine.config import EngineConfig
@@ -21,6 +22,7 @@ from memory_engine.errors import (
     EngineClosed,
     IdempotencyConflict,
     MemoryEngineError,
+    ReadOnly,
     StorageBusy,
     ThreadClosed,
 )
@@ -38,12 +40,11 @@ from memory_engine.persistence import (
     LoadedThread,
     Store,
 )
-from memory_engine.pools import INDUSTRY, check_pooled, recorded_us
+from memory_engine.pools import INDUSTRY, pooled, recorded_us
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import DELIVERING, check_destinations
 from memory_engine.queue import BlockingReason, Request, ThreadQueue
-from memory_engine.recall.kept import all_dropped, forgotten_at
 from memory_engine.recall.passages import Extractors, PassageChange, PassageStep
 from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
@@ -216,6 +217,8 @@ class ThreadRuntime:
     def _check_open(self) -> None:
         if self._services.closed:
             raise EngineClosed
+        if self._services.config.read_only:
+            raise ReadOnly("an event")
         if self.failed is not None:
             raise self.failed
         if self.head.status in (ARCHIVED, DELETED):
@@ -228,10 +231,9 @@ class ThreadRuntime:
         reduced: list[Reduced] = []
         live: dict[str, LiveChunk | None] = {}
         now_us = recorded_us(self.record.kind, self._services.now_us())
-        for prepared in request.pending:
+        for sent in request.pending:
+            prepared = pooled(sent) if self.record.kind == INDUSTRY else sent
             event, draft = prepared.event, state.draft()
-            if self.record.kind == INDUSTRY:
-                check_pooled(event, prepared.causation_id, prepared.correlation_id, prepared.occurred_at_us is not None)
             if event.event_type in DELIVERING:
                 check_destinations(event, self.record.tenant_id)
             context = ReduceContext(head.seq + 1, prepared.id, now_us)
@@ -267,8 +269,7 @@ class ThreadRuntime:
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True
         projections = self.projections.changes(attempt.head.seq)
-        if forgotten_at(attempt.head) > forgotten_at(self.head):
-            projections.append(all_dropped(attempt.head.seq))
+        projections += snapshots.of_commit(self.head, attempt.state, attempt.head)
         unit = CommitUnit(
             thread_id=self.id,
             expected=self.head,

@@ -24,6 +24,7 @@ from memory_engine.events.execution import ExecutionPause, ExecutionResume
 from memory_engine.events.memory import MemoryForget, MemoryMarkCritical
 from memory_engine.events.session import SessionEnded
 from memory_engine.log import live_chunk
+from memory_engine.moments import Moment, seq_of
 from memory_engine.persistence import (
     ACTIVE,
     DELETED,
@@ -40,6 +41,7 @@ from memory_engine.queue import BlockingReason
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.replay.rebuild import rebuild_thread
 from memory_engine.replay.verify import Progress, VerifyReport
+from memory_engine.replayable import Replayable
 from memory_engine.runtime import ThreadRuntime
 from memory_engine.searchable import Searchable
 from memory_engine.state import State
@@ -60,7 +62,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class Thread(Searchable):
+class Thread(Searchable, Replayable):
     """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
 
     def __init__(self, engine: "Engine", thread_id: str) -> None:
@@ -130,16 +132,14 @@ class Thread(Searchable):
             raise ThreadNotFound(self.id)
         return ThreadInfo.of(*found[0])
 
-    async def state(self) -> State:
-        """The state after the last event. Commits of other processes are seen within `EngineConfig.follow_s`."""
-        return (await self._followed()).state
+    async def state(self, *, at: Moment | None = None) -> State:
+        """The state after the last event, or as of an earlier moment (see `at`).
 
-    async def at(self, seq: int) -> State:
-        """The state after the event at `seq` (0: before the first). Raises `ValueError` beyond the head."""
-        head = await self._engine.store.head(self.id)
-        if not 0 <= seq <= head.seq:
-            raise ValueError(f"thread {self.id!r} has seqs 1 to {head.seq}, not {seq}")
-        return await self._engine.reader.state_at(self.id, seq)
+        Commits of other processes are seen within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
+        """
+        if at is None:
+            return (await self._followed()).state
+        return await self._engine.reader.state_at(self.id, await seq_of(self._engine.store, self.id, at))
 
     async def chunk(self, chunk_id: str) -> Chunk:
         """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`."""
@@ -169,7 +169,7 @@ class Thread(Searchable):
         are this one's: of its tenant, its user or its agent.
         """
         if at is not None:
-            state = await self.at(at)
+            state = await self.state(at=at)
         else:
             runtime = await self._followed()
             await self._engine.compaction.before_context(runtime)
@@ -200,10 +200,9 @@ class Thread(Searchable):
         They follow the thread: read what you need of them before you await anything else.
         """
         if at is not None:
-            head = await self._engine.store.head(self.id)
-            if not 0 <= at <= head.seq:
-                raise ValueError(f"thread {self.id!r} has seqs 1 to {head.seq}, not {at}")
-            return await rows_at(projection, self._engine.reader, self.id, at)
+            return await rows_at(
+                projection, self._engine.reader, self.id, await seq_of(self._engine.store, self.id, at)
+            )
         if projection.mode == "async":
             return cast("Rows[V]", await self._engine.worker.catch_up(cast("Projection[object]", projection), self.id))
         return await (await self._followed()).rows(projection)
@@ -383,7 +382,7 @@ class Thread(Searchable):
         """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
         loaded = await self._engine.store.load(self.id)
         seq = loaded.head.seq if at is None else at
-        state = await self.at(seq)
+        state = await self.state(at=seq)
         hash_ = b""
         for stored in await self._engine.store.read(self.id, after=max(0, seq - 1), upto=seq, limit=1):
             hash_ = stored.hash

@@ -2,7 +2,8 @@
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -112,11 +113,34 @@ class MemoryStore:
             upto = min(upto, kept.record.forked_from.seq)
             kept = self._threads[kept.record.forked_from.thread_id]
 
-    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(
+        self, thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
+    ) -> Sequence[StoredEvent]:
         """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts."""
         kept = self._thread(thread_id)
-        last = min(upto, kept.head.seq, after + limit)
-        return [self._event(kept, seq) for seq in range(after + 1, last + 1)]
+        last = min(upto, kept.head.seq)
+        if types is None:
+            return [self._event(kept, seq) for seq in range(after + 1, min(last, after + limit) + 1)]
+        found = (self._event(kept, seq) for seq in range(after + 1, last + 1))
+        return list(islice((stored for stored in found if stored.type in types), limit))
+
+    async def seq_at(self, thread_id: str, recorded_at_us: int) -> int:
+        """The seq of the last event that was recorded at this time or before it."""
+        kept = self._thread(thread_id)
+        seqs = range(kept.head.seq, 0, -1)
+        return next((seq for seq in seqs if self._event(kept, seq).recorded_at_us <= recorded_at_us), 0)
+
+    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+        """The events that bear a correlation id, each with its thread's id."""
+        found = [
+            (kept.record.id, stored)
+            for kept in self._threads.values()
+            if kept.head.status != DELETED
+            for stored in kept.events
+            if stored.correlation_id == correlation_id
+        ]
+        found.sort(key=lambda one: one[1].recorded_at_us)
+        return found if limit is None else found[max(0, len(found) - limit) :]
 
     def _event(self, kept: _Kept, seq: int) -> StoredEvent:
         thread_id = kept.record.id
@@ -186,6 +210,15 @@ class MemoryStore:
         self._thread(thread_id)
         rows = sorted(self._rows.get((projection, version, thread_id), {}).items())
         return rows[max(0, len(rows) - limit) :]
+
+    async def row_upto(
+        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
+    ) -> tuple[str, bytes] | None:
+        """The row with the greatest key between the two."""
+        self._thread(thread_id)
+        rows = self._rows.get((projection, version, thread_id), {})
+        key = max((key for key in rows if between[0] <= key <= between[1]), default=None)
+        return (key, rows[key]) if key is not None else None
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """How many rows there are and how many bytes their values take."""

@@ -416,7 +416,7 @@ async def test_a_closed_engine_says_so(path: str, kind: str) -> None:
         thread.fork,
         thread.archive,
         thread.delete,
-        lambda: thread.at(0),
+        lambda: thread.state(at=0),
         lambda: thread.latest(1),
         lambda: log(thread),
         lambda: engine.create_thread("u"),

@@ -426,13 +426,13 @@ async def test_what_is_no_event_is_refused(tmp_path: Path, event: dict[str, obje
 
 async def test_a_log_finds_its_places_again(tmp_path: Path) -> None:
     """A printed log, with its compactions and what refers to its chunks, gives the same state elsewhere."""
-    from memory_engine.cli.excerpts import event_as_json
+    from memory_engine.replay.data import event_as_data
 
     async with memory_engine.open(":memory:") as engine:
         await ingest(engine, SAMPLE / "coding.jsonl")
         thread = engine.thread("coding")
         await thread.dispatch(MemoryForget(chunk_ids=("44.0",)))
-        printed = [event_as_json(event) async for event in thread.events()]
+        printed = [event_as_data(event) async for event in thread.events()]
         state = await thread.state()
     path = put(tmp_path, "copy.jsonl", lines(printed))
     assert holds_a_log(path)

@@ -261,7 +261,8 @@ async def converse(events: Sequence[Event], policy: CompactionPolicy) -> None:
         assert [] == flaws(await thread.context())
         for recorded in await log(thread):
             if recorded.type == "compaction_completed":
-                check(list((await thread.at(recorded.seq - 1)).chunks()), await thread.at(recorded.seq))
+                before, after = [await thread.state(at=seq) for seq in (recorded.seq - 1, recorded.seq)]
+                check(list(before.chunks()), after)
         left = {chunk.id for chunk in (await thread.state()).chunks()}
         assert made <= left | {o.id for chunk_id in left for o in await thread.originals(chunk_id)}
         assert None is (await thread.verify()).divergence

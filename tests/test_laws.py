@@ -92,7 +92,7 @@ async def test_every_state_is_the_fold_of_the_recorded_operations(log: list[Even
     async with opened() as engine:
         thread = await engine.create_thread("t")
         live = [await (await thread.dispatch(event)).state.load() for event in log]
-        assert live == [await thread.at(seq) for seq in range(1, len(log) + 1)]
+        assert live == [await thread.state(at=seq) for seq in range(1, len(log) + 1)]
         assert (await thread.verify()).ok
 
 
@@ -135,7 +135,7 @@ async def test_a_fork_is_its_past(cut: tuple[list[Event], int]) -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(log)
         fork = await thread.fork(at, thread_id="f")
-        assert await thread.at(at) == await fork.state()
+        assert await thread.state(at=at) == await fork.state()
         before = await thread.info()
         await fork.dispatch(e.UserMessage(content="elsewhere"))
         assert (before, True, True) == (
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
             report = await thread.verify()
             assert report.ok, report.divergence
             state = await thread.state()
-            assert state == await thread.at(state.seq)
+            assert state == await thread.state(at=state.seq)
 
     @rule(data=st.data())
     def rebuild(self, data: st.DataObject) -> None:

@@ -179,7 +179,7 @@ async def test_replay_asks_no_model(tmp_path: Path) -> None:
             assert (await thread.verify()).ok
             await thread.rebuild()
             assert before == await texts(thread)
-            assert before == [chunk.text for chunk in (await thread.at((await thread.info()).events)).chunks()]
+            assert before == [chunk.text for chunk in (await thread.state(at=(await thread.info()).events)).chunks()]
     assert 1 == len(server.requests)
 
 

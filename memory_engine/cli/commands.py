@@ -1,18 +1,23 @@
 """What a command is, and the options that all of them share."""
 
 import argparse
+import re
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 from attrs import frozen
 
 from memory_engine.cli.databases import DEFAULT, VARIABLE
 from memory_engine.cli.terminal import Terminal
 from memory_engine.errors import InvalidInput
+from memory_engine.moments import Moment
 
 FOUND_PROBLEMS = 1
 """Exit code of a command that did its work and found something wrong in what it was given."""
 FAILED = 2
 INTERRUPTED = 130
+MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 Run = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
 """Does a command's work and returns the exit code. Raises `MemoryEngineError` where it cannot."""
@@ -63,6 +68,23 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return value
+
+
+def moment(text: str) -> Moment:
+    """A seq, an ISO time with its zone, or an event's id, as argparse wants its types."""
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    if _TIME.match(text):
+        try:
+            return aware(datetime.fromisoformat(text))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{text} is no time: {error}") from None
+    return text
+
+
+def aware(time: datetime) -> datetime:
+    """The time; without a zone it is UTC, as all times here are shown."""
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 whole.__name__ = positive.__name__ = "whole number"  # what argparse calls them in its errors

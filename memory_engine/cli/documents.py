@@ -209,7 +209,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
             "how": found.how,
             "failure": found.failure,
             "waiting": found.waiting,
-            "hits": [_hit_as_json(hit, known) for hit in found],
+            "hits": [_hit_as_data(hit, known) for hit in found],
         }
     )
     if not found:
@@ -218,7 +218,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _hit_as_json(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
+def _hit_as_data(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
     document_id = document_id_of(hit.key)
     document = known.get(document_id)
     return {

@@ -1,4 +1,4 @@
-"""Events, chunks and hits: in a few words, and as JSON."""
+"""Events and chunks in a few words."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,6 @@ from memory_engine.chunks import Chunk, content_text
 from memory_engine.cli.text import counted, number
 from memory_engine.events.base import Event, ToolCall, UnknownEvent
 from memory_engine.events.compaction import CompactionCompleted, CompactionStarted
-from memory_engine.recall.found import Hit
-from memory_engine.records import RecordedEvent
 
 
 def of_event(event: Event | UnknownEvent) -> str:
@@ -48,70 +46,3 @@ def parents(chunk: Chunk) -> str:
     """Which chunks it came from: all of few, first and last of many."""
     ids = chunk.parent_ids
     return " ".join(ids) if len(ids) <= 2 else f"{ids[0]}…{ids[-1]}"
-
-
-def event_as_json(recorded: RecordedEvent) -> dict[str, object]:
-    """An event as `log --json` prints it, and as `ingest --format events` reads it back.
-
-    The payload is that of the newest schema version, which `version` names.
-    """
-    event = recorded.event
-    payload: object
-    if isinstance(event, UnknownEvent):
-        version, payload = event.version, msgspec.json.decode(event.raw)
-    else:
-        version, payload = event.event_version, msgspec.to_builtins(event)
-    shown: dict[str, object] = {
-        "thread_id": recorded.thread_id,
-        "seq": recorded.seq,
-        "id": recorded.id,
-        "type": recorded.type,
-        "version": version,
-        "recorded_at": recorded.recorded_at.isoformat(),
-        "payload": payload,
-        "chunks": [chunk.id for chunk in recorded.chunks],
-        "hash": recorded.hash,
-    }
-    if recorded.occurred_at is not None:
-        shown["occurred_at"] = recorded.occurred_at.isoformat()
-    for name in ("causation_id", "correlation_id"):
-        if value := getattr(recorded, name):
-            shown[name] = value
-    return shown
-
-
-def chunk_as_json(chunk: Chunk, container: str) -> dict[str, object]:
-    """A chunk with every field that a reader asks for first, then what else it has."""
-    first = {
-        "id": chunk.id,
-        "type": chunk.type,
-        "retention": chunk.retention.value,
-        "category": chunk.category.value,
-        "tokens": chunk.tokens,
-        "text": chunk.text,
-        "parent_ids": list(chunk.parent_ids),
-        "container": container,
-    }
-    rest: dict[str, object] = msgspec.to_builtins(chunk)
-    return first | rest
-
-
-def hit_as_json(hit: Hit) -> dict[str, object]:
-    """A passage that was found, with every field that a program may want."""
-    return {
-        "text": hit.text,
-        "kind": hit.kind,
-        "role": hit.role,
-        "speaker": hit.speaker,
-        "about": hit.about,
-        "at": hit.at.isoformat(),
-        "thread_id": hit.thread_id,
-        "seq": hit.seq,
-        "event_id": hit.event_id,
-        "event_type": hit.event_type,
-        "key": hit.key,
-        "score": hit.score,
-        "why": hit.why,
-        "parts": dict(hit.parts),
-        "alike": list(hit.alike),
-    }

@@ -5,11 +5,11 @@ import textwrap
 
 from memory_engine.cli.commands import Command, WrongArgument, positive, whole
 from memory_engine.cli.databases import existing
-from memory_engine.cli.excerpts import hit_as_json
 from memory_engine.cli.terminal import Terminal
 from memory_engine.cli.text import escaped
 from memory_engine.engine import Engine
 from memory_engine.recall.found import KINDS, Found
+from memory_engine.replay.data import hit_as_data
 
 WIDTH_MAX = 100
 _INDENT = "   "
@@ -47,7 +47,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
             "how": found.how,
             "failure": found.failure,
             "waiting": found.waiting,
-            "hits": [hit_as_json(hit) for hit in found],
+            "hits": [hit_as_data(hit) for hit in found],
         }
     )
     if not found:

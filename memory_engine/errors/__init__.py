@@ -4,6 +4,10 @@ MemoryEngineError
 ├── InvalidInput                 refused before anything was written; the log is as it was
 │   ├── InvalidEvent             a value that cannot be recorded faithfully
 │   ├── EventTooLarge
+│   ├── SeqNotInLog              a moment that a thread's history does not have
+│   ├── NothingToBisect, InvalidExpression   a predicate that does not turn, one that cannot be read
+│   ├── InvalidChange, ModelNotAllowed   what a what-if cannot change, a model it was not told to call
+│   ├── InvalidRedaction
 │   ├── UndeclaredEvent          a class without @event
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
@@ -34,12 +38,15 @@ MemoryEngineError
 ├── InvalidOperation             what the executor refuses
 │   ├── UnknownChunk, DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
 │   ├── ConflictingPosition, ForeignAnchor, NotAContainer, TypeChanged
-│   └── EmptyBatch, RepeatedChunk, ScatteredBatch, CriticalChunk, NestedTooDeep
+│   ├── EmptyBatch, RepeatedChunk, ScatteredBatch, CriticalChunk, NestedTooDeep
+│   └── StaleEvent               it was made of a state that others have changed since
 ├── CompactionError
 │   ├── NothingToCompact
+│   ├── CompactionNotLive        it cannot be undone or redone now
 │   ├── CompactorFailed          it raised, timed out or gave what cannot be used
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
+├── ReadOnly, PastIsReadOnly     a write where one only looks
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it is not in
 ├── TaskNotRunning               a step of a run at the wrong moment
@@ -47,6 +54,7 @@ MemoryEngineError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
     ├── SchemaError              the file was written by a newer version, or is no store
+    ├── ImportRefused            a file that is no export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
     └── EventDecodeError
 """
@@ -90,6 +98,7 @@ from memory_engine.errors.inputs import (
     InvalidInput,
     InvalidSearch,
     MissingExtra,
+    SeqNotInLog,
     UndeclaredEvent,
 )
 from memory_engine.errors.operations import (
@@ -104,6 +113,7 @@ from memory_engine.errors.operations import (
     NotAContainer,
     RepeatedChunk,
     ScatteredBatch,
+    StaleEvent,
     TypeChanged,
     UndeclaredChunk,
     UnknownChunk,
@@ -113,6 +123,17 @@ from memory_engine.errors.patterns import (
     InvalidPattern,
     NotJoined,
     UnknownPattern,
+)
+from memory_engine.errors.replaying import (
+    CompactionNotLive,
+    ImportRefused,
+    InvalidChange,
+    InvalidExpression,
+    InvalidRedaction,
+    ModelNotAllowed,
+    NothingToBisect,
+    PastIsReadOnly,
+    ReadOnly,
 )
 from memory_engine.errors.views import (
     AnotherQuestionOpen,
@@ -136,6 +157,7 @@ from memory_engine.errors.views import (
 __all__ = [
     "AnotherQuestionOpen",
     "CompactionError",
+    "CompactionNotLive",
     "CompactorFailed",
     "ConflictingPosition",
     "ContentionError",
@@ -153,34 +175,44 @@ __all__ = [
     "ForeignAnchor",
     "ForeignChunkId",
     "IdempotencyConflict",
+    "ImportRefused",
     "IngestError",
     "IntegrityError",
+    "InvalidChange",
     "InvalidDocument",
     "InvalidEvent",
+    "InvalidExpression",
     "InvalidIdentifier",
     "InvalidInput",
     "InvalidMemory",
     "InvalidOperation",
     "InvalidParameters",
     "InvalidPattern",
+    "InvalidRedaction",
     "InvalidSearch",
     "InvalidVector",
     "MemoryEngineError",
     "MissingExtra",
     "ModelError",
+    "ModelNotAllowed",
     "NestedTooDeep",
     "NotAContainer",
     "NotGranted",
     "NotJoined",
     "NotText",
+    "NothingToBisect",
     "NothingToCompact",
+    "PastIsReadOnly",
     "PreferenceError",
     "QueueFull",
+    "ReadOnly",
     "ReducerError",
     "RepeatedChunk",
     "RowsNotLoaded",
     "ScatteredBatch",
     "SchemaError",
+    "SeqNotInLog",
+    "StaleEvent",
     "StorageBusy",
     "StorageError",
     "StorageFailed",

@@ -22,6 +22,20 @@ class InvalidEvent(InvalidInput):
 
 
 @frozen
+class SeqNotInLog(InvalidInput, ValueError):
+    """A moment that a thread's history does not have."""
+
+    thread_id: str
+    moment: object
+    head: int
+
+    def __str__(self) -> str:
+        has = f"has seqs 1 to {self.head} (0: before the first)" if self.head else "has no event yet, only seq 0"
+        why = "" if isinstance(self.moment, int) else "; give a seq, an event's id, or a time with its zone"
+        return f"thread {self.thread_id!r} {has}, not {self.moment!r}{why}"
+
+
+@frozen
 class EventTooLarge(InvalidInput):
     """The encoded payload is over the hard limit."""
 

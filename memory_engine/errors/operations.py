@@ -158,3 +158,14 @@ class NestedTooDeep(InvalidOperation):
 
     def __str__(self) -> str:
         return f"BATCH is nested more than {self.limit} deep"
+
+
+@frozen
+class StaleEvent(InvalidOperation):
+    """An event that was made of a state which is not the one before it: others came in between."""
+
+    seen: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"it was made of the state after event {self.seen} and comes after event {self.seq - 1}: make it anew"

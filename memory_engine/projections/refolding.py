@@ -5,9 +5,10 @@ from typing import TypeVar
 
 from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import Projection, Rows, apply_one, event_types
-from memory_engine.projections.inline import InlinePlan
+from memory_engine.projections.inline import InlinePlan, last_of
 from memory_engine.reading import LogReader
 from memory_engine.records import StoredEvent
+from memory_engine.snapshots import ROWS_SHARE, WINDOW
 
 V = TypeVar("V")
 
@@ -43,12 +44,25 @@ class Refolding:
 
 
 async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, seq: int) -> Rows[V]:
-    """The rows of a projection after the event at `seq`, from the log alone."""
+    """The rows of a projection after the event at `seq`, from the log alone.
+
+    Only events that it reads are read, from the nearest rows that were kept on; what was folded from far is kept.
+    """
     types = event_types(projection)
-    rows = Rows(projection.row, {})
-    async for page in reader.pages(thread_id, after=0, upto=seq):
-        for stored in page:
-            if types is None or stored.type in types:
-                apply_one(projection, rows, reader.decode(thread_id, stored))
+    if types is not None:
+        seq = min(seq, last_of(await reader.head(thread_id), types))
+    view = f"{projection.name}/{projection.version}"
+    kept_at, stored = await reader.snapshots.nearest_rows(thread_id, view, seq)
+    rows = Rows(projection.row, stored)
+    after = kept_at
+    while after < seq:
+        upto = min(seq, after + WINDOW)
+        async for page in reader.pages(thread_id, after=after, upto=upto, types=types):
+            for event in page:
+                apply_one(projection, rows, reader.decode(thread_id, event))
                 rows.keep()
+        after = upto
+        if upto - kept_at >= max(WINDOW, ROWS_SHARE * len(rows)):
+            await reader.snapshots.keep_rows(thread_id, view, upto, rows.encoded())
+            kept_at = upto
     return rows

@@ -79,7 +79,7 @@ async def memory_report(thread: "Thread", *, at: int | None = None) -> Report:
 
 async def _context_messages(thread: "Thread", at: int | None) -> list[Message]:
     """The whole context, without the compaction that asking for it may begin: a report changes nothing."""
-    state = await thread.state() if at is None else await thread.at(at)
+    state = await thread.state(at=at)
     parts = thread.engine.parts
     context = build_context(
         state, thread_id=thread.id, max_tokens=None, renderers=parts.renderers, counter=parts.counter

@@ -85,7 +85,7 @@ class Scratchpad:
         `at`: as of an earlier seq; that counts as no use.
         """
         if at is not None:
-            return _chosen(snippets_of(await self._thread.at(at)), flow)
+            return _chosen(snippets_of(await self._thread.state(at=at)), flow)
         found = self._current(await self._thread.state())
         if flow is not None:
             found = _chosen(found, flow)

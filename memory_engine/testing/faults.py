@@ -1,7 +1,7 @@
 """Faults at the production seam: a store that fails or waits when a test says so."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from attrs import frozen
@@ -122,9 +122,19 @@ class FaultyStore:
         """Pass on."""
         return await self._store.find(thread_id, event_ids)
 
-    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(
+        self, thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
+    ) -> Sequence[StoredEvent]:
         """Pass on."""
-        return await self._store.read(thread_id, after=after, upto=upto, limit=limit)
+        return await self._store.read(thread_id, after=after, upto=upto, limit=limit, types=types)
+
+    async def seq_at(self, thread_id: str, recorded_at_us: int) -> int:
+        """Pass on."""
+        return await self._store.seq_at(thread_id, recorded_at_us)
+
+    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+        """Pass on."""
+        return await self._store.correlated(correlation_id, limit=limit)
 
     async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
         """Straight through."""
@@ -157,6 +167,12 @@ class FaultyStore:
     async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """Pass on."""
         return await self._store.last_rows(projection, version, thread_id, limit)
+
+    async def row_upto(
+        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
+    ) -> tuple[str, bytes] | None:
+        """Pass on."""
+        return await self._store.row_upto(projection, version, thread_id, between)
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """Pass on."""

@@ -1,7 +1,7 @@
 """Queries. Each runs whole on a reader's thread and orders explicitly."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -94,6 +94,48 @@ def read(raw: sqlite3.Connection, thread_id: str, after: int, upto: int, limit: 
     if len(found) < limit and expected <= min(upto, head(raw, thread_id).seq):
         raise IntegrityError(thread_id, expected, "the log has a gap")
     return found
+
+
+def read_types(
+    raw: sqlite3.Connection, thread_id: str, between: tuple[int, int], limit: int, types: Collection[str]
+) -> list[StoredEvent]:
+    """Events of some types with seqs after the first and up to the second, in order, through shared pasts."""
+    after, upto = between
+    wanted = sorted(types)
+    found: list[StoredEvent] = []
+    for part, first, last in lineage(raw, find_tid(raw, thread_id)):
+        low, high = max(first, after + 1), min(last, upto)
+        if low > high or len(found) >= limit:
+            continue
+        rows = raw.execute(
+            f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos BETWEEN ? AND ? AND e.type IN ({_marks(wanted)}) "
+            "ORDER BY e.pos LIMIT ?",
+            (position(part, low), position(part, high), *wanted, limit - len(found)),
+        )
+        found.extend(map(event_from_row, rows))
+    return found
+
+
+def seq_at(raw: sqlite3.Connection, thread_id: str, recorded_at_us: int) -> int:
+    """The seq of the last event recorded at a time or before it, 0 if there is none."""
+    for part, first, last in reversed(lineage(raw, find_tid(raw, thread_id))):
+        row = raw.execute(
+            "SELECT pos FROM events WHERE pos BETWEEN ? AND ? AND recorded_at_us <= ? ORDER BY pos DESC LIMIT 1",
+            (position(part, first), position(part, last), recorded_at_us),
+        ).fetchone()
+        if row is not None:
+            return int(row[0]) & 0xFFFFFFFF
+    return 0
+
+
+def correlated(raw: sqlite3.Connection, correlation_id: str, limit: int | None) -> list[tuple[str, StoredEvent]]:
+    """Events that bear a correlation id, with their threads' ids, in the order of their recording."""
+    rows = raw.execute(
+        f"SELECT t.id, {EVENT_COLUMNS} FROM {EVENTS} JOIN threads t ON t.tid = e.tid JOIN heads h ON h.tid = e.tid "
+        "WHERE e.correlation_id = ? AND h.status <> ? ORDER BY e.recorded_at_us DESC, e.pos DESC LIMIT ?",
+        (correlation_id, DELETED, -1 if limit is None else limit),
+    )
+    return [(row[0], event_from_row(row[1:])) for row in rows][::-1]
 
 
 def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> LookedUp:
@@ -209,6 +251,18 @@ def last_rows(
         (projection, version, find_tid(raw, thread_id), max(0, limit)),
     )
     return rows.fetchall()[::-1]
+
+
+def row_upto(
+    raw: sqlite3.Connection, projection: str, version: int, thread_id: str, between: tuple[str, str]
+) -> tuple[str, bytes] | None:
+    """A projection's row with the greatest key between the two, both included."""
+    row: tuple[str, bytes] | None = raw.execute(
+        "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? "
+        "AND key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
+        (projection, version, find_tid(raw, thread_id), *between),
+    ).fetchone()
+    return row
 
 
 def measure_rows(raw: sqlite3.Connection, projection: str, version: int, thread_id: str) -> tuple[int, int]:

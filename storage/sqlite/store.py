@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -114,9 +114,21 @@ class SQLiteStore:
         """Those of the events that the thread's log (shared past included) holds."""
         return await self._read(lambda raw: reads.find(raw, thread_id, event_ids)) if event_ids else ()
 
-    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(
+        self, thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
+    ) -> Sequence[StoredEvent]:
         """At most `limit` events with `after` < seq <= `upto`, in order, through shared pasts."""
+        if types is not None:
+            return await self._read(lambda raw: reads.read_types(raw, thread_id, (after, upto), limit, types))
         return await self._read(lambda raw: reads.read(raw, thread_id, after, upto, limit))
+
+    async def seq_at(self, thread_id: str, recorded_at_us: int) -> int:
+        """The seq of the last event that was recorded at this time or before it."""
+        return await self._read(lambda raw: reads.seq_at(raw, thread_id, recorded_at_us))
+
+    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+        """The events that bear a correlation id, each with its thread's id."""
+        return await self._read(lambda raw: reads.correlated(raw, correlation_id, limit))
 
     async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
         """The events at these seqs that there are, in order, through shared pasts."""
@@ -165,6 +177,12 @@ class SQLiteStore:
     async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """The `limit` rows with the greatest keys, in order of keys."""
         return await self._read(lambda raw: reads.last_rows(raw, projection, version, thread_id, limit))
+
+    async def row_upto(
+        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
+    ) -> tuple[str, bytes] | None:
+        """The row with the greatest key between the two."""
+        return await self._read(lambda raw: reads.row_upto(raw, projection, version, thread_id, between))
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """How many rows there are and how many bytes their values take."""

@@ -170,7 +170,7 @@ class Conversation:
         }
 
     async def _state(self, at: int | None) -> State:
-        return await (self._thread.state() if at is None else self._thread.at(at))
+        return await self._thread.state(at=at)
 
     async def _screen_seq(self, at: int | None = None) -> int:
         screen = screen_of(await self._thread.rows(SCREEN, at=at))
