@@ -96,7 +96,7 @@ class Past(Thread):
         self,
         max_tokens: int | None = None,
         *,
-        at: int | None = None,
+        at: Moment | None = None,
         query: str | None = None,
         policy: ContextPolicy = DEFAULT_POLICY,
         recall_from: "Sequence[Thread]" = (),
@@ -121,11 +121,11 @@ class Past(Thread):
         upto = await self._upto(at)
         return await super().search(query, limit=limit, kinds=kinds, at=upto, since=since, until=until, explain=explain)
 
-    async def view(self, projection: str, *, at: int | None = None) -> dict[str, object]:
+    async def view(self, projection: str, *, at: Moment | None = None) -> dict[str, object]:
         """The rows of a registered projection as they were. Raises `KeyError` for an unknown one."""
         return await super().view(projection, at=await self._upto(at))
 
-    async def rows(self, projection: Projection[V], *, at: int | None = None) -> Rows[V]:
+    async def rows(self, projection: Projection[V], *, at: Moment | None = None) -> Rows[V]:
         """The rows of a projection as they were, folded from the log."""
         return await rows_at(projection, self._engine.reader, self.id, await self._upto(at))
 

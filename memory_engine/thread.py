@@ -154,7 +154,7 @@ class Thread(Searchable, Replayable):
         self,
         max_tokens: int | None = None,
         *,
-        at: int | None = None,
+        at: Moment | None = None,
         query: str | None = None,
         policy: ContextPolicy = DEFAULT_POLICY,
         recall_from: "Sequence[Thread]" = (),
@@ -162,13 +162,14 @@ class Thread(Searchable, Replayable):
         """What the model is to see next, within `max_tokens` (default: everything in the state).
 
         Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`
-        where what must be in does not fit. `at` gives the context as of an earlier seq.
+        where what must be in does not fit. `at` gives the context as of an earlier moment.
 
         With a `query`, what the log says about it is recalled too, in one block before the newest turn; `policy`
         divides the budget, and is not used without one. Raises `InvalidSearch` unless the threads in `recall_from`
         are this one's: of its tenant, its user or its agent.
         """
         if at is not None:
+            at = await seq_of(self._engine.store, self.id, at)
             state = await self.state(at=at)
         else:
             runtime = await self._followed()
@@ -184,7 +185,7 @@ class Thread(Searchable, Replayable):
 
     # views
 
-    async def view(self, projection: str, *, at: int | None = None) -> dict[str, object]:
+    async def view(self, projection: str, *, at: Moment | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of `at`.
 
         Raises `KeyError` for an unknown one.
@@ -194,7 +195,7 @@ class Thread(Searchable, Replayable):
             raise KeyError(f"no projection {projection!r} is registered; there are {', '.join(known)}")
         return dict((await self.rows(known[projection], at=at)).items())
 
-    async def rows(self, projection: Projection[V], *, at: int | None = None) -> ReadableRows[V]:
+    async def rows(self, projection: Projection[V], *, at: Moment | None = None) -> ReadableRows[V]:
         """The rows of a projection: in memory once they were read, or, with `at`, folded from the log.
 
         They follow the thread: read what you need of them before you await anything else.

@@ -2,7 +2,7 @@
 
 import argparse
 
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, whole
+from memory_engine.cli.commands import MOMENT, Command, add_thread, moment
 from memory_engine.cli.databases import existing
 from memory_engine.cli.terminal import Terminal
 from memory_engine.projections.reports import memory_report
@@ -10,7 +10,7 @@ from memory_engine.projections.reports import memory_report
 
 def _declare_report(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="the memory as it was after this event")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"the memory as it was then: {MOMENT}")
 
 
 async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -18,10 +18,8 @@ async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
-        try:
-            found = await memory_report(thread, at=asked.at)
-        except ValueError as error:
-            raise WrongArgument(str(error)) from None
+        at = (await thread.at(asked.at)).seq if asked.at is not None else None
+        found = await memory_report(thread, at=at)
     terminal.json(dict(found.data))
     terminal.say(found.text)
     return 0

@@ -4,17 +4,18 @@ import argparse
 
 import msgspec
 
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, positive, whole
+from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, moment, positive
 from memory_engine.cli.databases import existing
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.cli.text import number
+from memory_engine.moments import Moment
 from memory_engine.thread import Thread
 
 
 def _declare_view(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("view", metavar="VIEW", nargs="?", help="one view's rows (default: which views have any)")
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="as it was after this event")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as it was then: {MOMENT}")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the last N rows by key")
 
 
@@ -26,12 +27,9 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
         names = [projection.name for projection in engine.parts.projections]
         if asked.view is not None and asked.view not in names:
             raise WrongArgument(f"there is no view {asked.view!r}; there are {', '.join(names)}")
-        try:
-            if asked.view is None:
-                return await _put_views(thread, names, asked.at, terminal)
-            rows = list((await thread.view(asked.view, at=asked.at)).items())
-        except ValueError as error:
-            raise WrongArgument(str(error)) from None
+        if asked.view is None:
+            return await _put_views(thread, names, asked.at, terminal)
+        rows = list((await thread.view(asked.view, at=asked.at)).items())
     rows = rows[-asked.limit :] if asked.limit else rows
     terminal.json({key: msgspec.to_builtins(value) for key, value in rows})
     if not rows:
@@ -42,7 +40,7 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-async def _put_views(thread: Thread, names: list[str], at: int | None, terminal: Terminal) -> int:
+async def _put_views(thread: Thread, names: list[str], at: Moment | None, terminal: Terminal) -> int:
     found = {name: len(await thread.view(name, at=at)) for name in names}
     terminal.json(found)
     held = {name: count for name, count in found.items() if count}

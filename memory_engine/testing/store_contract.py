@@ -19,12 +19,15 @@ from memory_engine.persistence import Store
 from memory_engine.testing.contract_forks import ForkContract
 from memory_engine.testing.contract_log import LogContract
 from memory_engine.testing.contract_passages import PassageContract
+from memory_engine.testing.contract_past import PastContract
 from memory_engine.testing.contract_threads import ThreadContract
 from memory_engine.testing.contract_views import ReopeningContract, StoreFactory, ViewContract
 
 
 @pytest.mark.anyio
-class StoreContract(ThreadContract, LogContract, ForkContract, ViewContract, PassageContract, ReopeningContract):
+class StoreContract(
+    ThreadContract, LogContract, PastContract, ForkContract, ViewContract, PassageContract, ReopeningContract
+):
     """Everything that `memory_engine.persistence.Store` promises.
 
     `store_factory` gives a function that opens a store; called again in the same test it opens
