@@ -111,11 +111,11 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
         return b""
     if not reduction.chunks:
         return _ENCODER.encode(ReductionRecord(reduction.operations))
-    bodies = event.bodies()
+    bodies = tuple(enumerate(event.bodies()))
     chunks: list[Chunk] = []
     shares: list[Share] = []
     for n, whole in enumerate(reduction.chunks):
-        share = _share(n, whole, bodies)
+        share = _share(n, whole, bodies[n : n + 1] if event.bodies_in_order else bodies)
         if share is None:
             chunks.append(whole)
         else:
@@ -139,9 +139,9 @@ def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reduce
     return record
 
 
-def _share(at: int, chunk: Chunk, bodies: Sequence[Body]) -> Share | None:
-    """What the chunk has in common with the first body that it has anything in common with."""
-    for n, body in enumerate(bodies):
+def _share(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share | None:
+    """What the chunk has in common with the first of these bodies that it has anything in common with."""
+    for n, body in bodies:
         fields = [name for name in _EMPTY if (value := getattr(chunk, name)) and value == getattr(body, name)]
         if fields:
             return Share(at, n, " ".join(fields))

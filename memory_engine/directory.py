@@ -104,6 +104,8 @@ class OpenThreads:
         try:
             load_state(loaded, self._host.events)
         except IntegrityError:
+            if self._host.config.read_only:
+                raise
             # the live rows are a cache of the log: made again, and refused only if that does not mend them
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
                 await rebuild_thread(store, self._host.reader, thread_id)

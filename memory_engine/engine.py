@@ -127,7 +127,7 @@ class Engine(ReplayableStore):
             parts.store, self.reader, tuple(p for p in parts.projections if p.mode == "async")
         )
         self.directory = OpenThreads(self, self.plan)
-        self.verifier = Verifier(parts.store, self.reader, parts.events, parts.reducers, parts.projections)
+        self.verifier = Verifier(parts.store, self.reader, parts.reducers, parts.projections, parts.extractors)
         self.relay = Relay(self)
         self.scopes_seen: set[str] = set()
         self.flights: dict[tuple[str, str], asyncio.Future[str]] = {}
@@ -206,8 +206,7 @@ class Engine(ReplayableStore):
             policy=policy,
             created_at_us=recorded_us(kind, self.now_us()),
         )
-        if self.config.read_only:
-            raise ReadOnly("a thread")
+        self.check_writable("a thread")
         check_record(record)
         seeded = ThreadSeeded(chunks=tuple(initial_chunks))
         if initial_chunks:
@@ -217,6 +216,11 @@ class Engine(ReplayableStore):
         if initial_chunks:
             await thread.dispatch(seeded)
         return thread
+
+    def check_writable(self, what: str) -> None:
+        """Raise `ReadOnly` where this engine only looks."""
+        if self.config.read_only:
+            raise ReadOnly(what)
 
     def try_first(self, thread_id: str, event: Event) -> None:
         """Reduce an event as the first of a thread: what will be refused is refused before the id is taken."""

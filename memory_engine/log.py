@@ -16,6 +16,7 @@ from memory_engine.records import RecordedEvent, StoredEvent
 from memory_engine.reducing import Reduction
 from memory_engine.state import Placed, State, StateDraft, Tally
 
+DIGEST_BYTES = 32
 _STATUS_AFTER = {"execution_pause": PAUSED, "execution_resume": ACTIVE}
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 _COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "compaction_abandoned"})
@@ -23,7 +24,22 @@ _COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "comp
 
 def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
     """The hash that a row must have after one with the hash `previous` (empty: the first)."""
-    return chain_hash(previous, stored.header(), stored.salt, stored.payload, stored.record)
+    return link(previous or GENESIS, stored.header(), *commitments(stored))
+
+
+def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
+    """What the chain holds of a row's payload and of its operations.
+
+    Of a redacted row, which came from a file, they are all that is left of the bytes that were recorded.
+    """
+    if is_redacted(stored):
+        return stored.salt[:DIGEST_BYTES], stored.salt[DIGEST_BYTES:]
+    return commitment(stored.salt, stored.payload), commitment(stored.salt, stored.record)
+
+
+def is_redacted(stored: StoredEvent) -> bool:
+    """Whether stand-ins are in the place of a row's texts: then both commitments are in the place of its salt."""
+    return len(stored.salt) == 2 * DIGEST_BYTES
 
 
 def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: bytes, record: bytes) -> bytes:

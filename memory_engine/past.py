@@ -17,6 +17,7 @@ from memory_engine.projections.refolding import rows_at
 from memory_engine.queue import BlockingReason
 from memory_engine.recall.found import Found
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.replay.verify import Progress
 from memory_engine.state import State
 from memory_engine.thread import Thread
 from memory_engine.thread_info import ThreadInfo
@@ -24,6 +25,7 @@ from memory_engine.thread_info import ThreadInfo
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
     from memory_engine.projections.reports import Report
+    from memory_engine.replay.why import Why
     from memory_engine.runtime import ThreadRuntime
 
 V = TypeVar("V")
@@ -38,7 +40,7 @@ class Past(Thread):
 
     def __init__(self, engine: "Engine", thread_id: str, seq: int) -> None:
         super().__init__(engine, thread_id)
-        self.seq = seq
+        self.seq = self._last = seq
         self._at_seq: State | None = None
 
     def __repr__(self) -> str:
@@ -148,6 +150,12 @@ class Past(Thread):
         """A thread that shares the past up to here and goes its own way."""
         return await super().fork(await self._upto(at), thread_id=thread_id, metadata=metadata)
 
+    async def why(self, what: "str | Context") -> "Why":
+        """What is behind a chunk or a context, as far as it was known then."""
+        from memory_engine.replay.why import why
+
+        return await why(self, what)
+
     # writing
 
     def _refuse(self, what: str) -> NoReturn:
@@ -172,6 +180,12 @@ class Past(Thread):
     async def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
         """Raises `PastIsReadOnly`."""
         self._refuse("compaction")
+
+    async def rebuild(
+        self, views: Collection[str] | None = None, *, search: bool | None = None, progress: Progress | None = None
+    ) -> ThreadInfo:
+        """Raises `PastIsReadOnly`."""
+        self._refuse("rebuild")
 
     async def blocking_reason(self) -> BlockingReason | None:
         """Nothing waits in the past."""

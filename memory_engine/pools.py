@@ -4,6 +4,8 @@ An industry's thread is read on behalf of many tenants and belongs to none. What
 an event came from stays out of it: other types of events, causes and correlations, the moment (the day is kept).
 """
 
+import msgspec
+
 from memory_engine.errors import InvalidEvent
 from memory_engine.events import (
     Event,
@@ -13,6 +15,7 @@ from memory_engine.events import (
     PatternPublished,
     PatternWithdrawn,
 )
+from memory_engine.queue import Prepared
 
 INDUSTRY = "industry"
 """The kind of these threads."""
@@ -27,6 +30,15 @@ def check_pooled(event: Event, *links: object) -> None:
         raise InvalidEvent(event.event_type, "its thread", "an industry's thread takes patterns and nothing else")
     if any(links):
         raise InvalidEvent(event.event_type, "its envelope", "an industry's thread keeps no cause, no moment")
+
+
+def pooled(prepared: Prepared) -> Prepared:
+    """An event as an industry's thread keeps it: without the causes that the block around its sender set.
+
+    Raises `InvalidEvent` as `check_pooled` does, for causes too that the sender itself gave.
+    """
+    check_pooled(prepared.event, prepared.links_are_callers, prepared.occurred_at_us is not None)
+    return msgspec.structs.replace(prepared, causation_id="", correlation_id="")
 
 
 def recorded_us(kind: str, now_us: int) -> int:

@@ -7,6 +7,7 @@ from attrs import frozen
 
 from memory_engine.clock import Clock, to_us
 from memory_engine.codec import encode_event
+from memory_engine.correlation import current_links
 from memory_engine.errors import EventTooLarge, InvalidEvent
 from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
@@ -45,7 +46,7 @@ class Preparer:
         causation_id: str = "",
         correlation_id: str = "",
     ) -> Prepared:
-        """One event from its parts: see `one`."""
+        """One event from its parts: see `one`. Causes that are not given are those of the block around."""
         payload, recorded = encode_event(event, self.events)
         if len(payload) > self.bytes_max:
             raise EventTooLarge(recorded.event_type, len(payload), self.bytes_max)
@@ -54,6 +55,7 @@ class Preparer:
         ):  # fmt: skip
             if value:
                 check_identifier(what, value)
+        links = current_links()
         return Prepared(
             event=recorded,
             payload=payload,
@@ -61,8 +63,9 @@ class Preparer:
             id_is_callers=bool(event_id),
             salt=self.ids.salt(),
             occurred_at_us=_moment(recorded, occurred_at) if occurred_at is not None else None,
-            causation_id=causation_id,
-            correlation_id=correlation_id,
+            causation_id=causation_id or links.causation_id,
+            correlation_id=correlation_id or links.correlation_id,
+            links_are_callers=bool(causation_id or correlation_id),
         )
 
 

@@ -30,6 +30,7 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     occurred_at_us: int | None
     causation_id: str
     correlation_id: str
+    links_are_callers: bool = False
 
 
 class Request:

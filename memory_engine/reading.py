@@ -1,25 +1,26 @@
 """Reading the log: pages of events, states in the past, originals of summaries."""
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 
-from memory_engine.chunks import REDACTED, Chunk, ChunkType
-from memory_engine.clock import to_datetime
+from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.errors import IntegrityError, UnknownChunk
 from memory_engine.events.layers import MemoryRecalled
 from memory_engine.events.registry import EventRegistry
 from memory_engine.log import decode_row, fold, load_state, read_back
 from memory_engine.persistence import Head, LoadedThread, Store, ThreadRecord
 from memory_engine.records import RecordedEvent, StoredEvent
-from memory_engine.snapshots import Snapshots
+from memory_engine.snapshots import CHUNKS_MAX, Snapshots
 from memory_engine.state import Placed, State, StateDraft
 
 PAGE = 512
 """Rows read in one go."""
 FAR = 2_000
 """Events that are folded before the state is kept for the next who comes this way."""
+_UNDONE = "compaction_undone"
 _MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
 _MAKE_VERSIONS = frozenset(
     {
+        _UNDONE,
         "memory_mark_critical",
         "memory_recalled",
         "results_offloaded",
@@ -29,6 +30,8 @@ _MAKE_VERSIONS = frozenset(
     }
 )
 """Events that put a chunk with the words of another in its place."""
+_REPEAT = frozenset({_UNDONE, "memory_mark_critical", "results_offloaded"})
+"""Those of them whose chunks say nothing of their own."""
 
 
 class LogReader:
@@ -73,7 +76,8 @@ class LogReader:
         draft = start.draft()
         async for page in self.pages(thread_id, after=start.seq, upto=seq):
             fold(draft, page, thread_id)
-            if draft.seq - start.seq >= FAR and draft.seq < seq:  # no snapshots yet: an imported log, or an older one
+            far = draft.seq - start.seq >= FAR and draft.seq < seq
+            if far and draft.tally.chunks <= CHUNKS_MAX:  # no snapshots yet: an imported log, or an older one
                 start = await self._whole(thread_id, draft)
                 await self.snapshots.keep_state(thread_id, start, page[-1].hash)
                 draft = start.draft()
@@ -136,46 +140,52 @@ class LogReader:
         return {row.seq: row for row in await self._store.read_at(thread_id, sorted(seqs))}
 
     async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
-        """The originals that a summary stands for, through summaries of summaries, in order."""
-        return [chunk async for level in self._opened(thread_id, summary) for chunk in level if not _is_summary(chunk)]
+        """The originals that a summary stands for, through summaries of summaries, in the order in which they stood.
 
-    async def covered_by(self, thread_id: str, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
-        """The originals of a summary, if it may be made of them again.
-
-        `None` if they take more than `tokens_max` tokens together, or if some were forgotten.
+        What an undone compaction had put back is given as it first was.
         """
-        originals: list[Chunk] = []
-        if summary.status == REDACTED:
-            return None
-        async for level in self._opened(thread_id, summary):
-            if any(_is_summary(chunk) and chunk.status == REDACTED for chunk in level):
-                return None
-            originals += (chunk for chunk in level if not _is_summary(chunk))
-            if sum(chunk.tokens for chunk in originals) > tokens_max:
-                return None
-        return sorted(originals, key=_place)
-
-    async def _opened(self, thread_id: str, summary: Chunk) -> AsyncIterator[Sequence[Chunk]]:
-        """What a summary covers, then what the summaries among that cover, and so on."""
+        known: dict[str, Chunk] = {}
         waiting = list(summary.parent_ids)
         while waiting:
-            found = sorted((await self.chunks(thread_id, waiting)).values(), key=_place)
-            yield found
-            waiting = [parent_id for chunk in found if _is_summary(chunk) for parent_id in chunk.parent_ids]
+            found = await self.chunks(thread_id, waiting)
+            known |= found
+            waiting = covered_in(found.values(), known)
+        ordered = list(opened(summary.parent_ids, known))
+        first = await self.as_first(thread_id, ordered)
+        return [first[chunk.id] for chunk in ordered]
+
+    async def as_first(self, thread_id: str, chunks: Iterable[Chunk]) -> dict[str, Chunk]:
+        """By the ids of these chunks: what an undone compaction had put back as it first was, all others themselves."""
+        found = {chunk.id: chunk for chunk in chunks}
+        types: dict[int, str] = {}
+        while True:
+            seqs = {chunk.seq for chunk in found.values() if chunk.parent_ids and chunk.seq not in types}
+            types |= {seq: row.type for seq, row in (await self.rows_at(thread_id, seqs)).items()}
+            restored = {
+                chunk_id: chunk.parent_ids[0]
+                for chunk_id, chunk in found.items()
+                if chunk.parent_ids and types[chunk.seq] == _UNDONE
+            }
+            if not restored:
+                break
+            earlier = await self.chunks(thread_id, list(restored.values()))
+            found |= {chunk_id: earlier[original] for chunk_id, original in restored.items()}
+        return found
 
     async def made_of(
         self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int], event_ids: Collection[str]
     ) -> tuple[list[str], list[str]]:
         """What holds the text of these chunks, or of what came of these events (by seq and by id), at any remove.
 
-        Later versions of the chunks (marked, shortened, ticked off), what was recalled from them, and the summaries
-        that stand for any of all these. Reads the log from the earliest of them on.
+        Other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), what was
+        recalled from them, and the summaries that stand for any of all these. Reads the log from the earliest of
+        them on.
         """
         recalled_from = frozenset(event_ids)
-        reached = set(chunk_ids)
-        versions: list[str] = []
+        versions = await self._older(thread_id, chunk_ids)
+        reached = {*chunk_ids, *versions}
         summaries: list[str] = []
-        first = min((*seqs, *map(_seq, chunk_ids)), default=0)
+        first = min((*seqs, *map(_seq, reached)), default=0)
         head = await self._store.head(thread_id)
         async for page in self.pages(thread_id, after=first, upto=head.seq):
             for stored in page:
@@ -191,24 +201,42 @@ class LogReader:
                         (summaries if _is_summary(chunk) else versions).append(chunk.id)
         return versions, summaries
 
-    async def times(self, thread_id: str, chunks: Sequence[Chunk]) -> Mapping[str, str]:
-        """ISO times of the events behind chunks: when it happened, else when it was recorded."""
-        times: dict[str, str] = {}
-        if chunks:
-            rows = await self.rows_at(thread_id, {chunk.seq for chunk in chunks})
-            for chunk in chunks:
-                row = rows[chunk.seq]
-                us = row.occurred_at_us if row.occurred_at_us is not None else row.recorded_at_us
-                times[chunk.id] = to_datetime(us).isoformat()
-        return times
+    async def _older(self, thread_id: str, chunk_ids: Collection[str]) -> list[str]:
+        """The older versions of these chunks: they hold the same words."""
+        found: dict[str, None] = {}
+        waiting = set(chunk_ids)
+        while waiting:
+            rows = await self.rows_at(thread_id, set(map(_seq, waiting)))
+            repeats = (decode_row(thread_id, row, self.registry)[1] for row in rows.values() if row.type in _REPEAT)
+            parents = [p for made in repeats for chunk in made.chunks if chunk.id in waiting for p in chunk.parent_ids]
+            waiting = {parent for parent in parents if parent not in found}
+            found.update(dict.fromkeys(parents))
+        return list(found)
+
+
+def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:
+    """What the summaries among the chunks cover, as far as it is not known yet."""
+    covered = (parent for chunk in chunks if _is_summary(chunk) for parent in chunk.parent_ids)
+    return [chunk_id for chunk_id in dict.fromkeys(covered) if chunk_id not in known]
+
+
+def opened(chunk_ids: Sequence[str], known: Mapping[str, Chunk]) -> Iterator[Chunk]:
+    """The chunks in this order, each summary opened in its place; every chunk once."""
+    waiting = list(reversed(chunk_ids))
+    seen: set[str] = set()
+    while waiting:
+        chunk = known[waiting.pop()]
+        if chunk.id in seen:
+            continue
+        seen.add(chunk.id)
+        if _is_summary(chunk) and chunk.parent_ids:
+            waiting += reversed(chunk.parent_ids)
+        else:
+            yield chunk
 
 
 def _is_summary(chunk: Chunk) -> bool:
     return chunk.type == ChunkType.COMPACTED
-
-
-def _place(chunk: Chunk) -> tuple[int, ...]:
-    return tuple(map(int, chunk.id.split(".")))
 
 
 def _seq(chunk_id: str) -> int:

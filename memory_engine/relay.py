@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from attrs import define, field
 
+from memory_engine.correlation import UNLINKED, Links, linked
 from memory_engine.errors import (
     EngineClosed,
     IdempotencyConflict,
@@ -22,8 +23,9 @@ from memory_engine.events import Destination, FactsDelivered, MemoryForget, Reac
 from memory_engine.events.outbox import RefusedFact
 from memory_engine.persistence import PAUSED
 from memory_engine.pools import INDUSTRY
-from memory_engine.projections.outbox import FACTS, OUTBOX, WaitingFact
+from memory_engine.projections.outbox import FACTS, OUTBOX, Fact, WaitingFact
 from memory_engine.projections.patterns.withdrawing import bereft, withdraw_orphans
+from memory_engine.replay.files.imported import Imported, imported_of
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
@@ -62,6 +64,8 @@ class Relay:
 
         Raises what the store raises; the next who reads tries again.
         """
+        if self._engine.config.read_only:
+            return
         task = self._recovery
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             task = self._recovery = self._engine.spawn(self._recover())
@@ -117,18 +121,8 @@ class Relay:
 
     async def _deliver(self, thread_id: str, *, patient: bool) -> None:
         done = _Round(patient)
-        async with self._locks.setdefault(thread_id, asyncio.Lock()):
-            source = self._engine.thread(thread_id)
-            if not patient and await self._is_paused(thread_id):
-                self._paused.add(thread_id)
-            else:
-                await withdraw_orphans(source)
-            for row in [row for _, row in (await source.rows(OUTBOX)).items()]:
-                if row.fact.destination not in done.stuck:
-                    await self._carry(row, thread_id, done)
-            if done.arrived or done.refused:
-                with suppress(ThreadClosed):  # an archived sender takes no note; its facts arrive once all the same
-                    await source.dispatch(FactsDelivered(facts=tuple(done.arrived), refused=tuple(done.refused)))
+        with linked(UNLINKED):  # what waits here came of other calls than the one that has it delivered
+            await self._round(thread_id, done)
         for tenant_thread in done.onward if patient else ():  # what was forgotten there may have been shared
             try:
                 await self._deliver(tenant_thread, patient=True)
@@ -136,6 +130,22 @@ class Relay:
                 done.errors.append(error)
         if done.errors:
             raise done.errors[0]
+
+    async def _round(self, thread_id: str, done: "_Round") -> None:
+        async with self._locks.setdefault(thread_id, asyncio.Lock()):
+            source = self._engine.thread(thread_id)
+            if not done.patient and await self._is_paused(thread_id):
+                self._paused.add(thread_id)
+            else:
+                await withdraw_orphans(source)
+            waiting = [row for _, row in (await source.rows(OUTBOX)).items()]
+            elsewhere = await imported_of(self._engine.store, thread_id) if waiting else Imported()
+            for row in waiting:
+                if row.fact.seq not in elsewhere and row.fact.destination not in done.stuck:
+                    await self._carry(row, thread_id, done)
+            if done.arrived or done.refused:
+                with suppress(ThreadClosed):  # an archived sender takes no note; its facts arrive once all the same
+                    await source.dispatch(FactsDelivered(facts=tuple(done.arrived), refused=tuple(done.refused)))
 
     async def _carry(self, row: WaitingFact, thread_id: str, done: "_Round") -> None:
         fact = row.fact
@@ -146,8 +156,8 @@ class Relay:
                 self._paused.add(thread_id)
                 return
             event = row.decode(self._engine.events)
-            cause = "" if target.kind == INDUSTRY else fact.event_id
-            await target.dispatch(event, event_id=fact.arrival, causation_id=cause)
+            with linked(UNLINKED if target.kind == INDUSTRY else await self._links(thread_id, fact)):
+                await target.dispatch(event, event_id=fact.arrival)
             done.arrived.append(fact.id)
             if target.kind == "tenant" and isinstance(event, MemoryForget):
                 done.onward[target.id] = None
@@ -159,6 +169,11 @@ class Relay:
         except MemoryEngineError as error:
             done.stuck.add(fact.destination)
             done.errors.append(error)
+
+    async def _links(self, thread_id: str, fact: Fact) -> Links:
+        """What a fact's arrival bears: the event that brought it, and what that belongs to."""
+        row = (await self._engine.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
+        return Links(fact.event_id, row.correlation_id if row is not None else "")
 
     async def _is_paused(self, thread_id: str) -> bool:
         try:

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from memory_engine.moments import Moment
 from memory_engine.replay.verify import Progress, VerifyReport
 
@@ -31,6 +33,8 @@ class Replayable:
 
     id: str
     _engine: "Engine"
+    _last: int | None = None
+    """The seq that stands for the head where one looks at the past."""
 
     @property
     def _thread(self) -> "Thread":
@@ -102,6 +106,8 @@ class Replayable:
         """
         from memory_engine.replay.what_if import what_if
 
+        if self._last is not None and change.upto is None:
+            change = evolve(change, upto=self._last)
         return await what_if(self._thread, change, fork_id=fork_id, progress=progress)
 
     async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> "Receipt":
@@ -138,7 +144,8 @@ class Replayable:
         """
         from memory_engine.replay.exporting import export
 
-        return await export(self._thread, Path(path), upto=upto, redaction=redaction, progress=progress)
+        until = self._last if upto is None else upto
+        return await export(self._thread, Path(path), upto=until, redaction=redaction, progress=progress)
 
     async def anchor(self, at: Moment | None = None) -> "Anchor":
         """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""
@@ -153,7 +160,9 @@ class Replayable:
         return await to_pytest(await self.at(first), await self._at_or_head(last), name=name)
 
     async def _at_or_head(self, moment: Moment | None) -> "Past":
-        return await self.at((await self._engine.store.head(self.id)).seq if moment is None else moment)
+        if moment is None:
+            moment = (await self._engine.store.head(self.id)).seq if self._last is None else self._last
+        return await self.at(moment)
 
 
 class ReplayableStore:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from memory_engine.errors import ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.events.base import Event
 from memory_engine.ids import check_identifier
+from memory_engine.moments import Moment
 from memory_engine.persistence import ThreadFilter
 from memory_engine.pools import INDUSTRY, check_pooled
 from memory_engine.projections.base import Projection, ReadableRows, Rows
@@ -72,7 +73,7 @@ class Scope(Thread):
             await self._made(*events)
         return await super().dispatch_all(events)
 
-    async def rows(self, projection: Projection[V], *, at: int | None = None) -> ReadableRows[V]:
+    async def rows(self, projection: Projection[V], *, at: Moment | None = None) -> ReadableRows[V]:
         """The rows of a projection; none if nothing was ever dispatched here."""
         await self._engine.relay.recover()
         if not await self._exists():

@@ -12,7 +12,6 @@ from memory_engine.context.builder import Context, build_context
 from memory_engine.context.policy import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.recalling import Recall, recalled_context
 from memory_engine.errors import (
-    ContentionError,
     EventNotFound,
     IntegrityError,
     ThreadHasForks,
@@ -31,7 +30,6 @@ from memory_engine.persistence import (
     PAUSED,
     ForkPoint,
     Head,
-    HeadMoved,
     ThreadFilter,
     check_record,
 )
@@ -39,7 +37,7 @@ from memory_engine.projections.base import Projection, ReadableRows, Rows
 from memory_engine.projections.refolding import rows_at
 from memory_engine.queue import BlockingReason
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.replay.rebuild import rebuild_thread
+from memory_engine.replay.rebuild import rebuild
 from memory_engine.replay.verify import Progress, VerifyReport
 from memory_engine.replayable import Replayable
 from memory_engine.runtime import ThreadRuntime
@@ -381,6 +379,7 @@ class Thread(Searchable, Replayable):
         self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None
     ) -> "Thread":
         """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
+        self._engine.check_writable("a fork")
         loaded = await self._engine.store.load(self.id)
         seq = loaded.head.seq if at is None else at
         state = await self.state(at=seq)
@@ -413,11 +412,13 @@ class Thread(Searchable, Replayable):
 
     async def archive(self) -> None:
         """Take no more events, those that wait included. The log stays readable."""
+        self._engine.check_writable("archiving")
         await self.settle()
         await (await self._runtime()).archive()
 
     async def delete(self) -> None:
         """Destroy the log and the state. The id stays taken. Raises `ThreadHasForks`."""
+        self._engine.check_writable("deleting")
         forks = await self._engine.store.forks(self.id)
         if forks:
             raise ThreadHasForks(self.id, tuple(forks))
@@ -442,29 +443,17 @@ class Thread(Searchable, Replayable):
             self._engine.directory.refuse(self.id, IntegrityError(self.id, broken.seq, str(broken)))
         return report
 
-    async def rebuild(self) -> ThreadInfo:
-        """Drop the live rows and projections and make them again from the recorded operations.
+    async def rebuild(
+        self, views: Collection[str] | None = None, *, search: bool | None = None, progress: Progress | None = None
+    ) -> ThreadInfo:
+        """Make what derives from the log again, beside the old, and put it in its place in one commit.
 
-        Raises `ContentionError` where other processes write without pause.
+        The state's rows, every view and the search index (if there is one); with `views` only the rows of those, and
+        the index where `search` says so. Whoever reads meanwhile sees the old or the new, and events are taken; where
+        this raises or dies, the old stands. `progress` is called with the number of events read.
+
+        Raises `UnknownView`, `IntegrityError` where the recorded operations do not hold together, and
+        `ContentionError` where other processes write without pause.
         """
-        await self.settle()
-        runtime = await self._runtime()
-        parts = self._engine.parts
-
-        async def rebuild() -> Head:
-            head = await rebuild_thread(parts.store, self._engine.reader, self.id, parts.projections)
-            if not runtime.queue.is_clear:
-                await runtime.reload()  # who waits goes on with what was made
-            return head
-
-        for _ in range(self._engine.config.commit_tries_max):
-            try:
-                head = await runtime.exclusively(rebuild)
-            except HeadMoved:  # another process has written meanwhile
-                await runtime.exclusively(runtime.reload)
-                continue
-            if not self._engine.directory.let_go(runtime):
-                await runtime.exclusively(runtime.reload)
-            await self._engine.recall.remake(self.id)
-            return ThreadInfo.of(runtime.record, head)
-        raise ContentionError(self.id, self._engine.config.commit_tries_max)
+        await rebuild(self._engine, self.id, views, search=search, progress=progress)
+        return await self.info()

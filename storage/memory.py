@@ -137,7 +137,7 @@ class MemoryStore:
             for kept in self._threads.values()
             if kept.head.status != DELETED
             for stored in kept.events
-            if stored.correlation_id == correlation_id
+            if correlation_id and stored.correlation_id == correlation_id
         ]
         found.sort(key=lambda one: one[1].recorded_at_us)
         return found if limit is None else found[max(0, len(found) - limit) :]

@@ -138,6 +138,8 @@ def optimize(raw: sqlite3.Connection) -> None:
 
 def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     """Apply a change if the index stands where it begins; whether it did."""
+    if change.afresh:
+        begin(raw, tid, afresh=True)
     added = [[_to_row(tid, row) for row in step.rows] for step in change.steps]
     stands = raw.execute(
         "UPDATE passage_indexes SET seq = ?, passages = passages + ?, terms = terms + ? "

@@ -37,14 +37,26 @@ def database_path(asked: str | None) -> str:
 
 
 @asynccontextmanager
-async def existing(path: str, tokens: TokenCounter | None = None) -> AsyncIterator[Engine]:
-    """Open a database that is there. Raises `NoDatabase`, and never makes a file."""
-    _check_is_there(path)
-    async with memory_engine.open(path, tokens=tokens) as engine:
+async def existing(
+    path: str,
+    tokens: TokenCounter | None = None,
+    *,
+    config: EngineConfig | None = None,
+    read_only: bool = False,
+    entry_points: bool = False,
+) -> AsyncIterator[Engine]:
+    """Open a database that is there. Raises `NoDatabase`, and never makes a file.
+
+    With `read_only` nothing in it is changed. `entry_points` takes the plug-ins that installed packages publish.
+    """
+    check_is_there(path)
+    config = config or EngineConfig(read_only=read_only)
+    async with memory_engine.open(path, tokens=tokens, config=config, entry_points=entry_points) as engine:
         yield engine
 
 
-def _check_is_there(path: str) -> None:
+def check_is_there(path: str) -> None:
+    """Raise `NoDatabase` for a path with no database."""
     if "://" in path:
         return
     if path == ":memory:":

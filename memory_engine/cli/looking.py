@@ -1,27 +1,23 @@
-"""The commands that look: threads, log, show, context, stats."""
+"""The commands that look: threads, show, context, stats. What prints logs is in `logs`."""
 
 import argparse
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from attrs import asdict
 
-from memory_engine.cli.commands import Command, WrongArgument, add_thread, no_arguments, positive, whole
+from memory_engine.cli.commands import MOMENT, Command, add_thread, moment, no_arguments, positive
 from memory_engine.cli.databases import existing
-from memory_engine.cli.excerpts import chunk_as_json, event_as_json, hit_as_json, of_chunk, of_event, parents
+from memory_engine.cli.excerpts import of_chunk, parents
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Column, Terminal
-from memory_engine.cli.text import columns, counted, number, one_line, padded, size
+from memory_engine.cli.text import counted, number, one_line, size
 from memory_engine.llm import Tokenizer
 from memory_engine.recall.found import Hit
-from memory_engine.records import RecordedEvent
+from memory_engine.replay.data import chunk_as_data, hit_as_data
 from memory_engine.state import State
-from memory_engine.thread import Thread
 from memory_engine.thread_info import ThreadInfo
 
-WIDE = 100
-"""Columns from which on a log shows dates too."""
 REASONS_MAX = 10
 """Of passages that were recalled, so many are explained."""
 
@@ -34,7 +30,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List threads, oldest first."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, read_only=True) as engine:
         found = await engine.threads(
             kind=asked.kind,
             user_id=asked.user,
@@ -90,76 +86,18 @@ def _thread_as_json(info: ThreadInfo) -> dict[str, object]:
     }
 
 
-def _declare_log(parser: argparse.ArgumentParser) -> None:
-    add_thread(parser)
-    parser.add_argument("--after", type=whole, metavar="N", help="only events after seq N")
-    parser.add_argument(
-        "--limit", type=positive, metavar="N", help="only N events: the latest, or with --after the first"
-    )
-    parser.add_argument("--type", metavar="T", help="only events of this type")
-
-
-async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print a thread's events in order."""
-    async with existing(asked.db) as engine:
-        thread = engine.thread(asked.thread)
-        await thread.info()
-        async for recorded in _chosen(thread, asked):
-            if terminal.as_json:
-                terminal.json(event_as_json(recorded))
-            else:
-                _put_event(recorded, terminal)
-    return 0
-
-
-async def _chosen(thread: Thread, asked: argparse.Namespace) -> AsyncIterator[RecordedEvent]:
-    """The events asked for. Without --after a limit means the latest, held until the end is seen."""
-    limit: int | None = asked.limit
-    latest: deque[RecordedEvent] = deque(maxlen=limit)
-    holds = limit is not None and asked.after is None
-    if holds and asked.type is None:
-        for recorded in await thread.latest(limit or 0):
-            yield recorded
-        return
-    given = 0
-    async for recorded in thread.events(after=asked.after or 0):
-        if asked.type is not None and recorded.type != asked.type:
-            continue
-        if holds:
-            latest.append(recorded)
-            continue
-        yield recorded
-        given += 1
-        if given == limit:
-            return
-    for recorded in latest:
-        yield recorded
-
-
-def _put_event(recorded: RecordedEvent, terminal: Terminal) -> None:
-    moment = f"{recorded.recorded_at:%Y-%m-%d %H:%M:%S}"
-    place = f"{recorded.seq:>6}  {moment if terminal.width >= WIDE else moment[-8:]}  "
-    kind = padded(one_line(recorded.type, 40), 20)
-    room = max(20, terminal.width - columns(place) - columns(kind) - 2)
-    said = one_line(of_event(recorded.event), room)
-    terminal.put(f"{terminal.styled(place, 'dim')}{terminal.styled(kind, 'cyan')}  {said}".rstrip())
-
-
 def _declare_show(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--at", type=whole, metavar="SEQ", help="the state as it was after this event")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"the state as it was: after {MOMENT}")
 
 
 async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's state: its chunks in order."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, read_only=True) as engine:
         thread = engine.thread(asked.thread)
-        try:
-            state = await (thread.state() if asked.at is None else thread.at(asked.at))
-        except ValueError as error:
-            raise WrongArgument(str(error)) from None
+        state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
     if terminal.as_json:
-        chunks = [chunk_as_json(placed.chunk, placed.container) for placed in state.placed()]
+        chunks = [chunk_as_data(placed.chunk, placed.container) for placed in state.placed()]
         terminal.json({"thread_id": thread.id, "seq": state.seq, "tokens": state.tally.tokens, "chunks": chunks})
     else:
         _put_state(thread.id, state, terminal)
@@ -226,7 +164,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         if asked.query is not None:
             shown["spent"] = asdict(found.spent)
             shown["recalled_text"] = found.recalled_text
-            shown["recalled"] = [hit_as_json(hit) for hit in found.recalled]
+            shown["recalled"] = [hit_as_data(hit) for hit in found.recalled]
             shown["recall_failure"] = found.recall_failure
         terminal.json(shown | ({"xml": found.xml()} if asked.format == "xml" else {}))
     elif asked.format == "xml":
@@ -257,7 +195,7 @@ def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
 
 async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, read_only=True) as engine:
         totals = await engine.stats()
     terminal.json({"path": asked.db, **msgspec.to_builtins(totals)})
     shown: Mapping[str, str] = {
@@ -274,7 +212,6 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 THREADS = Command("threads", "list threads", _declare_threads, threads)
-LOG = Command("log", "print a thread's events", _declare_log, log)
 SHOW = Command("show", "print a thread's state, now or in the past", _declare_show, show)
 CONTEXT = Command("context", "print what the model sees next", _declare_context, context)
 STATS = Command("stats", "print totals over the database", no_arguments, stats)

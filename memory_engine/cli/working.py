@@ -2,20 +2,23 @@
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import msgspec
 from attrs import asdict
 
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, add_thread
-from memory_engine.cli.databases import existing
+from memory_engine.chunks import Chunk
+from memory_engine.cli.anchoring import Compared, compare
+from memory_engine.cli.commands import FOUND_PROBLEMS, Command, add_plugins, add_thread, whole
+from memory_engine.cli.databases import check_is_there, existing
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.cli.text import counted, duration, number
+from memory_engine.cli.text import counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
 from memory_engine.compaction.running import CompactionReport
-from memory_engine.engine import Engine
-from memory_engine.errors import IntegrityError
-from memory_engine.replay.verify import Divergence, VerifyReport
+from memory_engine.replay import Divergence, verify_file
+
+LINE_COLUMNS = 400
+"""What is shown of a line that says what differs."""
 
 
 async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -24,18 +27,19 @@ async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
         thread = engine.thread(asked.thread)
         report = await thread.compact()
         summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
-    terminal.json(_compaction_as_json(report))
+    put_compaction(report, summaries, terminal)
+    return 0
+
+
+def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
+    """Print what a compaction did, and the summaries that it made."""
+    shown: dict[str, object] = asdict(report)
+    shown["usage"] = msgspec.to_builtins(report.usage)
+    terminal.json(shown)
     terminal.say(compaction_line(report), "bold")
     for chunk in summaries:
         terminal.say()
         terminal.say(render_lines(chunk.lines))
-    return 0
-
-
-def _compaction_as_json(report: CompactionReport) -> dict[str, object]:
-    shown: dict[str, object] = asdict(report)
-    shown["usage"] = msgspec.to_builtins(report.usage)
-    return shown
 
 
 def compaction_line(report: CompactionReport) -> str:
@@ -49,63 +53,68 @@ def compaction_line(report: CompactionReport) -> str:
 
 def _declare_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
+    parser.add_argument(
+        "--jobs", type=whole, default=1, metavar="N", help="verify N threads at a time (0: one for each core)"
+    )
+    parser.add_argument("--fail-fast", action="store_true", help="begin no other thread after one has diverged")
+    parser.add_argument(
+        "--anchors", metavar="FILE", help="compare with these hashes too, kept from `memory-engine anchors`"
+    )
+    add_plugins(parser)
 
 
 async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Replay logs and compare. Returns 1 where one diverges."""
+    check_is_there(asked.db)
     begun = time.perf_counter()
-    async with existing(asked.db) as engine:
-        reports = await verify_threads(engine, asked.thread, terminal)
+    anchors = await compare(asked.db, asked.anchors, asked.thread) if asked.anchors is not None else Compared()
+    progress = Progress("verifying", terminal)
+    reports = await verify_file(
+        asked.db,
+        jobs=asked.jobs,
+        thread_ids=None if asked.thread is None else [asked.thread],
+        entry_points=asked.plugins,
+        fail_fast=asked.fail_fast,
+        progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
+    )
+    progress.end()
     seconds = time.perf_counter() - begun
     found = [report.divergence for report in reports if report.divergence is not None]
     events = sum(report.events for report in reports)
+    redacted = sum(report.redacted for report in reports)
     terminal.json(
         {
-            "ok": not found,
+            "ok": not found and not anchors.rewritten,
             "threads": len(reports),
             "events": events,
             "seconds": round(seconds, 3),
-            "divergences": [asdict(divergence) for divergence in found],
+            "divergences": [divergence.as_data() for divergence in found],
             "heads": {report.thread_id: report.head_hash for report in reports},
+            "redacted": redacted,
+            "anchors": anchors.as_data(),
         }
     )
     for divergence in found:
-        terminal.say(str(divergence), "red")
+        put_divergence(divergence, terminal)
+    anchors.put(terminal)
     measure = f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}"
     if found:
         terminal.say(f"{measure}: {counted(len(found), 'thread')} diverged", "red")
         return FOUND_PROBLEMS
     terminal.say(f"{measure}: every hash, operation and state is as recorded", "green")
-    return 0
+    if redacted:
+        terminal.say(f"{counted(redacted, 'event')} redacted: what stands in place of their texts cannot be checked")
+    return FOUND_PROBLEMS if anchors.rewritten else 0
 
 
-async def verify_threads(engine: Engine, only: str | None, terminal: Terminal) -> list[VerifyReport]:
-    """Verify one thread or all, showing how far it is."""
-    ids = [only] if only is not None else [info.id for info in await engine.threads()]
-    progress = Progress("verifying", terminal)
-    reports: list[VerifyReport] = []
-    done = 0
-    for thread_id in ids:
-
-        def shown(events: int, before: int = done) -> None:
-            progress.update({"threads": len(reports), "events": before + events})
-
-        reports.append(await _verified(engine, thread_id, shown))
-        done += reports[-1].events
-        shown(0, done)
-    progress.end()
-    return reports
-
-
-async def _verified(engine: Engine, thread_id: str, progress: Callable[[int], None]) -> VerifyReport:
-    """A thread's report; what keeps its log from being read at all counts as a divergence too."""
-    try:
-        return await engine.thread(thread_id).verify(progress)
-    except IntegrityError as error:
-        found = Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why)
-        return VerifyReport(
-            thread_id=thread_id, events=max(0, error.seq - 1), head_seq=0, head_hash="", divergence=found
-        )
+def put_divergence(divergence: Divergence, terminal: Terminal) -> None:
+    """Where a log diverges, and how: what is kept in red, what a replay gives now in green."""
+    terminal.say(divergence.title, "red")
+    for line in divergence.lines:
+        kept, arrow, now = escaped(one_line(line, LINE_COLUMNS)).partition(" → ")
+        what, colon, value = kept.partition(": ")
+        shown = (terminal.styled(value, "red"), arrow, terminal.styled(now, "green")) if arrow else (value,)
+        terminal.put(f"  {what}{colon}{''.join(shown)}")
 
 
 COMPACT = Command("compact", "compact a thread now", add_thread, compact)

@@ -7,7 +7,9 @@ MemoryEngineError
 │   ├── SeqNotInLog              a moment that a thread's history does not have
 │   ├── NothingToBisect, InvalidExpression   a predicate that does not turn, one that cannot be read
 │   ├── InvalidChange, ModelNotAllowed   what a what-if cannot change, a model it was not told to call
-│   ├── InvalidRedaction
+│   ├── InvalidRedaction, UnreadableAnchors   what cannot be taken out of a log, a file that is no list of anchors
+│   ├── UnknownView, UnknownRow  what cannot be looked at or rebuilt
+│   ├── NoSuchTest               what no test can be made of
 │   ├── UndeclaredEvent          a class without @event
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
@@ -47,6 +49,8 @@ MemoryEngineError
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
 ├── ReadOnly, PastIsReadOnly     a write where one only looks
+├── PredicateFailed              what a bisection asks raised
+├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it is not in
 ├── TaskNotRunning               a step of a run at the wrong moment
@@ -131,9 +135,15 @@ from memory_engine.errors.replaying import (
     InvalidExpression,
     InvalidRedaction,
     ModelNotAllowed,
+    NoSuchTest,
     NothingToBisect,
     PastIsReadOnly,
+    PredicateFailed,
     ReadOnly,
+    UnknownRow,
+    UnknownView,
+    UnreadableAnchors,
+    WorkerFailed,
 )
 from memory_engine.errors.views import (
     AnotherQuestionOpen,
@@ -196,6 +206,7 @@ __all__ = [
     "ModelError",
     "ModelNotAllowed",
     "NestedTooDeep",
+    "NoSuchTest",
     "NotAContainer",
     "NotGranted",
     "NotJoined",
@@ -203,6 +214,7 @@ __all__ = [
     "NothingToBisect",
     "NothingToCompact",
     "PastIsReadOnly",
+    "PredicateFailed",
     "PreferenceError",
     "QueueFull",
     "ReadOnly",
@@ -230,7 +242,11 @@ __all__ = [
     "UnknownLine",
     "UnknownMemory",
     "UnknownPattern",
+    "UnknownRow",
+    "UnknownView",
     "UnplacedChunk",
+    "UnreadableAnchors",
     "UnreadableDocument",
+    "WorkerFailed",
     "WrongThreadKind",
 ]

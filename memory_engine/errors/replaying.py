@@ -46,6 +46,18 @@ class NothingToBisect(InvalidInput):
 
 
 @frozen
+class PredicateFailed(MemoryEngineError):
+    """The predicate of a bisection raised."""
+
+    thread_id: str
+    seq: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"asked about thread {self.thread_id!r} after event {self.seq}, the predicate raised {self.why}"
+
+
+@frozen
 class InvalidExpression(InvalidInput):
     """An expression of a command that cannot be evaluated."""
 
@@ -102,11 +114,73 @@ class InvalidRedaction(InvalidInput):
 
 @frozen
 class ImportRefused(StorageError):
-    """A file that is no export, or not the one that was written."""
+    """A file that is no export, or not the one that was written.
+
+    `kept` of its events are in the thread all the same: they were written before the file changed under the import.
+    """
+
+    path: str
+    line: int
+    why: str
+    kept: int = 0
+
+    def __str__(self) -> str:
+        left = f"the thread holds its first {self.kept} events" if self.kept else "nothing was imported"
+        return f"{self.path}, line {self.line}: {self.why}; {left}"
+
+
+@frozen
+class UnreadableAnchors(InvalidInput):
+    """A file that is no list of anchors."""
 
     path: str
     line: int
     why: str
 
     def __str__(self) -> str:
-        return f"{self.path}, line {self.line}: {self.why}; nothing was imported"
+        return f"{self.path}, line {self.line}: no anchor: {self.why}"
+
+
+@frozen
+class WorkerFailed(MemoryEngineError):
+    """One of several processes that share some work could not do its part."""
+
+    thread_id: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} could not be verified: {self.why}"
+
+
+@frozen
+class UnknownView(InvalidInput):
+    """A name of a view that no projection has."""
+
+    name: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"there is no view {self.name!r}; there are {', '.join(self.known)}"
+
+
+@frozen
+class UnknownRow(InvalidInput):
+    """A key under which a view has no row."""
+
+    thread_id: str
+    view: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"view {self.view!r} of thread {self.thread_id!r} has no row {self.key!r}"
+
+
+@frozen
+class NoSuchTest(InvalidInput):
+    """What no regression test can be made of."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"no test can be made of {self.what}: {self.why}"

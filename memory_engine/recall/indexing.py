@@ -11,6 +11,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 from memory_engine.attempt import passage_step
+from memory_engine.errors import ReadOnly
 from memory_engine.log import decode_row
 from memory_engine.persistence import Store
 from memory_engine.reading import LogReader
@@ -31,6 +32,7 @@ class Host(Protocol):
     store: Store
     reader: LogReader
     extractors: Extractors
+    read_only: bool
 
     async def runtime(self, thread_id: str) -> ThreadRuntime:
         """A thread in memory."""
@@ -45,26 +47,31 @@ class Indexing:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """What stands in a thread's index, up to date with its log. Raises `ThreadNotFound`, `IntegrityError`."""
+        """What stands in a thread's index, up to date with its log.
+
+        Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where it would have to be made by who only looks.
+        """
         passages = self._host.store.passages
         looked = await passages.look_up(thread_id, wanted)
         needed = wanted.upto or looked.head  # not what others write meanwhile: they might never stop
         while looked.seq < needed:
             await self.catch_up(thread_id)
             looked = await passages.look_up(thread_id, wanted)
-        if looked.unfolded > UNFOLDED_MAX:
+        if looked.unfolded > UNFOLDED_MAX and not self._host.read_only:
             await passages.fold(thread_id)  # for the searches after this one
         return looked
 
-    async def catch_up(self, thread_id: str, progress: Progress | None = None, *, afresh: bool = False) -> None:
-        """Index what the log has and the index has not; all of it where there is no index, or `afresh`."""
+    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
+        """Index what the log has and the index has not; all of it where there is no index."""
+        if self._host.read_only:
+            raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
         async with lock:
             passages = self._host.store.passages
-            await passages.begin(thread_id, afresh=afresh)
+            await passages.begin(thread_id)
             await self._read(thread_id, progress)
             runtime = await self._host.runtime(thread_id)
-            if afresh or not runtime.indexed:
+            if not runtime.indexed:
                 await runtime.exclusively(lambda: self._finish(runtime))
 
     async def is_indexed(self, thread_id: str) -> bool:

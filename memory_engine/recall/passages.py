@@ -109,11 +109,15 @@ class PassageStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class PassageChange(msgspec.Struct, frozen=True, gc=False):
-    """What the events with `after` < seq <= `upto` change. It holds only where the index stands at `after`."""
+    """What the events with `after` < seq <= `upto` change. It holds only where the index stands at `after`.
+
+    One of the whole log, made `afresh`, holds wherever the index stands: all that was in it goes, vectors too.
+    """
 
     after: int
     upto: int
     steps: Sequence[PassageStep] = ()
+    afresh: bool = False
 
 
 @frozen

@@ -33,6 +33,7 @@ class Recall:
         self.graphs = parts.graphs
         self.ranker = parts.ranker
         self.reranker = parts.reranker
+        self.read_only = engine.config.read_only
         self.indexing = Indexing(self)
         self.embedding = Embedding(self)
         self._searching = Searching(self, self.indexing, self.embedding)
@@ -50,13 +51,6 @@ class Recall:
         """Take the words of what was just brought into a thread's index, if it has one: searches are fast at once."""
         if (await self.runtime(thread_id)).indexed:
             await self.store.passages.fold(thread_id)
-
-    async def remake(self, thread_id: str) -> None:
-        """Make a thread's index again from the log, if it has one."""
-        if await self.indexing.is_indexed(thread_id):
-            await self.indexing.catch_up(thread_id, afresh=True)
-            self.caches.drop(thread_id)
-            self.embedding.touched(thread_id)
 
     async def change_embedder(self, embedder: Embedder, progress: Progress | None = None) -> None:
         """Take another model: its vectors are made beside the old ones, then searches use them and the old ones go.

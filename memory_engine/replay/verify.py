@@ -1,68 +1,91 @@
 """Verify: replay recomputes every hash and every operation, and names the first divergence."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from attrs import frozen
+from attrs import define, field
 
-from memory_engine.codec import encode_reduction
-from memory_engine.errors import EventDecodeError, IntegrityError, MemoryEngineError
+from memory_engine.codec import decode_reduction, encode_reduction, resolve_chunks
+from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError
 from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
-from memory_engine.log import link_hash
+from memory_engine.executor import apply_to_draft
+from memory_engine.log import decode_row, is_redacted, link_hash
 from memory_engine.persistence import Head, LiveChunk, LoadedThread, Store
-from memory_engine.projections.base import Projection, Rows, event_types
+from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
 from memory_engine.projections.refolding import Refolding
 from memory_engine.reading import LogReader
+from memory_engine.recall.passages import Extractors
 from memory_engine.records import StoredEvent
-from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.reducing import (
+    NOTHING,
+    ReduceContext,
+    ReducerRegistry,
+    Reduction,
+    RegisteredReducer,
+    reduce_into,
+)
+from memory_engine.replay.checking.differences import (
+    arrow,
+    fields_differ,
+    places_differ,
+    records_differ,
+    reducers_behind,
+    rows_differ,
+)
+from memory_engine.replay.checking.divergence import Divergence, VerifyReport
+from memory_engine.replay.checking.kept import KeptSnapshots
+from memory_engine.replay.checking.passages import PassagesCheck
 from memory_engine.state import State, StateDraft
 
-
-@frozen(kw_only=True)
-class Divergence:
-    """The first place where the log, its reducers and what derives from it disagree.
-
-    `kind`: `gap`, `hash`, `operations` (the reducers give others now), `reducer` (they
-    raise), `undecodable`, `head`, `state` (live rows), or `projection`.
-    """
-
-    thread_id: str
-    seq: int
-    kind: str
-    event_type: str = ""
-    reducer: str = ""
-    expected: str = ""
-    found: str = ""
-
-    def __str__(self) -> str:
-        at = (
-            f" ({self.event_type}" + (f", reducer {self.reducer}" if self.reducer else "") + ")"
-            if self.event_type
-            else ""
-        )
-        detail = f": recorded {self.expected}, now {self.found}" if self.expected or self.found else ""
-        return f"thread {self.thread_id!r}, seq {self.seq}{at}: {self.kind} differs{detail}"
-
-
-@frozen(kw_only=True)
-class VerifyReport:
-    """What a verification saw. `events` were checked; the log holds together if there is no divergence."""
-
-    thread_id: str
-    events: int
-    head_seq: int
-    head_hash: str
-    divergence: Divergence | None = None
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything agreed."""
-        return self.divergence is None
-
+__all__ = ["Divergence", "Progress", "Verifier", "VerifyReport"]
 
 Progress = Callable[[int], None]
 """Called now and then with the number of events done."""
+_RECORD_CHARS = 300
+
+
+@define
+class _Replay:
+    """One thread, replayed as far as `draft.seq`."""
+
+    loaded: LoadedThread
+    refolding: Refolding
+    snapshots: KeptSnapshots
+    passages: PassagesCheck | None
+    draft: StateDraft = field(factory=lambda: State().draft())
+    previous: bytes = b""
+    marks: dict[str, int] = field(factory=dict)
+    redacted: int = 0
+
+    @property
+    def thread_id(self) -> str:
+        return self.loaded.record.id
+
+    @property
+    def head(self) -> Head:
+        return self.loaded.head
+
+    def report(self, found: Divergence | None) -> VerifyReport:
+        return VerifyReport(
+            thread_id=self.thread_id,
+            events=self.draft.seq,
+            head_seq=self.head.seq,
+            head_hash=self.head.hash.hex(),
+            divergence=found,
+            redacted=self.redacted,
+        )
+
+    def diverged(self, kind: str, *, reducer: str = "", found: str = "", lines: Sequence[str] = ()) -> Divergence:
+        """At the head: something derived from the log."""
+        return Divergence(
+            thread_id=self.thread_id,
+            seq=self.head.seq,
+            kind=kind,
+            reducer=reducer,
+            found=found,
+            difference=tuple(lines),
+        )
 
 
 class Verifier:
@@ -72,140 +95,225 @@ class Verifier:
         self,
         store: Store,
         reader: LogReader,
-        events: EventRegistry,
         reducers: ReducerRegistry,
         projections: tuple[Projection[object], ...] = (),
+        extractors: Extractors | None = None,
     ) -> None:
         self._store = store
         self._reader = reader
-        self._events = events
+        self._events = reader.registry
         self._reducers = reducers
         self._projections = projections
+        self._extractors = extractors
 
     async def verify(self, thread_id: str, progress: Progress | None = None) -> VerifyReport:
-        """Check contiguity, hash links, operations, head, live rows and projections of a thread, in that order."""
-        loaded = await self._store.load(thread_id)
-        head = loaded.head
-        draft = State().draft()
-        previous = b""
-        refolding = Refolding(self._projections, self._reader, thread_id)
-        marks: dict[str, int] = {}
-        found: Divergence | None = None
+        """Check contiguity, hash links, operations and snapshots, then head, live rows, views and index of a thread.
+
+        A log that cannot be read to its end diverges where it ends. Raises `ThreadNotFound`. Writes nothing.
+        """
         try:
-            async for page in self._reader.pages(thread_id, after=0, upto=head.seq):
-                for stored in page:
-                    found = self._check(thread_id, stored, draft, previous)
-                    if found is None:
-                        found = _project(thread_id, stored, refolding)
-                    if found is not None:
-                        return _report(thread_id, head, draft.seq, found)
-                    previous = stored.hash
-                    if self._events.tracks(stored.type):
-                        marks[stored.type] = stored.seq
-                if progress is not None:
-                    progress(draft.seq)
+            loaded = await self._store.load(thread_id)
         except IntegrityError as error:
             gap = Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why)
-            return _report(thread_id, head, draft.seq, gap)
-        found = _check_head(loaded, draft, previous) or _check_marks(thread_id, head, marks)
-        found = found or await self._check_rows(thread_id, head, refolding.rows)
-        return _report(thread_id, head, draft.seq, found)
+            return VerifyReport(
+                thread_id=thread_id, events=max(0, error.seq - 1), head_seq=0, head_hash="", divergence=gap
+            )
+        replay = _Replay(
+            loaded,
+            Refolding(self._projections, self._reader, thread_id),
+            await KeptSnapshots.of(self._store, thread_id, self._projections),
+            await self._indexed(loaded),
+        )
+        try:
+            found = await self._run(replay, progress)
+        except IntegrityError as error:
+            return replay.report(Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why))
+        found = found or _check_head(replay) or await self._check_rows(replay)
+        if found is None and replay.passages is not None:
+            lines = await replay.passages.differences(self._store.passages)
+            found = replay.diverged("search", lines=lines) if lines else None
+        return replay.report(found)
 
-    def _check(self, thread_id: str, stored: StoredEvent, draft: StateDraft, previous: bytes) -> Divergence | None:
+    async def _indexed(self, loaded: LoadedThread) -> PassagesCheck | None:
+        if self._extractors is None or not loaded.indexed:
+            return None
+        return await PassagesCheck.of(self._store.passages, self._extractors, loaded)
+
+    async def _run(self, replay: _Replay, progress: Progress | None) -> Divergence | None:
+        """Replay the log to its head, or to what diverges."""
+        async for page in self._reader.pages(replay.thread_id, after=0, upto=replay.head.seq):
+            for stored in page:
+                found = self._check(replay, stored) or _derive(replay, stored, self._reader)
+                if found is not None:
+                    return found
+                replay.previous = stored.hash
+                if self._events.tracks(stored.type):
+                    replay.marks[stored.type] = stored.seq
+            if progress is not None:
+                progress(replay.draft.seq)
+        return None
+
+    def _check(self, replay: _Replay, stored: StoredEvent) -> Divergence | None:
         """One row: its place, its hash, and the operations that its reducers give now."""
-        seq = draft.seq + 1
+        thread_id, seq = replay.thread_id, replay.draft.seq + 1
         if stored.seq != seq:
-            return Divergence(thread_id=thread_id, seq=seq, kind="gap", found=f"seq {stored.seq}")
-        if link_hash(stored, previous) != stored.hash:
-            return Divergence(thread_id=thread_id, seq=seq, kind="hash", event_type=stored.type)
+            return Divergence(thread_id=thread_id, seq=seq, kind="gap", found=f"seq {stored.seq} stands there")
+        digest = link_hash(stored, replay.previous)
+        if digest != stored.hash:
+            return _at(thread_id, stored, "hash", expected=stored.hash.hex(), found=digest.hex())
+        if is_redacted(stored):
+            return _as_recorded(replay, stored, self._events)
         try:
             event = self._events.decode(stored.type, stored.version, stored.payload)
         except EventDecodeError as error:
-            return _diverged(thread_id, stored, "undecodable", str(error))
+            return _at(thread_id, stored, "undecodable", found=str(error))
         if not isinstance(event, Event):
             why = f"version {stored.version} of {stored.type} is not known here"
-            return _diverged(thread_id, stored, "undecodable", why)
+            return _at(thread_id, stored, "undecodable", found=why)
         entries = self._reducers.of_type(stored.type)
+        context = ReduceContext(seq, stored.id, stored.recorded_at_us)
         try:
-            context = ReduceContext(seq, stored.id, stored.recorded_at_us)
-            reduction = reduce_into(draft, entries, event, context, thread_id)
+            parts = _reduced(replay.draft, entries, event, context, thread_id)
         except MemoryEngineError as error:
-            return _diverged(thread_id, stored, "reducer", str(error), getattr(error, "reducer", ""))
-        record = encode_reduction(reduction, event)
-        if record != stored.record:
-            names = ", ".join(entry.name for entry in entries)
-            return Divergence(
-                thread_id=thread_id,
-                seq=seq,
-                kind="operations",
-                event_type=stored.type,
-                reducer=names,
-                expected=_shown(stored.record),
-                found=_shown(record),
-            )
-        return None
+            return _at(thread_id, stored, "reducer", reducer=getattr(error, "reducer", ""), found=str(error))
+        record = encode_reduction(_joined(parts), event)
+        return None if record == stored.record else _operations(thread_id, stored, record, event, parts)
 
-    async def _check_rows(self, thread_id: str, head: Head, rows: Mapping[str, Rows[object]]) -> Divergence | None:
+    async def _check_rows(self, replay: _Replay) -> Divergence | None:
         for projection in self._projections:
-            checkpoint, stored = await self._store.rows(projection.name, projection.version, thread_id)
+            name = projection.name
+            checkpoint, stored = await self._store.rows(name, projection.version, replay.thread_id)
             types = event_types(projection)
-            needed = head.seq if types is None else last_of(head, types)
-            if checkpoint >= needed and dict(stored) != rows[projection.name].encoded():
-                return Divergence(thread_id=thread_id, seq=head.seq, kind="projection", reducer=projection.name)
+            needed = replay.head.seq if types is None else last_of(replay.head, types)
+            if not needed <= checkpoint <= replay.head.seq:
+                continue  # they are brought up to date when they are read; or somebody has written since
+            made = replay.refolding.rows[name].encoded()
+            if dict(stored) != made:
+                return replay.diverged("projection", reducer=name, lines=rows_differ(name, stored, made))
         return None
 
 
-def _check_head(loaded: LoadedThread, draft: StateDraft, previous: bytes) -> Divergence | None:
-    """The head's hash and counters, and the live rows, against what the log gives."""
-    head, thread_id = loaded.head, loaded.record.id
-    if draft.seq != head.seq:
-        return Divergence(
-            thread_id=thread_id, seq=draft.seq + 1, kind="gap", found=f"the log ends, the head is {head.seq}"
-        )
-    if head.seq and head.hash != previous:
-        return Divergence(
-            thread_id=thread_id, seq=head.seq, kind="head", expected=head.hash.hex(), found=previous.hex()
-        )
-    expected = [LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed()]
-    if sorted(loaded.live, key=_row_id) != sorted(expected, key=_row_id):
-        return Divergence(thread_id=thread_id, seq=head.seq, kind="state", found=f"{len(loaded.live)} live rows")
-    if (head.chunks, head.tokens) != (draft.tally.chunks, draft.tally.tokens):
-        return Divergence(thread_id=thread_id, seq=head.seq, kind="head", found="its counters")
-    return None
-
-
-def _check_marks(thread_id: str, head: Head, marks: Mapping[str, int]) -> Divergence | None:
-    """A mark below its type's latest event would hide that a view is behind."""
-    low = [name for name, seq in marks.items() if head.marks.get(name, 0) < seq]
-    if low:
-        return Divergence(thread_id=thread_id, seq=head.seq, kind="head", found=f"its mark of {low[0]}")
-    return None
-
-
-def _project(thread_id: str, stored: StoredEvent, refolding: Refolding) -> Divergence | None:
+def _as_recorded(replay: _Replay, stored: StoredEvent, registry: EventRegistry) -> Divergence | None:
+    """A redacted row: its hash is over what stood there, so nothing can be reduced again; its operations count."""
     try:
-        refolding.apply(stored)
-    except MemoryEngineError as error:
-        return _diverged(thread_id, stored, "projection", str(error), refolding.failed)
+        _, reduction = decode_row(replay.thread_id, stored, registry)
+        apply_to_draft(replay.draft, reduction.operations, reduction.chunks, seq=stored.seq)
+    except IntegrityError as error:
+        return _at(replay.thread_id, stored, "undecodable", found=error.why)
+    except InvalidOperation as error:
+        return _at(replay.thread_id, stored, "operations", found=str(error))
+    replay.redacted += 1
     return None
 
 
-def _row_id(row: LiveChunk) -> str:
-    return row.chunk_id
+def _reduced(
+    draft: StateDraft, entries: Sequence[RegisteredReducer], event: Event, context: ReduceContext, thread_id: str
+) -> list[tuple[str, Reduction]]:
+    """What each reducer does, in their order."""
+    found = [(entry.name, reduce_into(draft, (entry,), event, context, thread_id)) for entry in entries]
+    draft.seq = context.seq
+    return found
 
 
-def _diverged(thread_id: str, stored: StoredEvent, kind: str, why: str, reducer: str = "") -> Divergence:
+def _joined(parts: Sequence[tuple[str, Reduction]]) -> Reduction:
+    if len(parts) == 1:
+        return parts[0][1]
+    whole = NOTHING
+    for _, part in parts:
+        whole = Reduction(whole.operations + part.operations, whole.chunks + part.chunks)
+    return whole
+
+
+def _derive(replay: _Replay, stored: StoredEvent, reader: LogReader) -> Divergence | None:
+    """What follows from an event: rows of views, passages, and the snapshots that were taken after it."""
+    try:
+        replay.refolding.apply(stored)
+        if replay.passages is not None:
+            replay.passages.apply(stored, reader)
+    except MemoryEngineError as error:
+        kind = "projection" if replay.refolding.failed else "search"
+        return _at(replay.thread_id, stored, kind, reducer=replay.refolding.failed, found=str(error))
+    lines = replay.snapshots.differences(stored, replay.draft, replay.refolding)
+    return _at(replay.thread_id, stored, "snapshot", lines=lines) if lines else None
+
+
+def _check_head(replay: _Replay) -> Divergence | None:
+    """The head's hash, counters and marks, and the live rows, against what the log gives."""
+    head, draft = replay.head, replay.draft
+    if draft.seq != head.seq:
+        why = f"the log ends, the head is {head.seq}"
+        return Divergence(thread_id=replay.thread_id, seq=draft.seq + 1, kind="gap", found=why)
+    if head.seq and head.hash != replay.previous:
+        return replay.diverged(
+            "head", found="its hash", lines=[f"hash: {arrow(head.hash.hex(), replay.previous.hex())}"]
+        )
+    made = [LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed()]
+    if moved := places_differ(replay.loaded.live, made):
+        return replay.diverged("state", lines=moved)
+    kept = {"chunks": head.chunks, "tokens": head.tokens}
+    given = {"chunks": draft.tally.chunks, "tokens": draft.tally.tokens}
+    if kept != given:
+        return replay.diverged("head", found="its counters", lines=list(fields_differ("the head's", kept, given)))
+    return _check_marks(replay)
+
+
+def _check_marks(replay: _Replay) -> Divergence | None:
+    """A mark below its type's latest event would hide that a view is behind."""
+    kept: Mapping[str, int] = replay.head.marks
+    low = {name: seq for name, seq in replay.marks.items() if kept.get(name, 0) < seq}
+    if not low:
+        return None
+    lines = [f"mark of {name}: {kept.get(name, 0)} → {seq}" for name, seq in low.items()]
+    return replay.diverged("head", found=f"its mark of {next(iter(low))}", lines=lines)
+
+
+def _operations(
+    thread_id: str, stored: StoredEvent, record: bytes, event: Event, parts: Sequence[tuple[str, Reduction]]
+) -> Divergence:
+    """The reducers do not do what was recorded."""
+    lines = records_differ(stored.record, record, event)
+    names = tuple(name for name, _ in parts)
+    if len(parts) > 1:
+        try:
+            recorded = decode_reduction(stored.record)
+            whole = Reduction(recorded.operations, resolve_chunks(recorded, event))
+            names = reducers_behind(parts, whole)
+        except (ValueError, IndexError):  # the record cannot be read: `lines` says so, and any of them may be it
+            pass
+    return _at(
+        thread_id,
+        stored,
+        "operations",
+        reducer=", ".join(names),
+        expected=_shown(stored.record),
+        found=_shown(record),
+        lines=lines,
+    )
+
+
+def _at(  # noqa: PLR0913 - what a divergence says, by keyword
+    thread_id: str,
+    stored: StoredEvent,
+    kind: str,
+    *,
+    reducer: str = "",
+    expected: str = "",
+    found: str = "",
+    lines: Sequence[str] = (),
+) -> Divergence:
     return Divergence(
-        thread_id=thread_id, seq=stored.seq, kind=kind, event_type=stored.type, reducer=reducer, found=why
+        thread_id=thread_id,
+        seq=stored.seq,
+        kind=kind,
+        event_id=stored.id,
+        event_type=stored.type,
+        reducer=reducer,
+        expected=expected,
+        found=found,
+        difference=tuple(lines),
     )
 
 
 def _shown(record: bytes) -> str:
     text = record.decode("utf-8", "replace")
-    return text if len(text) <= 300 else text[:297] + "..."
-
-
-def _report(thread_id: str, head: Head, events: int, found: Divergence | None) -> VerifyReport:
-    return VerifyReport(
-        thread_id=thread_id, events=events, head_seq=head.seq, head_hash=head.hash.hex(), divergence=found
-    )
+    return text if len(text) <= _RECORD_CHARS else text[: _RECORD_CHARS - 3] + "..."

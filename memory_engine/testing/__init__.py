@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memory_engine.testing.faults import FaultyStore as FaultyStore
     from memory_engine.testing.faults import Hold as Hold
     from memory_engine.testing.observing import RecordingObserver as RecordingObserver
+    from memory_engine.testing.regression import check_regression as check_regression
     from memory_engine.testing.scenarios import Outcome as Outcome
     from memory_engine.testing.scenarios import Scenario as Scenario
     from memory_engine.testing.scenarios import given as given
@@ -29,6 +30,7 @@ _HOMES = {
     "embedders": "HashEmbedder",
     "faults": "FaultyStore Hold",
     "observing": "RecordingObserver",
+    "regression": "check_regression",
     "scenarios": "Outcome Scenario given",
     "store_contract": "StoreContract",
 }

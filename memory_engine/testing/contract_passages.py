@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from memory_engine.errors import ThreadNotFound
-from memory_engine.persistence import Head, Store, ThreadRecord
+from memory_engine.persistence import CommitUnit, Head, HeadMoved, Store, ThreadRecord
 from memory_engine.recall.passages import PLACES_BITS, PassageChange, PassageRow, PassageStep
 from memory_engine.recall.storing import LookUp
 from memory_engine.testing.contract_rows import event, filled, head_at, unit
@@ -79,6 +79,21 @@ class PassageContract:
         await store.passages.begin("t", afresh=True)
         assert (0, 0) == ((looked := await store.passages.look_up("t", A)).seq, looked.passages)
         assert [] == await seqs(store, "t", A)
+
+    async def test_an_index_is_put_in_the_place_of_another_by_one_commit(self, store: Store) -> None:
+        """Made afresh it holds wherever the old one stood, whose vectors go; a refused commit changes nothing."""
+        await indexed(store, "t", [step(1, row(1, "a")), step(2, row(2, "a"))])
+        await store.passages.put_vectors("t", "m", {place(1): b"\0" * 4}, place(1))
+        head = await store.head("t")
+        afresh = PassageChange(0, head.seq, [step(2, row(2, "a b"))], afresh=True)
+        whole = CommitUnit(thread_id="t", expected=head, head=head, passages=afresh)
+        with pytest.raises(HeadMoved):
+            await store.commit(msgspec.structs.replace(whole, expected=head_at(head.seq + 1)))
+        assert ([1, 2], {"m": place(1)}) == (await seqs(store, "t", A), dict(await store.passages.models("t")))
+        await store.commit(whole)
+        looked = await store.passages.look_up("t", A)
+        assert (head.seq, 1, [place(2)]) == (looked.seq, looked.passages, list(looked.chosen))
+        assert {} == dict(await store.passages.models("t"))
 
     async def test_a_commit_brings_its_passages(self, store: Store) -> None:
         """They are there with its events; a commit whose change does not fit writes its events alone."""

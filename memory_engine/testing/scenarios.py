@@ -30,7 +30,7 @@ class Scenario:
     def __init__(self, plugins: Sequence[Plugin] = (), now_us: int = START_US) -> None:
         self.state = State()
         self._now_us = now_us
-        self._events, self._reducers = _registries(plugins)
+        self._events, self._reducers = registries(plugins)
 
     def when(self, event: Event) -> "Outcome":
         """What the reducers make of one more event.
@@ -126,11 +126,14 @@ def given(*events: Event, plugins: Sequence[Plugin] = (), now_us: int = START_US
     return scenario
 
 
-def _registries(plugins: Sequence[Plugin]) -> tuple[EventRegistry, ReducerRegistry]:
+def registries(plugins: Sequence[Plugin]) -> tuple[EventRegistry, ReducerRegistry]:
+    """The events and reducers of an engine with these plug-ins."""
     events, reducers = builtin_registry(), ReducerRegistry()
     for plugin in (builtin_reducers(), *plugins):
         for cls in plugin.events:
             events.register(cls)
+        for event_type, version, upcaster in plugin.upcasters:
+            events.register_upcaster(event_type, version, upcaster)
         for cls, reducer, name, order in plugin.reducers:
             reducers.add(cls, reducer, name=name, order=order)
         for name, reducer in plugin.replaced_reducers:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from memory_engine.persistence import Store
+from memory_engine.testing.contract_correlation import CorrelationContract
 from memory_engine.testing.contract_forks import ForkContract
 from memory_engine.testing.contract_log import LogContract
 from memory_engine.testing.contract_passages import PassageContract
@@ -26,7 +27,14 @@ from memory_engine.testing.contract_views import ReopeningContract, StoreFactory
 
 @pytest.mark.anyio
 class StoreContract(
-    ThreadContract, LogContract, PastContract, ForkContract, ViewContract, PassageContract, ReopeningContract
+    ThreadContract,
+    LogContract,
+    PastContract,
+    CorrelationContract,
+    ForkContract,
+    ViewContract,
+    PassageContract,
+    ReopeningContract,
 ):
     """Everything that `memory_engine.persistence.Store` promises.
 

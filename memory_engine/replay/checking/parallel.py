@@ -1,0 +1,269 @@
+"""Verifying a whole file, its threads shared among processes.
+
+A process is a Python of its own that opens the file only to look. Threads are given to it one at a time on its
+standard input; what it finds comes back on its standard output, a JSON value a line. It ends with its input, so that
+none outlives the one who asked.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+from attrs import define, field
+
+from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
+from memory_engine.replay.checking.divergence import VerifyReport
+
+if TYPE_CHECKING:
+    from memory_engine.engine import Engine
+
+FileProgress = Callable[[int, int], None]
+"""Called now and then with the number of threads and of events done."""
+LINE_BYTES_MAX = 1 << 24
+_BEGIN = (
+    "import json, sys\n"
+    "asked = sys.stdin.buffer.readline()\n"
+    "sys.path[:] = json.loads(asked)['path']\n"
+    "from memory_engine.replay.checking.parallel import serve\n"
+    "serve(asked)\n"
+)
+
+
+class _Asked(msgspec.Struct):
+    """What a process is told at first: where modules are found, the file, and with which plug-ins."""
+
+    path: list[str]
+    file: str
+    entry_points: bool
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    """How far a process is with its thread, or what it found. `gone`: the thread was deleted."""
+
+    events: int = 0
+    report: VerifyReport | None = None
+    gone: bool = False
+    failed: str = ""
+
+    @property
+    def is_last(self) -> bool:
+        return self.report is not None or self.gone or bool(self.failed)
+
+
+_ANSWERS = msgspec.json.Decoder(_Answer)
+
+
+async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
+    path: str,
+    *,
+    jobs: int = 1,
+    thread_ids: Collection[str] | None = None,
+    entry_points: bool = False,
+    fail_fast: bool = False,
+    progress: FileProgress | None = None,
+) -> list[VerifyReport]:
+    """Verify the threads of a file, or the given ones, in `jobs` processes (0: one for each core), writing nothing.
+
+    `entry_points` takes the plug-ins that installed packages publish, as `open` does; of others' events and reducers
+    only a process that has them knows. The reports are in the order of the threads; with `fail_fast` no other thread is
+    begun after one has diverged. A thread is verified by one process, however long it is.
+
+    Raises `StorageFailed` where there is no such file, `ThreadNotFound`, and `WorkerFailed` naming the thread whose
+    process died or could not go on.
+    """
+    async with _only_read(path, entry_points=entry_points) as engine:
+        sizes = {info.id: info.events for info in await engine.threads()}
+        for thread_id in thread_ids or ():
+            if thread_id not in sizes:
+                raise ThreadNotFound(thread_id)
+        wanted = list(sizes if thread_ids is None else dict.fromkeys(thread_ids))
+        work = _Work(wanted, sizes, fail_fast, progress, thread_ids is not None)
+        several = min(jobs or cores(), len(wanted))
+        if several <= 1:
+            await work.here(engine)
+            return work.results()
+    asked = _Asked(sys.path, path, entry_points)
+    await _together([work.elsewhere(asked) for _ in range(several)])
+    return work.results()
+
+
+def cores() -> int:
+    """How many processes can run at once."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # a system that does not say
+        return os.cpu_count() or 1
+
+
+@define
+class _Work:
+    """The threads that are still to be verified, the longest first, and what was found."""
+
+    wanted: Sequence[str]
+    sizes: dict[str, int]
+    fail_fast: bool
+    progress: FileProgress | None
+    are_named: bool
+    _waiting: deque[str] = field(init=False)
+    _reports: dict[str, VerifyReport] = field(factory=dict)
+    _under_way: dict[str, int] = field(factory=dict)
+    _events: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._waiting = deque(sorted(self.wanted, key=lambda thread_id: -self.sizes[thread_id]))
+
+    def results(self) -> list[VerifyReport]:
+        """What was found, in the order of the threads."""
+        return [self._reports[thread_id] for thread_id in self.wanted if thread_id in self._reports]
+
+    async def here(self, engine: "Engine") -> None:
+        """Verify everything with this engine, in the order of the threads."""
+        self._waiting = deque(self.wanted)
+        while self._waiting:
+            thread_id = self._waiting.popleft()
+            try:
+                self._found(await engine.verifier.verify(thread_id, partial(self._at, thread_id)))
+            except ThreadNotFound:
+                self._gone(thread_id)
+
+    async def elsewhere(self, asked: _Asked) -> None:
+        """Have a process verify what waits, until nothing does."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", _BEGIN),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=LINE_BYTES_MAX,
+        )
+        try:
+            await _tell(process, asked)
+            while self._waiting:
+                thread_id = self._waiting.popleft()
+                await _tell(process, thread_id)
+                self._take(thread_id, await self._followed(process, thread_id))
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def _followed(self, process: asyncio.subprocess.Process, thread_id: str) -> _Answer:
+        """The last answer about a thread. Raises `WorkerFailed` where the process ends before."""
+        answer = _Answer()
+        while not answer.is_last:
+            line = await process.stdout.readline() if process.stdout is not None else b""
+            if not line.endswith(b"\n"):
+                raise WorkerFailed(thread_id, f"its process ended with code {await process.wait()}")
+            answer = _ANSWERS.decode(line)
+            self._at(thread_id, answer.events)
+        return answer
+
+    def _take(self, thread_id: str, answer: _Answer) -> None:
+        if answer.failed:
+            raise WorkerFailed(thread_id, answer.failed)
+        if answer.report is None:
+            self._gone(thread_id)
+        else:
+            self._found(answer.report)
+
+    def _found(self, report: VerifyReport) -> None:
+        self._under_way.pop(report.thread_id, None)
+        self._events += report.events
+        self._reports[report.thread_id] = report
+        if self.fail_fast and not report.ok:
+            self._waiting.clear()
+        self._show()
+
+    def _gone(self, thread_id: str) -> None:
+        """A thread was deleted since it was listed: nobody misses its report, unless it was asked for by name."""
+        self._under_way.pop(thread_id, None)
+        if self.are_named:
+            raise ThreadNotFound(thread_id)
+
+    def _at(self, thread_id: str, events: int) -> None:
+        self._under_way[thread_id] = max(events, self._under_way.get(thread_id, 0))
+        self._show()
+
+    def _show(self) -> None:
+        if self.progress is not None:
+            self.progress(len(self._reports), self._events + sum(self._under_way.values()))
+
+
+@asynccontextmanager
+async def _only_read(path: str, *, entry_points: bool) -> "AsyncIterator[Engine]":
+    import memory_engine
+    from memory_engine.config import EngineConfig
+
+    _check_is_there(path)
+    async with memory_engine.open(path, config=EngineConfig(read_only=True), entry_points=entry_points) as engine:
+        yield engine
+
+
+def _check_is_there(path: str) -> None:
+    """Opening what is not there would make it."""
+    if "://" not in path and not Path(path).is_file():
+        raise StorageFailed(path, "there is no such file")
+
+
+async def _together(works: Sequence[Coroutine[object, object, None]]) -> None:
+    """Run all at once; where one fails, or this is cancelled, the others are ended too."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _tell(process: asyncio.subprocess.Process, value: object) -> None:
+    """Give a process a line. One that has ended is noticed when it does not answer."""
+    if process.stdin is not None:
+        process.stdin.write(msgspec.json.encode(value) + b"\n")
+        try:
+            await process.stdin.drain()
+        except ConnectionError:
+            return
+
+
+# what a process does
+
+
+def serve(asked: bytes) -> None:
+    """Verify the threads that standard input names, until it ends. Ctrl-C is for the process that asked."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with os.fdopen(os.dup(1), "wb") as answers:
+        os.dup2(2, 1)  # whatever plug-ins print is no answer
+        asyncio.run(_serve(msgspec.json.decode(asked, type=_Asked), answers))
+
+
+async def _serve(asked: _Asked, answers: BinaryIO) -> None:
+    def answer(value: _Answer) -> None:
+        answers.write(msgspec.json.encode(value) + b"\n")
+        answers.flush()
+
+    thread_id = await _next_thread()
+    try:
+        async with _only_read(asked.file, entry_points=asked.entry_points) as engine:
+            while thread_id is not None:
+                try:
+                    report = await engine.verifier.verify(thread_id, lambda events: answer(_Answer(events)))
+                    answer(_Answer(report=report))
+                except ThreadNotFound:
+                    answer(_Answer(gone=True))
+                thread_id = await _next_thread()
+    except Exception as error:  # the end of this process: whatever it is, the one who asked is told
+        answer(_Answer(failed=f"{type(error).__name__}: {error}"))
+
+
+async def _next_thread() -> str | None:
+    line = await asyncio.to_thread(sys.stdin.buffer.readline)
+    return msgspec.json.decode(line, type=str) if line else None

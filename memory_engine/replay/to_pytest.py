@@ -1,0 +1,162 @@
+"""From a piece of a log to the source of a test: the state before it, its events, and what they did when recorded."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.chunks import Chunk
+from memory_engine.codec import decode_reduction, resolve_chunks
+from memory_engine.errors import NoSuchTest
+from memory_engine.events import builtin_registry
+from memory_engine.events.base import UnknownEvent
+from memory_engine.past import Past
+from memory_engine.records import StoredEvent
+from memory_engine.replay.checking.differences import operation_line
+from memory_engine.replay.source import Constants, literal, quoted
+from memory_engine.state import Placed, State
+
+NAME_CHARS_MAX = 40
+WHAT_CHARS_MAX = 80
+_WORDS = re.compile(r"[^a-z0-9]+")
+
+
+async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
+    """See `Replayable.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
+
+    Raises `NoSuchTest` where the last is before the first, where a name is none, and for an event whose class is not
+    known here.
+    """
+    piece = _Piece(first, max(1, first.seq), last.seq, _named(first, last, name))
+    if not 1 <= piece.first <= piece.last:
+        raise NoSuchTest(piece.what, "the last is before the first" if piece.last else "nothing has happened yet")
+    reader = first.engine.reader
+    before = await reader.state_at(first.id, piece.first - 1)
+    stored: list[StoredEvent] = []
+    async for page in reader.pages(first.id, after=piece.first - 1, upto=piece.last):
+        stored += page
+    context = await last.context()
+    return _source(piece, before, stored, await last.state(), context.messages)
+
+
+@frozen
+class _Piece:
+    """Which events, and what the test of them is called."""
+
+    past: Past
+    first: int
+    last: int
+    name: str
+
+    @property
+    def what(self) -> str:
+        events = f"events {self.first} to {self.last}" if self.last > self.first else f"event {self.first}"
+        return f"{events} of thread {self.past.id!r}"
+
+
+def _named(first: Past, last: Past, name: str) -> str:
+    slug = _WORDS.sub("_", first.id.lower())[:NAME_CHARS_MAX].strip("_") or "thread"
+    name = name or f"{slug}_events_{max(1, first.seq)}_to_{last.seq}"
+    name = name if name.startswith("test_") else f"test_{name}"
+    if not (name.isascii() and name.isidentifier()):
+        raise NoSuchTest(f"the name {name!r}", "a function could not be called so: use letters, digits and _")
+    return name
+
+
+def _source(
+    piece: _Piece, before: State, stored: Sequence[StoredEvent], after: State, messages: Sequence[object]
+) -> str:
+    constants = Constants()
+    values = {
+        "BEFORE": [_placed(placed) for placed in before.placed()],
+        "EVENTS": [_event(piece, row) for row in stored],
+        "MESSAGES": _plain(messages),
+    }
+    typed = [f"{name}: list[dict[str, object]] = {literal(value, constants)}\n" for name, value in values.items()]
+    state = literal(dict(state_lines(after)), constants)
+    what = _in_docstring(piece.what)
+    return (
+        f'"""What {what} did when recorded: their reducers must do the same now.\n\n'
+        "Written by `memory-engine to-pytest`. The texts are those of the log.\n"
+        '"""\n\n'
+        "from collections.abc import Sequence\n\n"
+        "from memory_engine import Plugin\n"
+        "from memory_engine.testing import check_regression\n\n"
+        f"{_plugins(stored)}"
+        "PLUGINS: Sequence[Plugin] = ()\n\n\n"
+        f"def {piece.name}() -> None:\n"
+        '    """What was recorded is what happens now."""\n'
+        "    check_regression(\n"
+        f"        {quoted(piece.past.id)},\n"
+        "        before=BEFORE,\n"
+        "        events=EVENTS,\n"
+        "        after=AFTER,\n"
+        "        messages=MESSAGES,\n"
+        "        plugins=PLUGINS,\n"
+        "    )\n\n\n"
+        f"{constants.source()}"
+        f"# The chunks of the state before the first event, in order, with their places.\n{typed[0]}\n"
+        f"# The events, and the operations and chunks that they were recorded with.\n{typed[1]}\n"
+        f"# The texts of the state after the last event, in order.\nAFTER: dict[str, str] = {state}\n\n"
+        f"# What a model would see then.\n{typed[2]}"
+    )
+
+
+def state_lines(state: State) -> Iterable[tuple[str, str]]:
+    """The chunks of a state in order: ids, below which container, and texts."""
+    above: dict[str, str] = {}
+    for placed in state.placed():
+        path = f"{above[placed.container]} > {placed.chunk.id}" if placed.container else placed.chunk.id
+        above[placed.chunk.id] = path
+        yield path, placed.chunk.text
+
+
+def _placed(placed: Placed) -> dict[str, object]:
+    place: dict[str, object] = {"key": placed.key.hex()}
+    if placed.container:
+        place["container"] = placed.container
+    return {**place, "chunk": _plain(placed.chunk)}
+
+
+def _event(piece: _Piece, stored: StoredEvent) -> dict[str, object]:
+    registry = piece.past.engine.reader.registry
+    event = registry.decode(stored.type, stored.version, stored.payload)
+    if isinstance(event, UnknownEvent):
+        what = f"event {stored.seq} of thread {piece.past.id!r}"
+        raise NoSuchTest(
+            what, f"version {stored.version} of {stored.type} is not known here; open the log with the plug-in of it"
+        )
+    record = decode_reduction(stored.record)
+    chunks: Sequence[Chunk] = resolve_chunks(record, event)
+    return {
+        "seq": stored.seq,
+        "id": stored.id,
+        "type": stored.type,
+        "version": stored.version,
+        "recorded_at_us": stored.recorded_at_us,
+        "payload": json.loads(stored.payload),
+        "operations": [operation_line(operation) for operation in record.operations],
+        "chunks": [_plain(chunk) for chunk in chunks],
+    }
+
+
+def _plugins(stored: Iterable[StoredEvent]) -> str:
+    """What a reader is told of the plug-ins that the test needs."""
+    own = {cls.event_type for cls in builtin_registry().classes()}
+    foreign = dict.fromkeys(row.type for row in stored if row.type not in own)
+    if not foreign:
+        return "# Plug-ins whose reducers these events go through, if there are any.\n"
+    return f"# Put here the plug-ins that declare {_in_docstring(', '.join(foreign))}.\n"
+
+
+def _plain(value: object) -> object:
+    """As JSON has it."""
+    return json.loads(msgspec.json.encode(value))
+
+
+def _in_docstring(text: str) -> str:
+    """On one line, and unable to end the text around it."""
+    text = text if len(text) <= WHAT_CHARS_MAX else text[: WHAT_CHARS_MAX - 1] + "…"
+    return quoted(text.replace('"', "'"))[1:-1]

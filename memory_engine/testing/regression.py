@@ -1,0 +1,157 @@
+"""What the tests call that `memory-engine to-pytest` writes: recorded events must do what they did.
+
+No store, no loop, no time: the events go through their reducers on the state that stood before them.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from memory_engine.chunks import Chunk
+from memory_engine.codec import checked_record, decode_reduction, resolve_chunks
+from memory_engine.context.builder import build_context
+from memory_engine.context.rendering import DEFAULT_RENDERERS
+from memory_engine.errors import MemoryEngineError
+from memory_engine.events.base import Event
+from memory_engine.plugins import Plugin
+from memory_engine.reducing import ReduceContext, Reduction, RegisteredReducer, reduce_into
+from memory_engine.replay.checking.differences import chunks_differ, fields_differ, limited, operation_line
+from memory_engine.replay.to_pytest import state_lines
+from memory_engine.state import Placed, State
+from memory_engine.testing.scenarios import registries
+from memory_engine.tokens import EstimatedTokens
+
+T = TypeVar("T")
+Data = Mapping[str, object]
+
+
+class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A chunk of the state before."""
+
+    key: str
+    chunk: Chunk
+    container: str = ""
+
+
+class _Recorded(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An event, and what it did when it was recorded."""
+
+    seq: int
+    id: str
+    type: str
+    version: int
+    recorded_at_us: int
+    payload: msgspec.Raw
+    operations: list[str] = []
+    chunks: tuple[Chunk, ...] = ()
+
+
+def check_regression(  # noqa: PLR0913 - the parts of a recorded piece of a log, by keyword
+    thread_id: str,
+    *,
+    before: Sequence[Data] = (),
+    events: Sequence[Data],
+    after: Mapping[str, str] | None = None,
+    messages: Sequence[Data] | None = None,
+    plugins: Sequence[Plugin] = (),
+) -> None:
+    """Reduce recorded events on the state before them, and compare with what they did.
+
+    `before`: chunks with `key` (hexadecimal), `container` and `chunk`; `events`: `seq`, `id`, `type`, `version`,
+    `recorded_at_us`, `payload`, and the recorded `operations` (lines) and `chunks`; `after`: the texts of the state by
+    place; `messages`: of the whole context then. What is `None` is not compared. `plugins`: where the events and
+    reducers come from that are not the package's own, and how their chunks are rendered.
+
+    Raises `AssertionError` that says which event does what otherwise, and which reducer does it.
+    """
+    replay = _Replay(thread_id, plugins)
+    recorded = [_converted(event, _Recorded) for event in events]
+    state = replay.state_of([_converted(place, _Place) for place in before], recorded)
+    for event in recorded:
+        state = replay.step(state, event)
+    if after is not None:
+        _compare(f"the state after event {state.seq}", fields_differ("chunk", after, dict(state_lines(state))))
+        _compare("the order of the state", _order(list(after), [path for path, _ in state_lines(state)]))
+    if messages is not None:
+        now = json.loads(json.dumps(replay.messages(state)))
+        _compare(f"the context after event {state.seq}", _messages_differ(messages, now))
+
+
+class _Replay:
+    """The events, reducers and renderers of the plug-ins, at work for one thread."""
+
+    def __init__(self, thread_id: str, plugins: Sequence[Plugin]) -> None:
+        self._thread_id = thread_id
+        self._plugins = plugins
+        self._events, self._reducers = registries(plugins)
+
+    def state_of(self, places: Iterable[_Place], events: Sequence[_Recorded]) -> State:
+        draft = State().draft()
+        for place in places:
+            draft.insert(Placed(place.chunk, bytes.fromhex(place.key), place.container))
+        return draft.freeze(events[0].seq - 1 if events else 0)
+
+    def step(self, state: State, recorded: _Recorded) -> State:
+        what = f"event {recorded.seq} ({recorded.type})"
+        event = self._events.decode(recorded.type, recorded.version, bytes(recorded.payload))
+        if not isinstance(event, Event):
+            why = f"nothing here declares version {recorded.version} of {recorded.type!r}"
+            raise AssertionError(f"{what}: {why}; put its plug-in into PLUGINS, or `plugins=[...]`")
+        entries = self._reducers.of_type(recorded.type)
+        names = [entry.name for entry in entries]
+        try:
+            reduction, state = self._reduced(state, entries, event, recorded)
+            decoded = decode_reduction(checked_record(reduction, event, thread_id=self._thread_id, reducers=names))
+        except MemoryEngineError as error:
+            raise AssertionError(f"{what} did what it does no more: {error}") from error
+        lines = _lines_differ(recorded.operations, list(map(operation_line, decoded.operations)))
+        chunks = chunks_differ(recorded.chunks, resolve_chunks(decoded, event))
+        by = f", of reducer {', '.join(names)}" if names else ", which has no reducer"
+        _compare(f"{what}{by}", [*lines, *chunks])
+        return state
+
+    def _reduced(
+        self, state: State, entries: Sequence[RegisteredReducer], event: Event, recorded: _Recorded
+    ) -> tuple[Reduction, State]:
+        draft = state.draft()
+        context = ReduceContext(recorded.seq, recorded.id, recorded.recorded_at_us)
+        reduction = reduce_into(draft, entries, event, context, self._thread_id)
+        return reduction, draft.freeze(recorded.seq)
+
+    def messages(self, state: State) -> Sequence[object]:
+        renderers = {**DEFAULT_RENDERERS, **{kind: render for p in self._plugins for kind, render in p.renderers}}
+        context = build_context(
+            state, thread_id=self._thread_id, max_tokens=None, renderers=renderers, counter=EstimatedTokens()
+        )
+        return context.messages
+
+
+def _converted(data: Data, kind: type[T]) -> T:
+    return msgspec.json.decode(json.dumps(data), type=kind)
+
+
+def _compare(what: str, lines: Iterable[str]) -> None:
+    found = limited(lines)
+    if found:
+        raise AssertionError("\n  ".join([f"{what}: recorded → now", *found]))
+
+
+def _lines_differ(before: Sequence[str], after: Sequence[str]) -> Iterable[str]:
+    for n in range(max(len(before), len(after))):
+        one, other = (lines[n] if n < len(lines) else "nothing" for lines in (before, after))
+        if one != other:
+            yield f"operation {n + 1}: {one} → {other}"
+
+
+def _order(before: Sequence[str], after: Sequence[str]) -> Iterable[str]:
+    if before != after:
+        yield f"{', '.join(before)} → {', '.join(after)}"
+
+
+def _messages_differ(before: Sequence[Data], after: Sequence[Data]) -> Iterable[str]:
+    for n in range(max(len(before), len(after))):
+        one, other = (messages[n] if n < len(messages) else None for messages in (before, after))
+        if one != other:
+            yield from fields_differ(f"message {n + 1}", one, other)
