@@ -1,0 +1,152 @@
+"""The commands that carry logs: export and import."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from memory_engine.cli.commands import (
+    FOUND_PROBLEMS,
+    MOMENT,
+    Command,
+    WrongArgument,
+    add_plugins,
+    moment,
+    positive,
+)
+from memory_engine.cli.databases import existing, writable
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.cli.text import counted, duration, size
+from memory_engine.replay.exporting import ExportReport, export
+from memory_engine.replay.files.log_file import schema
+from memory_engine.replay.importing import ImportReport
+from memory_engine.replay.redaction import Redaction
+
+
+def _declare_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "thread", metavar="THREAD", nargs="?", help="a thread's id (`memory-engine threads` lists them)"
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to make; compressed if it ends in .gz")
+    parser.add_argument("--upto", type=moment, metavar="WHEN", help=f"the log up to there: {MOMENT}")
+    parser.add_argument("--compress", action="store_true", help="compress whatever the file's name is")
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of a line, and do nothing else")
+    taken = parser.add_argument_group("what is taken out (each may be given several times)")
+    taken.add_argument(
+        "--redact-field", action="append", metavar="NAME", help="a field of events, by name or path (metadata.email)"
+    )
+    taken.add_argument("--redact-pattern", action="append", metavar="REGEX", help="what matches, in any text")
+    taken.add_argument("--redact-type", action="append", metavar="TYPE", help="the texts of all events of a type")
+    taken.add_argument("--redact-seq", action="append", type=positive, metavar="SEQ", help="the texts of an event")
+    taken.add_argument("--redact-forgotten", action="store_true", help="what was forgotten; so too with any of these")
+    taken.add_argument("--keep-forgotten", action="store_true", help="not what was forgotten")
+    add_plugins(parser)
+
+
+async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Write a log to a file. Returns 1 where the log is broken: the file then is too."""
+    if asked.schema:
+        text = msgspec.json.format(msgspec.json.encode(schema())).decode()
+        terminal.json(schema())
+        terminal.say(text)
+        return 0
+    if asked.thread is None or asked.file is None:
+        raise WrongArgument("name a thread and the file to make: memory-engine export THREAD FILE")
+    begun = time.perf_counter()
+    progress = Progress("exporting", terminal)
+    try:
+        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+            report = await export(
+                engine.thread(asked.thread),
+                Path(asked.file),
+                upto=asked.upto,
+                redaction=_redaction(asked),
+                progress=lambda events: progress.update({"events": events}),
+                compress=asked.compress,
+                force=asked.force,
+            )
+    except FileExistsError as error:
+        raise WrongArgument(f"{error.filename}: there is a file already; --force replaces it") from None
+    finally:
+        progress.end()
+    terminal.json(report.as_data())
+    _put_export(report, time.perf_counter() - begun, terminal)
+    return FOUND_PROBLEMS if report.broken_at else 0
+
+
+def _redaction(asked: argparse.Namespace) -> Redaction | None:
+    rules: tuple[Sequence[object], ...] = tuple(
+        given or () for given in (asked.redact_field, asked.redact_pattern, asked.redact_type, asked.redact_seq)
+    )
+    if asked.redact_forgotten and asked.keep_forgotten:
+        raise WrongArgument("--redact-forgotten and --keep-forgotten cannot both be meant")
+    if not any(rules) and not asked.redact_forgotten:
+        return None
+    return Redaction(
+        fields=asked.redact_field or (),
+        patterns=asked.redact_pattern or (),
+        types=asked.redact_type or (),
+        seqs=asked.redact_seq or (),
+        forgotten=not asked.keep_forgotten,
+    )
+
+
+def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> None:
+    taken_out = f", {report.redacted:,} of them redacted" if report.redacted else ""
+    what = f"{counted(report.events, 'event')} of {report.thread_id}{taken_out}"
+    terminal.say(f"{what} → {report.path} ({size(report.bytes)}) in {duration(seconds)}")
+    terminal.say(f"head {report.head_hash or 'none: the log is empty'}", "dim")
+    if terminal.as_json:
+        return
+    for rule in report.idle_rules:
+        terminal.warn(f"memory-engine: nothing in the log was for this rule: {rule}")
+    if report.broken_at:
+        terminal.warn(
+            f"memory-engine: event {report.broken_at} does not have the hash of what it says: no import will take the "
+            "file; `memory-engine verify` says more"
+        )
+
+
+def _declare_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that `memory-engine export` wrote")
+    parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: as it was)")
+
+
+async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Make a thread of an exported file."""
+    _check_is_there(asked.file)
+    begun = time.perf_counter()
+    progress = Progress("importing", terminal)
+    try:
+        async with writable(asked.db) as engine:
+            report = await engine.import_log(
+                asked.file, thread_id=asked.thread, progress=lambda events: progress.update({"events": events})
+            )
+    finally:
+        progress.end()
+    terminal.json(report.as_data())
+    _put_import(report, asked.db, time.perf_counter() - begun, terminal)
+    return 0
+
+
+def _check_is_there(file: str) -> None:
+    """Before a database is made for nothing."""
+    if not Path(file).is_file():
+        raise WrongArgument(f"{file}: there is no such file")
+
+
+def _put_import(report: ImportReport, db: str, seconds: float, terminal: Terminal) -> None:
+    known = f", {report.events - report.added:,} known before" if report.added < report.events else ""
+    taken_out = f"; {report.redacted:,} of all are redacted" if report.redacted else ""
+    added = counted(report.added, "event")
+    terminal.say(f"{added} into thread {report.thread_id} of {db}{known}{taken_out}, in {duration(seconds)}")
+    terminal.say(f"head {report.head_hash or 'none: the log is empty'}", "dim")
+
+
+EXPORT = Command(
+    "export", "write a log to one file, with its hashes, redacted if asked to", _declare_export, export_log
+)
+IMPORT = Command("import", "make a thread of an exported log, with the same hashes", _declare_import, import_log)

@@ -1,0 +1,94 @@
+"""Anchors: hashes of logs, kept where whoever could rewrite a log cannot reach them.
+
+A log that was rewritten whole verifies by itself. It does not give the hash that was written down before.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memory_engine.clock import to_datetime
+from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
+
+if TYPE_CHECKING:
+    from memory_engine.engine import Engine
+    from memory_engine.past import Past
+
+
+class Anchor(msgspec.Struct, frozen=True):
+    """The hash (in hexadecimal) of a thread's log at a seq: it stands for all that was recorded up to there.
+
+    `recorded_at` is when the event at `seq` was recorded (UTC). At seq 0 there is neither.
+    """
+
+    thread_id: str
+    seq: int
+    hash: str
+    recorded_at: datetime | None = None
+
+    def as_data(self) -> dict[str, object]:
+        """Plain JSON values."""
+        found: dict[str, object] = msgspec.to_builtins(self)
+        return found
+
+
+_LINES = msgspec.json.Decoder(Anchor)
+
+
+async def anchor(past: "Past") -> Anchor:
+    """The anchor of a thread at a moment."""
+    rows = await past.engine.reader.rows_at(past.id, {past.seq})
+    if past.seq not in rows:
+        return Anchor(past.id, 0, "")
+    stored = rows[past.seq]
+    return Anchor(past.id, stored.seq, stored.hash.hex(), to_datetime(stored.recorded_at_us))
+
+
+async def check_anchors(engine: "Engine", anchors: Sequence[Anchor]) -> list[Anchor]:
+    """Those that the logs here do not bear out, in the order given (see `Engine.check_anchors`).
+
+    Hashes are compared as they are recorded: that they are those of the events is what `verify` says.
+    """
+    of_threads: dict[str, set[int]] = {}
+    for one in anchors:
+        of_threads.setdefault(one.thread_id, set()).add(one.seq)
+    held = {thread_id: await _hashes(engine, thread_id, seqs) for thread_id, seqs in of_threads.items()}
+    return [one for one in anchors if held[one.thread_id].get(one.seq) != one.hash]
+
+
+async def _hashes(engine: "Engine", thread_id: str, seqs: set[int]) -> dict[int, str]:
+    """The hashes that the log of a thread has at these seqs; none where there is no such event."""
+    try:
+        await engine.store.head(thread_id)
+    except ThreadNotFound:
+        return {}
+    try:
+        rows = list(await engine.store.read_at(thread_id, sorted(seqs)))
+    except IntegrityError:  # some are gone
+        rows = []
+        for seq in seqs:
+            with suppress(IntegrityError):
+                rows += await engine.store.read_at(thread_id, [seq])
+    return {0: "", **{stored.seq: stored.hash.hex() for stored in rows}}
+
+
+def read_anchors(path: Path) -> list[Anchor]:
+    """Anchors from a file of JSON lines; empty lines are passed over. Raises `UnreadableAnchors`."""
+    found: list[Anchor] = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if line.strip():
+            try:
+                found.append(_LINES.decode(line))
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise UnreadableAnchors(str(path), number, str(error)) from None
+    return found
+
+
+def add_anchors(path: Path, anchors: Sequence[Anchor]) -> None:
+    """Add anchors to the end of a file, which is made if it is not there: earlier ones stay."""
+    with path.open("ab") as file:
+        file.writelines(msgspec.json.encode(one) + b"\n" for one in anchors)
