@@ -1,0 +1,203 @@
+"""What changed between two moments of a log: chunks, what a model would be sent, and views.
+
+Everything is read as it was; nothing is written. The work is done from the older moment to the newer one, and turned
+round where that is not what was asked, so that one direction mirrors the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from attrs import field, frozen
+
+from memory_engine.chunks import Chunk
+from memory_engine.context.builder import build_context
+from memory_engine.past import Past
+from memory_engine.projections.base import Projection, event_types
+from memory_engine.replay.data import chunk_as_data
+from memory_engine.replay.diffing.lineage import shared_seq
+from memory_engine.replay.diffing.matching import Changed, Compacted, Side, match
+from memory_engine.replay.diffing.rendered import kept_bytes, rendered, text_lines, unified
+from memory_engine.state import State
+
+__all__ = ["Changed", "Compacted", "ContextDiff", "Diff", "Point", "RowsDiff", "diff"]
+
+T = TypeVar("T")
+
+
+@frozen
+class Point:
+    """A moment of a thread, and what its state holds (estimated tokens)."""
+
+    thread_id: str
+    seq: int
+    chunks: int
+    tokens: int
+
+
+@frozen(kw_only=True)
+class ContextDiff:
+    """What a model would be sent with everything in the state, on both sides.
+
+    `kept_bytes` is how many bytes at the beginning stay the same (deterministic JSON, a line for each message): what a
+    provider's prompt cache can keep. `lines` is a unified diff of the texts, under the role of each.
+    """
+
+    tokens: tuple[int, int]
+    bytes: tuple[int, int]
+    kept_bytes: int
+    lines: tuple[str, ...] = field(repr=False)
+
+
+@frozen
+class RowsDiff:
+    """The keys of a view's rows that came, went, and have another value, in order."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class Diff:
+    """What leads from `a` to `b`.
+
+    `added` stand in b alone, in its order; `removed` in a alone, in its order; `changed` are versions of one chunk on
+    either side and in neither of the two. `moved` are ids (of b) whose place among the common chunks is another, as
+    few as possible. `compacted`: added summaries with the removed chunks that they cover; `restored`: removed summaries
+    with the added chunks that they had covered. `views` has those with any difference, `None` where not asked for.
+    """
+
+    a: Point
+    b: Point
+    added: tuple[Chunk, ...] = ()
+    removed: tuple[Chunk, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    moved: tuple[str, ...] = ()
+    compacted: tuple[Compacted, ...] = ()
+    restored: tuple[Compacted, ...] = ()
+    context: ContextDiff
+    views: Mapping[str, RowsDiff] | None = None
+    _containers: tuple[Mapping[str, str], Mapping[str, str]] = field(default=({}, {}), repr=False, alias="containers")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether state, context and views are the same."""
+        chunks = (self.added, self.removed, self.changed, self.moved)
+        return not any(chunks) and not self.context.lines and not self.views
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        views = self.views or {}
+        before, after = self._containers
+        return {
+            "a": {"thread_id": self.a.thread_id, "seq": self.a.seq},
+            "b": {"thread_id": self.b.thread_id, "seq": self.b.seq},
+            "added": [chunk_as_data(chunk, after.get(chunk.id, "")) for chunk in self.added],
+            "removed": [chunk_as_data(chunk, before.get(chunk.id, "")) for chunk in self.removed],
+            "changed": [
+                {
+                    "before": change.before.id,
+                    "after": change.after.id,
+                    "fields": {name: list(values) for name, values in change.fields.items()},
+                }
+                for change in self.changed
+            ],
+            "moved": list(self.moved),
+            "compacted": [{"summary": one.summary, "covers": list(one.covers)} for one in self.compacted],
+            "restored": [{"summary": one.summary, "covers": list(one.covers)} for one in self.restored],
+            "tokens": [self.a.tokens, self.b.tokens],
+            "chunks": [self.a.chunks, self.b.chunks],
+            "context": {
+                "tokens": list(self.context.tokens),
+                "bytes": list(self.context.bytes),
+                "kept_bytes": self.context.kept_bytes,
+                "lines": list(self.context.lines),
+            },
+            "views": {
+                name: {"added": list(rows.added), "removed": list(rows.removed), "changed": list(rows.changed)}
+                for name, rows in views.items()
+            },
+        }
+
+
+async def diff(a: Past, b: Past, *, views: bool = True) -> Diff:
+    """What changed from one moment to another: of one thread, or of a fork and its origin, in either order.
+
+    `views=False` leaves out the views, which takes the longer the more of them changed.
+    """
+    one, other = await a.state(), await b.state()
+    shared = await shared_seq(a.engine, (a.id, a.seq), (b.id, b.seq))
+    is_forward = (a.seq, a.id) <= (b.seq, b.id)
+    older, newer = (Side(a, one), Side(b, other)) if is_forward else (Side(b, other), Side(a, one))
+    chunks = await match(older, newer, shared)
+    if not is_forward:
+        chunks = chunks.mirrored()
+    return Diff(
+        a=Point(a.id, a.seq, one.tally.chunks, one.tally.tokens),
+        b=Point(b.id, b.seq, other.tally.chunks, other.tally.tokens),
+        added=chunks.added,
+        removed=chunks.removed,
+        changed=chunks.changed,
+        moved=chunks.moved,
+        compacted=chunks.compacted,
+        restored=chunks.restored,
+        context=_contexts(a, one, b, other),
+        views=await _views(a, b, shared) if views else None,
+        containers=(_containers(chunks.removed, one), _containers(chunks.added, other)),
+    )
+
+
+def _containers(chunks: Sequence[Chunk], state: State) -> dict[str, str]:
+    """Of chunks that stand in a container: which it is."""
+    placed = {chunk.id: state.placed_at(chunk.id) for chunk in chunks}
+    return {chunk_id: at.container for chunk_id, at in placed.items() if at is not None and at.container}
+
+
+def _contexts(a: Past, one: State, b: Past, other: State) -> ContextDiff:
+    before, after = (
+        build_context(
+            state,
+            thread_id=past.id,
+            max_tokens=None,
+            renderers=past.engine.parts.renderers,
+            counter=past.engine.parts.counter,
+        )
+        for past, state in ((a, one), (b, other))
+    )
+    old, new = rendered(before.messages), rendered(after.messages)
+    return ContextDiff(
+        tokens=(before.tokens, after.tokens),
+        bytes=(len(old), len(new)),
+        kept_bytes=kept_bytes(old, new),
+        lines=tuple(unified(text_lines(before.messages), text_lines(after.messages))),
+    )
+
+
+async def _views(a: Past, b: Past, shared: int) -> dict[str, RowsDiff]:
+    found: dict[str, RowsDiff] = {}
+    for projection in a.engine.parts.projections:
+        if await _may_differ(projection, a, b, shared):
+            rows = _rows_diff((await a.rows(projection)).encoded(), (await b.rows(projection)).encoded())
+            if rows.added or rows.removed or rows.changed:
+                found[projection.name] = rows
+    return found
+
+
+async def _may_differ(projection: Projection[T], a: Past, b: Past, shared: int) -> bool:
+    """Whether either log holds anything that the projection reads after what both share."""
+    types = event_types(projection)
+    for past in (a, b):
+        if past.seq == shared:
+            continue
+        marks = (await past.engine.store.head(past.id)).marks
+        if types is None or any(marks.get(name, 0) > shared for name in types):
+            return True
+    return False
+
+
+def _rows_diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> RowsDiff:
+    return RowsDiff(
+        added=tuple(key for key in after if key not in before),
+        removed=tuple(key for key in before if key not in after),
+        changed=tuple(key for key, value in after.items() if key in before and before[key] != value),
+    )

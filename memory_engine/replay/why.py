@@ -1,0 +1,282 @@
+"""Why something is in memory: from what a model saw back to the events, through compactions and across threads.
+
+`why` of a chunk, of a row of a view (`"view:NAME/KEY"`), or of each block of a context gives a tree. What was forgotten
+is named in it, and its text left out. Nothing is written, and no model is called.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memory_engine.chunks import Category, Chunk, Retention
+from memory_engine.context.builder import Context
+from memory_engine.context.choosing import render
+from memory_engine.context.messages import message_tokens
+from memory_engine.context.rendering import Message, render_scratchpad, render_todo_list
+from memory_engine.errors import UnknownRow, UnknownView
+from memory_engine.past import Past
+from memory_engine.recall.found import Hit
+from memory_engine.replay.diffing.rendered import message_text
+from memory_engine.replay.explanations.explaining import Tree
+from memory_engine.replay.explanations.explanation import Why
+from memory_engine.replay.explanations.tracing import ChunkRef, EventRef, Tracer
+from memory_engine.state import State
+from memory_engine.thread import Thread
+
+__all__ = ["Why", "why"]
+
+VIEW = "view:"
+"""How the name of a view's row begins: `view:preferences/tone`."""
+_TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
+
+
+async def why(thread: Thread, what: str | Context) -> Why:
+    """What is behind a chunk (by id), a row of a view (`"view:NAME/KEY"`), or each block of a context.
+
+    What is live is told as of the thread's head, or, for a thread at a moment, as of that. Raises `UnknownChunk`,
+    `UnknownView`, `UnknownRow`.
+    """
+    if isinstance(what, Context):
+        home = thread if thread.id == what.thread_id else thread.engine.thread(what.thread_id)
+        return await _Blocks(await _past(home), what).explain()
+    past = await _past(thread)
+    if what.startswith(VIEW):
+        return await _row(past, what)
+    tracer = Tracer(past)
+    await tracer.follow([(past.id, what)])
+    await tracer.settle()
+    return Tree(tracer.trace, past.engine.reducers).chunk((past.id, what))
+
+
+async def _past(thread: Thread) -> Past:
+    if isinstance(thread, Past):
+        return thread
+    return await Past.of(thread.engine, thread.id, (await thread.engine.store.head(thread.id)).seq)
+
+
+async def _row(past: Past, what: str) -> Why:
+    """A row of a view, and the events that it names."""
+    name, _, key = what.removeprefix(VIEW).partition("/")
+    known = tuple(projection.name for projection in past.engine.parts.projections)
+    if name not in known:
+        raise UnknownView(name, known)
+    rows = await past.view(name)
+    if key not in rows:
+        raise UnknownRow(past.id, name, key)
+    value = msgspec.to_builtins(rows[key])
+    seqs = sorted(seq for seq in _seqs(value) if 0 < seq <= past.seq)
+    refs: list[EventRef] = [(past.id, seq) for seq in seqs]
+    tracer = Tracer(past)
+    await tracer.follow([], refs)
+    await tracer.settle()
+    tree = Tree(tracer.trace, past.engine.reducers)
+    return Why(
+        kind="row",
+        id=what,
+        thread_id=past.id,
+        seq=seqs[-1] if seqs else 0,
+        title=f"row {key} of view {name}",
+        text=msgspec.json.encode(value).decode(),
+        facts={"view": name, "key": key},
+        children=tuple(tree.event(ref, relation="made by", level=1) for ref in refs if ref in tracer.trace.events),
+    )
+
+
+def _seqs(value: object) -> set[int]:
+    """The seqs that a row names: its own, those of what it lists, and those that it was drawn from."""
+    found: set[int] = set()
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name == "seq" and isinstance(inner, int):
+                found.add(inner)
+            elif name in ("seqs", "drawn_from") and isinstance(inner, list | tuple):
+                found.update(seq for seq in inner if isinstance(seq, int))
+            else:
+                found |= _seqs(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            found |= _seqs(inner)
+    return found
+
+
+class _Blocks:
+    """The blocks of one context."""
+
+    def __init__(self, past: Past, context: Context) -> None:
+        self._past = past
+        self._context = context
+        self._tracer = Tracer(past)
+        self._above: dict[str, list[str]] = {}
+
+    async def explain(self) -> Why:
+        """The whole tree."""
+        context, past = self._context, self._past
+        state = await past.engine.reader.state_at(past.id, context.seq)
+        shown = [*(chunk.id for chunk in context.chunks if state.get(chunk.id) is not None), *context.excluded]
+        refs: list[ChunkRef] = [(past.id, chunk_id) for chunk_id in shown]
+        passages = await self._places(context.recalled)
+        await self._tracer.follow(refs, [place for place in passages if place is not None])
+        await self._tracer.follow(self._recalled_chunks(passages))
+        await self._tracer.settle()
+        tree = Tree(self._tracer.trace, past.engine.reducers)
+        blocks = [self._block(tree, state, chunk, passages) for chunk in self._top(state)]
+        left_out = self._left_out(tree)
+        return Why(
+            kind="context",
+            id=f"{past.id}@{context.seq}",
+            thread_id=past.id,
+            seq=context.seq,
+            title=f"context of thread {past.id} after event {context.seq}",
+            facts={
+                "tokens": context.tokens,
+                "tokens_exact": context.tokens_exact,
+                "messages": len(context.messages),
+                "included": len(context.included),
+                "excluded": len(context.excluded),
+                "recalled": len(context.recalled),
+                "recall_failure": context.recall_failure,
+            },
+            children=(*blocks, *([left_out] if left_out is not None else [])),
+        )
+
+    def _top(self, state: State) -> list[Chunk]:
+        """The chunks that are blocks of their own: not those inside another."""
+        placed = {chunk.id: state.placed_at(chunk.id) for chunk in self._context.chunks}
+        return [c for c in self._context.chunks if (at := placed[c.id]) is None or not at.container]
+
+    # blocks
+
+    def _block(self, tree: Tree, state: State, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
+        if state.get(chunk.id) is None:
+            return self._recalled_block(tree, chunk, passages)
+        shortened = chunk.id in self._context.shortened
+        messages = self._messages(state, chunk, shortened=shortened)
+        counter = self._past.engine.parts.counter
+        pinned = chunk.retention is Retention.CRITICAL or chunk.category in (*_TRAILING, Category.SYSTEM)
+        facts: dict[str, object] = {
+            "roles": [str(message["role"]) for message in messages],
+            "tokens": sum(message_tokens(message, counter) for message in messages),
+            "shortened": shortened,
+            "pinned": pinned,
+        }
+        if not messages:
+            facts["hidden"] = "its renderer shows a model nothing of it"
+        own = self._past.id
+        shown = tree.chunk((own, chunk.id), relation="shows", level=1)  # first, to be whole
+        inner = [tree.chunk((own, child.id), relation="inside", level=1) for child in state.children(chunk.id)]
+        return Why(
+            kind="block",
+            id=chunk.id,
+            thread_id=self._past.id,
+            seq=chunk.seq,
+            title=f"{'/'.join(dict.fromkeys(str(m['role']) for m in messages)) or 'hidden'}: {chunk.type} {chunk.id}",
+            text="\n".join(map(message_text, messages)),
+            facts=facts,
+            children=(shown, *inner),
+        )
+
+    def _messages(self, state: State, chunk: Chunk, *, shortened: bool) -> list[Message]:
+        """The messages of a chunk as they were sent."""
+        if shortened:
+            mark = f" characters of {chunk.id} …]"
+            return [message for message in self._context.messages if mark in message_text(message)]
+        renderers = self._past.engine.parts.renderers
+        if chunk.category in _TRAILING and chunk.type not in renderers:
+            if chunk.type == "scratchpad":
+                return list(render_scratchpad(state.children(chunk.id)))
+            if chunk.is_container:
+                return [render_todo_list(chunk, state.children(chunk.id))]
+        return list(render(chunk, renderers))
+
+    def _left_out(self, tree: Tree) -> Why | None:
+        excluded = self._context.excluded
+        if not excluded:
+            return None
+        return Why(
+            kind="block",
+            id="excluded",
+            thread_id=self._past.id,
+            seq=self._context.seq,
+            title=f"left out: {len(excluded)} chunks did not fit into the budget",
+            facts={"excluded": list(excluded)},
+            children=tuple(tree.chunk((self._past.id, one), relation="left out", level=2) for one in excluded),
+        )
+
+    # what was recalled
+
+    def _recalled_block(self, tree: Tree, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
+        messages = list(render(chunk, self._past.engine.parts.renderers))
+        counter = self._past.engine.parts.counter
+        hits = zip(self._context.recalled, passages, strict=True)
+        return Why(
+            kind="block",
+            id=chunk.id,
+            thread_id=self._past.id,
+            seq=self._context.seq,
+            title=f"recalled: {len(self._context.recalled)} passages",
+            text="\n".join(map(message_text, messages)),
+            facts={
+                "roles": [str(message["role"]) for message in messages],
+                "tokens": sum(message_tokens(message, counter) for message in messages),
+                "shortened": False,
+                "pinned": False,
+            },
+            children=tuple(self._passage(tree, hit, place) for hit, place in hits),
+        )
+
+    def _passage(self, tree: Tree, hit: Hit, place: EventRef | None) -> Why:
+        trace = self._tracer.trace
+        made = trace.events[place].chunks if place in trace.events else ()
+        own = made if hit.thread_id == self._past.id else ()
+        covered = [one for chunk in own if (one := self._covered_by(chunk.id))]
+        facts: dict[str, object] = {
+            "score": hit.score,
+            "why": hit.why,
+            "parts": dict(hit.parts),
+            "what": hit.kind,
+            "role": hit.role,
+            "speaker": hit.speaker,
+            "about": hit.about,
+            "key": hit.key,
+            "at": hit.at.isoformat(),
+            "event_type": hit.event_type,
+            "covered_by": list(dict.fromkeys(covered)),
+            "alike": list(hit.alike),
+        }
+        chunks = [tree.chunk((hit.thread_id, chunk.id), relation="part of", level=3) for chunk in made]
+        event = [tree.event(place, relation="part of", level=3)] if place in trace.events and not chunks else []
+        return Why(
+            kind="passage",
+            id=hit.event_id,
+            thread_id=hit.thread_id,
+            seq=hit.seq,
+            title=f"{hit.kind} of event {hit.seq}, {hit.score:.2f}: {hit.why}",
+            text=hit.text,
+            facts={name: value for name, value in facts.items() if value or name in ("score", "why")},
+            children=(*chunks, *event),
+        )
+
+    async def _places(self, hits: Sequence[Hit]) -> list[EventRef | None]:
+        """The events of passages; `None` for one in a thread that may not be read from here."""
+        return [(hit.thread_id, hit.seq) if await self._tracer.may_read(hit.thread_id) else None for hit in hits]
+
+    def _recalled_chunks(self, passages: Sequence[EventRef | None]) -> list[ChunkRef]:
+        events = [self._tracer.trace.events[place] for place in passages if place in self._tracer.trace.events]
+        return [(event.thread_id, chunk.id) for event in events for chunk in event.chunks]
+
+    def _covered_by(self, chunk_id: str) -> str:
+        """The summary that stands for a chunk of this thread in the context, through summaries of summaries."""
+        if not self._above:
+            for (owner, _), chunk in self._tracer.trace.chunks.items():
+                if owner == self._past.id:
+                    for parent in chunk.parent_ids:
+                        self._above.setdefault(parent, []).append(chunk.id)
+        shown = set(self._context.included)
+        waiting, seen = [chunk_id], {chunk_id}
+        while waiting:
+            above = [one for one in self._above.get(waiting.pop(), ()) if one not in seen]
+            if found := next((one for one in above if one in shown), ""):
+                return found
+            seen.update(above)
+            waiting += above
+        return ""
