@@ -16,7 +16,6 @@ Both read recordings beside the repository (../shared), which are not part of it
 import argparse
 import importlib.util
 import json
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from typing import Required, TypedDict
 from attrs import frozen
 
 from memory_engine.compactors.extractive import HEADING_TOKENS, Entry, extract, render
+from memory_engine.replay.comparisons.facts import VALUE, is_value, missing, stands_in
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"
@@ -35,7 +35,6 @@ TAU_BENCH = SHARED / "data" / "tau_bench" / "airline_gpt4o.json"
 LOCOMO_SHARES = (0.05, 0.10, 0.20)
 CUT_SHARES = (0.4, 0.5, 0.6, 0.7, 0.8)
 BUDGET_SHARE = 0.20
-VALUE = re.compile(r"[^\W_](?:[\w@.:+#/-]*[^\W_])?")
 Figures = dict[str, float | int | str]
 
 
@@ -144,15 +143,15 @@ def tau_bench(budget_share: float = BUDGET_SHARE) -> Figures:
         summary = render(extract(cut.entries, budget - HEADING_TOKENS))
         if len(summary) > budget * 4:
             raise AssertionError(f"summary of {len(summary)} characters for a budget of {budget} tokens")
-        missing = missing_values(summary, cut.needed)
+        lost = missing(summary, cut.needed)
         tail = "\n".join(_shown(entry) for entry in cut.entries)[-int(budget * 4) :]
-        tail_kept += len(cut.needed) - len(missing_values(tail, cut.needed))
-        kept += len(cut.needed) - len(missing)
+        tail_kept += len(cut.needed) - len(missing(tail, cut.needed))
+        kept += len(cut.needed) - len(lost)
         needed += len(cut.needed)
-        whole += not missing
+        whole += not lost
         used += 1
         spent += len(summary) / 4 / cut.tokens
-        shares.append(1 - len(missing) / len(cut.needed))
+        shares.append(1 - len(lost) / len(cut.needed))
     return {
         "cuts": used,
         "values": needed,
@@ -172,7 +171,7 @@ def tau_cuts() -> Iterator[Cut]:
         for place in _cut_places(messages):
             entries = tuple(entry for i, message in enumerate(messages[:place]) for entry in as_entries(i, message))
             before = "\n".join(_shown(entry) for entry in entries)
-            needed = tuple(value for value in later_values(messages[place:]) if _stands_in(value, before))
+            needed = tuple(value for value in later_values(messages[place:]) if stands_in(value, before))
             if needed:
                 yield Cut(entries, len(before) / 4, needed)
 
@@ -228,23 +227,6 @@ def _scalars(node: object) -> Iterator[str]:
             yield from _scalars(child)
     elif isinstance(node, str | int | float) and not isinstance(node, bool):
         yield str(node)
-
-
-def is_value(text: str) -> bool:
-    """Looks like an identifier, a code, a date or an amount: digits (not just one) or capitals only."""
-    if any(character.isdigit() for character in text):
-        return len(text) > 1
-    return len(text) > 2 and text.isupper()
-
-
-def missing_values(summary: str, values: Sequence[str]) -> list[str]:
-    """Those values that do not stand in the summary as they are."""
-    return [value for value in values if not _stands_in(value, summary)]
-
-
-def _stands_in(value: str, text: str) -> bool:
-    """Verbatim, and not as part of a longer word or number."""
-    return re.search(rf"(?<![\w.]){re.escape(value)}(?!\w|[.,]\d)", text) is not None
 
 
 def main() -> None:

@@ -21,10 +21,10 @@ from attrs import define, field
 from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
 from memory_engine.events.base import Event, event
-from memory_engine.events.registry import Upcaster
+from memory_engine.events.registry import EventRegistry, Upcaster
 from memory_engine.projections.base import Projection
 from memory_engine.recall.passages import Extractor
-from memory_engine.reducing import Reducer
+from memory_engine.reducing import Reducer, ReducerRegistry
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
 
@@ -104,6 +104,20 @@ class Plugin:
     def projection(self, projection: Projection[V]) -> None:
         """Add a read model."""
         self.projections.append(cast("Projection[object]", projection))  # its rows are of its own type
+
+    def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:
+        """Let an engine know the events and run the reducers.
+
+        Raises `DuplicateRegistration`, `UndeclaredEvent`, and `KeyError` where a reducer that it replaces is not there.
+        """
+        for cls in self.events:
+            events.register(cls)
+        for name, version, upcaster in self.upcasters:
+            events.register_upcaster(name, version, upcaster)
+        for cls, reducer, name, order in self.reducers:
+            reducers.add(cls, reducer, name=name, order=order)
+        for name, reducer in self.replaced_reducers:
+            reducers.replace(name, reducer)
 
     def renderer(self, chunk_type: str) -> Callable[[Renderer], Renderer]:
         """Say how chunks of a type look in the context."""

@@ -83,6 +83,13 @@ class ReducerRegistry:
         self._by_type: dict[str, tuple[RegisteredReducer, ...]] = {}
         self._names: dict[str, str] = {}
 
+    def copy(self) -> "ReducerRegistry":
+        """One with the same reducers, which can be changed without this one."""
+        copied = ReducerRegistry()
+        copied._by_type.update(self._by_type)
+        copied._names.update(self._names)
+        return copied
+
     def add(self, event_class: type[Event], reducer: Reducer[Event], *, name: str = "", order: int = 0) -> None:
         """Run `reducer` for events of a class. Built-ins have order 0.
 

@@ -109,6 +109,11 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         yield await stack.enter_async_context(engine)
 
 
+def model_compactor(model: str | LanguageModel) -> Compactor:
+    """The compactor that asks a model, by its litellm name or the model itself, as `compact_model` does."""
+    return WorkingHistoryCompactor(LiteLLM(model) if isinstance(model, str) else model)
+
+
 def _declared(domain: Domain | str | Path | None) -> Domain:
     if domain is None:
         return Domain()
@@ -120,7 +125,7 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
     if compactor is not None:
         yield Plugin("compactor", compactors=[(compactor, 2)])
     if model is not None:
-        yield Plugin("compact_model", compactors=[(WorkingHistoryCompactor(model), 1)])
+        yield Plugin("compact_model", compactors=[(model_compactor(model), 1)])
 
 
 async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
@@ -169,14 +174,7 @@ def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], source
     renderers = dict(DEFAULT_RENDERERS)
     extractors: dict[str, Extractor] = {}
     for plugin in plugins:
-        for cls in plugin.events:
-            events.register(cls)
-        for name, version, upcaster in plugin.upcasters:
-            events.register_upcaster(name, version, upcaster)
-        for cls, reducer, name, order in plugin.reducers:
-            reducers.add(cls, reducer, name=name, order=order)
-        for name, reducer in plugin.replaced_reducers:
-            reducers.replace(name, reducer)
+        plugin.install(events, reducers)
         for projection in plugin.projections:
             if projection.name in projections:
                 raise DuplicateRegistration("projection", projection.name)

@@ -15,7 +15,9 @@ from memory_engine.events.compaction import (
     CompactionCompleted,
     CompactionFailed,
     CompactionStarted,
+    CompactionUndone,
     Replacement,
+    RestoredChunk,
 )
 from memory_engine.events.conversation import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.events.delivery import Delivery, Destination
@@ -67,6 +69,7 @@ from memory_engine.events.promotion import (
     ReportSaved,
 )
 from memory_engine.events.registry import EventRegistry, Upcaster
+from memory_engine.events.replaying import EventSkipped
 from memory_engine.events.response import (
     LlmClarification,
     LlmSkillCall,
@@ -101,7 +104,7 @@ BUILTIN_EVENTS: tuple[type[Event], ...] = (
     TaskStarted, TaskCompleted, TaskAbandoned, TaskTerminated,
     TodoSet, TodoCompleted, TodoExpanded, TodoUpdated, TodoDeleted,
     MemoryMarkCritical, MemoryForget, ThreadSeeded,
-    CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned,
+    CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone,
     ExternalInject, ExternalTimer, EnvironmentChange,
     ExecutionRetry, ExecutionResume, ExecutionPause,
     SessionStarted, SessionEnded,
@@ -114,7 +117,7 @@ BUILTIN_EVENTS: tuple[type[Event], ...] = (
     MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared, MemoryGranted, MemoryRevoked, MemoryShared,
     MemoryRecalled, ResultsOffloaded, FactsDelivered, DocumentAdded, DocumentRemoved,
     PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked,
-    PatternPublished, PatternWithdrawn,
+    PatternPublished, PatternWithdrawn, EventSkipped,
 )  # fmt: skip
 
 
@@ -127,21 +130,21 @@ def builtin_registry() -> EventRegistry:
 
 __all__ = [
     "BUILTIN_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CompactionAbandoned",
-    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "Content", "CycleStarted", "Delivery",
-    "Destination", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice", "EnvironmentChange",
-    "Event", "EventRegistry", "ExchangeFinished", "ExecutionPause", "ExecutionResume", "ExecutionRetry",
-    "ExternalInject", "ExternalTimer", "FactsDelivered", "FeedbackGiven", "FlowCompleted", "ImagePart", "InitialChunk",
-    "Layer", "LayerLine", "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn",
-    "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted",
-    "MemoryForget", "MemoryGranted", "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked",
-    "MemoryShared", "ParentAgentMessage", "PatternApproved", "PatternProposed", "PatternPublished", "PatternRejected",
-    "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft", "PlaybookCall", "PlaybookPromoted",
-    "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
-    "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "ResultsOffloaded", "RuleReference",
-    "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SessionEnded", "SessionStarted", "SkillError",
-    "SkillResult", "SubagentError", "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TaskAbandoned",
-    "TaskCompleted", "TaskStarted", "TaskTerminated", "TextPart", "ThreadSeeded", "TodoCompleted", "TodoDeleted",
-    "TodoExpanded", "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped", "ToolCacheHit", "ToolCall", "ToolError",
-    "ToolResult", "ToolResultCached", "UnknownEvent", "Upcaster", "Usage", "UserMessage", "builtin_registry", "event",
-    "upcast_todo_set_v1",
+    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
+    "Delivery", "Destination", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
+    "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
+    "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactsDelivered", "FeedbackGiven",
+    "FlowCompleted", "ImagePart", "InitialChunk", "Layer", "LayerLine", "LlmClarification", "LlmSkillCall",
+    "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryAppended",
+    "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted", "MemoryMarkCritical", "MemoryRecalled",
+    "MemoryRemoved", "MemoryRevoked", "MemoryShared", "ParentAgentMessage", "PatternApproved", "PatternProposed",
+    "PatternPublished", "PatternRejected", "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft",
+    "PlaybookCall", "PlaybookPromoted", "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated",
+    "ProactiveResult", "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "RestoredChunk",
+    "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SessionEnded",
+    "SessionStarted", "SkillError", "SkillResult", "SubagentError", "SubagentResult", "SummaryLine", "SummaryRolled",
+    "SystemFailure", "TaskAbandoned", "TaskCompleted", "TaskStarted", "TaskTerminated", "TextPart", "ThreadSeeded",
+    "TodoCompleted", "TodoDeleted", "TodoExpanded", "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped",
+    "ToolCacheHit", "ToolCall", "ToolError", "ToolResult", "ToolResultCached", "UnknownEvent", "Upcaster", "Usage",
+    "UserMessage", "builtin_registry", "event", "upcast_todo_set_v1",
 ]  # fmt: skip

@@ -72,6 +72,8 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
     event_type: ClassVar[str] = ""
     event_version: ClassVar[int] = 0
     event_tracked: ClassVar[bool] = False
+    bodies_in_order: ClassVar[bool] = False
+    """Whether the n-th chunk shares with the n-th body only, and not with the first that fits."""
 
     def bodies(self) -> tuple[Body, ...]:
         """The bodies that chunks of this event may share; the log then stores them once."""

@@ -1,10 +1,10 @@
 """Compaction, recorded and never re-run: its result is an event."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
-from memory_engine.events.base import Body, Event, SummaryLine, event
+from memory_engine.events.base import Body, Content, Event, SummaryLine, ToolCall, event
 from memory_engine.usage import Usage
 
 
@@ -62,3 +62,56 @@ class CompactionAbandoned(Event):
 
     compaction_id: str
     reason: str
+
+
+class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A chunk that a compaction had taken, as it comes back: all that it was, and its place.
+
+    `original` is the id that it had; the new one comes with `parent_ids`. It goes directly `before` or `after`
+    another, in a `container` or at the top; first of all where neither is given. These are chunk ids of the state,
+    or the `original` of another chunk that comes back. `type`, `retention` and `category` are wire names of theirs.
+    """
+
+    original: str
+    type: str
+    retention: str
+    category: str
+    parent_ids: tuple[str, ...]
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    lines: tuple[SummaryLine, ...] = ()
+    call_id: str = ""
+    label: str = ""
+    name: str = ""
+    final: bool = True
+    response_id: str = ""
+    status: str = ""
+    is_container: bool = False
+    container: str = ""
+    before: str = ""
+    after: str = ""
+
+
+@event("compaction_undone", tracked=True)
+class CompactionUndone(Event):
+    """The `summaries` of a compaction go, and what it took stands there again, but for what was forgotten since.
+
+    `completed` is the seq of the compaction's result. `seen` is the seq of the state that all this was read from:
+    the event is refused after any other, since something may have been forgotten in between (0: not checked).
+    """
+
+    compaction_id: str
+    completed: int
+    summaries: tuple[str, ...]
+    restored: tuple[RestoredChunk, ...]
+    reason: str = ""
+    seen: int = 0
+
+    bodies_in_order: ClassVar[bool] = True
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each chunk that comes back."""
+        return tuple(
+            Body(content=one.content, calls=one.calls, lines=one.lines, call_id=one.call_id, label=one.label)
+            for one in self.restored
+        )

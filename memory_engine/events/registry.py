@@ -21,6 +21,12 @@ class EventRegistry:
         for cls in classes:
             self.register(cls)
 
+    def copy(self) -> "EventRegistry":
+        """One that knows the same, and can learn more without this one."""
+        copied = EventRegistry(self._classes.values())
+        copied._upcasters.update(self._upcasters)
+        return copied
+
     def register(self, cls: type[Event]) -> None:
         """Learn a class declared with `@event`.
 

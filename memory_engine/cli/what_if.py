@@ -1,0 +1,300 @@
+"""The commands that try things out: fork, and what-if."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import evolve
+
+from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, moment, positive, whole
+from memory_engine.cli.databases import existing
+from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.cli.text import counted, number
+from memory_engine.compaction.base import Compactor
+from memory_engine.engine import Engine
+from memory_engine.events.registry import EventRegistry
+from memory_engine.ingest.readings import Unusable
+from memory_engine.ingest.recorded import EventReader
+from memory_engine.persistence import CompactionPolicy
+from memory_engine.plugins import Plugin, installed_plugins
+from memory_engine.records import NewEvent
+from memory_engine.replay.reruns.calls import Call, Prices, Turn
+from memory_engine.replay.reruns.edits import Edit, InsertEvent, ReplaceEvent, SkipEvent
+from memory_engine.replay.what_if import Change, WhatIfReport
+from memory_engine.wiring import model_compactor
+
+TURNS_SHOWN_MAX = 8
+_COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
+
+
+def _declare_fork(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument("--at", type=moment, metavar="M", help=f"where it begins: {MOMENT} (default: the end)")
+    parser.add_argument("--id", default="", metavar="ID", help="the fork's id (default: a new one)")
+
+
+async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Make a thread that shares another's past."""
+    async with existing(asked.db) as engine:
+        thread = engine.thread(asked.thread)
+        past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
+        made = await past.fork(thread_id=asked.id)
+    terminal.json({"thread_id": thread.id, "fork_id": made.id, "at": past.seq})
+    terminal.say(f"{made.id} shares the past of {thread.id} up to event {past.seq}, and goes its own way from there")
+    return 0
+
+
+def _declare_what_if(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    edits = parser.add_argument_group("edits, by the seqs of the thread's log")
+    edits.add_argument("--skip", type=positive, action="append", default=[], metavar="SEQ", help="without this event")
+    edits.add_argument(
+        "--replace", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="with another in its place"
+    )
+    edits.add_argument(
+        "--insert", nargs=2, action="append", default=[], metavar=("SEQ", "FILE"), help="with one more event after it"
+    )
+    add_policy(parser)
+    how = parser.add_argument_group("how it is compacted")
+    how.add_argument("--compactor", metavar="NAME", help="one that is registered: embedded, or a plug-in's")
+    add_models(how)
+    parser.add_argument("--upto", type=moment, metavar="M", help=f"only so much of the log: {MOMENT}")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that contexts are measured with")
+    parser.add_argument("--fork-id", default="", metavar="ID", help="the id of the fork (default: a new one)")
+    prices = parser.add_argument_group("prices, in USD for a million tokens")
+    for what in ("input", "cached-input", "output"):
+        prices.add_argument(f"--price-{what}", type=_price, metavar="USD")
+
+
+def add_policy(parser: argparse.ArgumentParser) -> None:
+    """The options that make a compaction policy."""
+    policy = parser.add_argument_group("when it is compacted (default: as the thread's policy says)")
+    policy.add_argument("--threshold", type=positive, metavar="N", help="at so many chunks")
+    policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over so many tokens")
+    policy.add_argument("--hard-tokens", type=positive, metavar="N", help="before a context, over so many tokens")
+    policy.add_argument("--keep-recent", type=whole, metavar="N", help="leaving the newest N as they are")
+    policy.add_argument("--ratio", type=_ratio, metavar="R", help="to this share of the tokens, such as 0.2")
+    policy.add_argument("--no-compaction", action="store_true", help="never")
+
+
+def add_models(group: argparse._ArgumentGroup) -> None:
+    """The options that let a model compact, and those that bring plug-ins."""
+    group.add_argument("--model", metavar="NAME", help="ask this model for summaries (litellm's name for it)")
+    group.add_argument("--call-models", action="store_true", help="models may be called, which costs time and money")
+    group.add_argument("--plugins", action="store_true", help="with the plug-ins that installed packages publish")
+
+
+def _price(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text} is no price")
+    return value
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return value
+
+
+_price.__name__ = "price"
+_ratio.__name__ = "ratio"
+
+
+def policy_of(asked: argparse.Namespace, base: CompactionPolicy) -> CompactionPolicy | None:
+    """A policy like `base` but for what is asked for; `None` where nothing is."""
+    if asked.no_compaction:
+        return CompactionPolicy(enabled=False)
+    names = ("threshold", "soft_tokens", "hard_tokens", "keep_recent", "ratio")
+    given = {name: value for name in names if (value := getattr(asked, name)) is not None}
+    if not given:
+        return None
+    return CompactionPolicy(
+        threshold=given.get("threshold", base.threshold),
+        soft_tokens=given.get("soft_tokens", base.soft_tokens),
+        hard_tokens=given.get("hard_tokens", base.hard_tokens),
+        keep_recent=given.get("keep_recent", base.keep_recent),
+        ratio=given.get("ratio", base.ratio),
+        summary_tokens_max=base.summary_tokens_max,
+        deadline_s=base.deadline_s,
+    )
+
+
+def compactor_named(name: str, registered: Sequence[Compactor]) -> Compactor:
+    """The registered compactor of a name. Raises `WrongArgument` naming those that there are."""
+    known = {compactor.name: compactor for compactor in reversed(registered)}
+    if name not in known:
+        raise WrongArgument(f"there is no compactor {name!r}; there are {', '.join(sorted(known))}")
+    return known[name]
+
+
+def registered_compactors(engine: Engine, plugins: Sequence[Plugin]) -> list[Compactor]:
+    """Those of the engine, and those that plug-ins bring."""
+    return [*engine.compaction.compactors, *(compactor for plugin in plugins for compactor, _ in plugin.compactors)]
+
+
+def check_model(asked: argparse.Namespace) -> None:
+    """Raise `WrongArgument` where a model is named and may not be called."""
+    if asked.model and not asked.call_models:
+        raise WrongArgument("--model calls a model, which costs time and money: add --call-models if that is meant")
+
+
+async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Run a thread's log again into a fork, and print what became of it."""
+    check_model(asked)
+    if asked.model and asked.compactor:
+        raise WrongArgument("--model and --compactor: name one of them")
+    progress = Progress("running again", terminal)
+    async with existing(asked.db) as engine:
+        thread = engine.thread(asked.thread)
+        await thread.info()
+        change = await _change(asked, engine)
+        try:
+            report = await thread.what_if(
+                change, fork_id=asked.fork_id, progress=lambda done: progress.update({"events": done})
+            )
+        finally:
+            progress.end()
+    terminal.json(report.as_data())
+    _put_report(report, terminal)
+    return 0
+
+
+async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
+    plugins = installed_plugins() if asked.plugins else []
+    record = (await engine.store.load(asked.thread)).record
+    compactor: Compactor | None = None
+    if asked.model:
+        compactor = model_compactor(asked.model)
+    elif asked.compactor:
+        compactor = compactor_named(asked.compactor, registered_compactors(engine, plugins))
+    return Change(
+        edits=_edits(asked, _registry(engine, plugins)),
+        plugins=plugins,
+        policy=policy_of(asked, record.policy or engine.config.compaction),
+        compactor=compactor,
+        call_models=asked.call_models,
+        upto=asked.upto,
+        max_tokens=asked.max_tokens,
+        prices=_prices(asked),
+    )
+
+
+def _registry(engine: Engine, plugins: Sequence[Plugin]) -> EventRegistry:
+    registry = engine.events.copy()
+    for plugin in plugins:
+        for cls in plugin.events:
+            registry.register(cls)
+    return registry
+
+
+def _prices(asked: argparse.Namespace) -> Prices | None:
+    given = (asked.price_input, asked.price_cached_input, asked.price_output)
+    if all(price is None for price in given):
+        return None
+    if asked.price_input is None:
+        raise WrongArgument("prices begin with --price-input")
+    return Prices(input=asked.price_input, cached_input=asked.price_cached_input, output=asked.price_output or 0.0)
+
+
+def _edits(asked: argparse.Namespace, registry: EventRegistry) -> list[Edit]:
+    edits: list[Edit] = [SkipEvent(seq) for seq in asked.skip]
+    for seq, path in asked.replace:
+        edits.append(ReplaceEvent(_seq("--replace", seq), _event(asked.thread, path, registry).event))
+    for seq, path in asked.insert:
+        edits.append(InsertEvent(_seq("--insert", seq), _event(asked.thread, path, registry)))
+    return edits
+
+
+def _seq(option: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise WrongArgument(f"{option} {text}: the first is the seq of an event")
+    return int(text)
+
+
+def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
+    """The event of a file: an object as `log --json` prints it, without the seq. Raises `OSError`, `WrongArgument`."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        new = EventReader(thread_id, registry).read(value, 1).events[0]
+    except (ValueError, Unusable) as error:
+        raise WrongArgument(f"{path}: {error}") from None
+    return new if value.get("id") else evolve(new, id="")
+
+
+def _put_report(report: WhatIfReport, terminal: Terminal) -> None:
+    """The summary, then the calls that differ most."""
+    if terminal.as_json:
+        return
+    terminal.say(f"{report.thread_id} up to event {report.upto} → fork {report.fork_id}: {report.change}", "bold")
+    counts = [(getattr(report.events, name), name.replace("_", " ")) for name in _COUNTS]
+    said = ", ".join(f"{number(count)} {name}" for count, name in counts if count) or "none else"
+    terminal.say(f"events       {number(report.shared)} shared, {said}")
+    before, after = report.before, report.after
+    taken = f"{number(before.tokens_before)} → {number(before.tokens_after)} tokens"
+    new = f"{number(after.tokens_before)} → {number(after.tokens_after)} tokens"
+    terminal.say(f"compactions  {before.completed} ({taken}) as recorded, {after.completed} ({new}) in the fork")
+    state = report.state
+    changed = sum(1 for change in state.changed if change.fields)
+    moved = f", {len(state.moved)} moved" if state.moved else ""
+    terminal.say(
+        f"state        {counted(state.a.chunks, 'chunk')}, {counted(state.a.tokens, 'token')} → "
+        f"{counted(state.b.chunks, 'chunk')}, {counted(state.b.tokens, 'token')}: "
+        f"{len(state.added)} added, {len(state.removed)} removed, {changed} changed{moved}"
+    )
+    for one in report.refused:
+        terminal.say(f"event {one.seq} ({one.event_type}) no longer fits and was left out: {one.why}", "yellow")
+    terminal.say()
+    _put_spending(report, terminal)
+    _put_turns(report.turns, terminal)
+
+
+def _put_spending(report: WhatIfReport, terminal: Terminal) -> None:
+    sides = (report.original, report.fork)
+    rows = [
+        (name, *(number(getattr(side, field)) for side in sides), _change_of(*(getattr(side, field) for side in sides)))
+        for name, field in (
+            ("model calls", "calls"),
+            ("tokens of contexts", "tokens"),
+            ("kept by a prompt cache", "kept_tokens"),
+            ("fresh", "fresh_tokens"),
+            ("tokens of answers", "output_tokens"),
+        )
+    ]
+    if report.original.cost_usd is not None and report.fork.cost_usd is not None:
+        costs = report.original.cost_usd, report.fork.cost_usd
+        rows.append(("cost, USD", f"{costs[0]:.4f}", f"{costs[1]:.4f}", _change_of(*costs)))
+    heads = [Column(f"AFTER EVENT {report.shared}"), Column("ORIGINAL", right=True), Column("FORK", right=True)]
+    terminal.table([*heads, Column("CHANGE", right=True)], rows)
+
+
+def _change_of(before: float, after: float) -> str:
+    return f"{(after - before) / before:+.0%}" if before else "-"
+
+
+def _put_turns(turns: Sequence[Turn], terminal: Terminal) -> None:
+    """The calls whose contexts differ most, in the order of the log."""
+    differing = [turn for turn in turns if turn.original != turn.fork and turn.difference]
+    most = sorted(differing, key=lambda turn: -abs(turn.difference))[:TURNS_SHOWN_MAX]
+    if not most:
+        return
+    terminal.say()
+    terminal.say(f"{counted(len(differing), 'call')} of {len(turns)} with another context; those that differ most:")
+    heads = [("EVENT", "original"), ("TOKENS", ""), ("KEPT", ""), ("IN FORK", "fork"), ("TOKENS", ""), ("KEPT", "")]
+    columns = [Column(title, right=True) for title, _ in heads]
+    rows = [(*_cells(turn.original), *_cells(turn.fork)) for turn in turns if turn in most]
+    terminal.table(columns, rows)
+
+
+def _cells(call: Call | None) -> tuple[str, str, str]:
+    if call is None:
+        return "-", "-", "-"
+    return str(call.seq), number(call.tokens), number(call.kept_tokens)
+
+
+FORK = Command("fork", "make a thread that shares another's past", _declare_fork, fork)
+WHAT_IF = Command(
+    "what-if", "run a log again with edits, other thresholds or another compactor", _declare_what_if, what_if
+)

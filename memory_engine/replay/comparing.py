@@ -1,0 +1,292 @@
+"""Comparing compactors: a folder of logs, each run again under each of them, and what they kept of what was said."""
+
+import errno
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+import memory_engine
+from memory_engine.chunks import Chunk, ChunkType
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
+from memory_engine.config import EngineConfig
+from memory_engine.context.builder import build_context
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
+from memory_engine.events.compaction import CompactionCompleted
+from memory_engine.ingest import Ingestion, IngestOptions
+from memory_engine.log import decode_row
+from memory_engine.persistence import CompactionPolicy
+from memory_engine.plugins import Plugin
+from memory_engine.replay.comparisons.facts import facts_of, missing
+from memory_engine.replay.diffing.rendered import message_text
+from memory_engine.replay.files.log_file import FORMAT
+from memory_engine.replay.reruns.fork_log import ForkLog
+from memory_engine.replay.what_if import Change, rerun, setting_of
+from memory_engine.usage import Usage
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
+"""What is read of a folder: exported logs, recorded conversations, databases."""
+AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
+_BEGINNING_BYTES = 64 * 1024
+_GZIP = b"\x1f\x8b"
+
+Progress = Callable[[str, str], None]
+"""Called before each rerun, with the log's name and the compactor's."""
+
+
+@frozen(kw_only=True)
+class Kept:
+    """What one compactor made of one log, or of all (`log` is empty).
+
+    `tokens` (estimated) and `facts` of the messages that were compacted: first what they held, then what stands for
+    them at the end: the tokens of the summaries, and the facts that the last context still says anywhere.
+    """
+
+    log: str
+    compactor: str
+    compactions: int = 0
+    failed: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    facts: tuple[int, int] = (0, 0)
+    usage: Usage = Usage()
+    seconds: float = 0.0
+
+    @property
+    def tokens_kept(self) -> float | None:
+        """The share of tokens that is left; `None` where nothing was compacted."""
+        return self.tokens[1] / self.tokens[0] if self.tokens[0] else None
+
+    @property
+    def facts_kept(self) -> float | None:
+        """The share of facts that is left; `None` where none was compacted."""
+        return self.facts[1] / self.facts[0] if self.facts[0] else None
+
+    def plus(self, other: "Kept") -> "Kept":
+        """Both together."""
+        return Kept(
+            log=self.log,
+            compactor=self.compactor,
+            compactions=self.compactions + other.compactions,
+            failed=self.failed + other.failed,
+            tokens=(self.tokens[0] + other.tokens[0], self.tokens[1] + other.tokens[1]),
+            facts=(self.facts[0] + other.facts[0], self.facts[1] + other.facts[1]),
+            usage=self.usage.plus(other.usage),
+            seconds=self.seconds + other.seconds,
+        )
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "log": self.log,
+            "compactor": self.compactor,
+            "compactions": self.compactions,
+            "failed": self.failed,
+            "tokens": list(self.tokens),
+            "tokens_kept": self.tokens_kept,
+            "facts": list(self.facts),
+            "facts_kept": self.facts_kept,
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "cost_usd": self.usage.cost_usd,
+            },
+            "seconds": round(self.seconds, 4),
+        }
+
+
+@frozen
+class Unread:
+    """A file, or a thread of one, that could not be compared, and why."""
+
+    path: str
+    why: str
+
+
+@frozen(kw_only=True)
+class Comparison:
+    """What each compactor made of each log, in the order of the logs, and the files that could not be read."""
+
+    rows: tuple[Kept, ...]
+    unread: tuple[Unread, ...] = ()
+
+    def totals(self) -> tuple[Kept, ...]:
+        """One for each compactor, over all logs."""
+        found: dict[str, Kept] = {}
+        for row in self.rows:
+            found[row.compactor] = found.get(row.compactor, Kept(log="", compactor=row.compactor)).plus(row)
+        return tuple(found.values())
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "logs": [row.as_data() for row in self.rows],
+            "totals": [row.as_data() for row in self.totals()],
+            "unread": [{"path": one.path, "why": one.why} for one in self.unread],
+        }
+
+
+async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the two by keyword
+    logs: Sequence[str | Path],
+    compactors: Sequence[Compactor],
+    *,
+    policy: CompactionPolicy | None = None,
+    plugins: Sequence[Plugin] = (),
+    call_models: bool = False,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run each log again under each compactor, in memory: nothing is written, and the logs stay as they are.
+
+    `logs` are files and folders: exported logs, conversations as `memory-engine ingest` takes them, databases (their
+    conversations, without forks). `policy` says when to compact (default: the thread's own, else that of a new
+    engine); recorded compactions count for nothing. `plugins` declare the events of the logs. Raises `InvalidChange`
+    where there is no compactor, or two of one name, and `ModelNotAllowed` for one that calls a model without
+    `call_models`. What cannot be read is in `unread`.
+    """
+    names = [compactor.name for compactor in compactors]
+    if not names or len(set(names)) < len(names):
+        raise InvalidChange("the compactors", "give at least one, each of a name of its own")
+    for compactor in compactors:
+        if calls_model(compactor) and not call_models:
+            raise ModelNotAllowed(f"the compactor {compactor.name!r}")
+    rows: list[Kept] = []
+    unread: list[Unread] = []
+    for path in files_of(logs):
+        try:
+            async with _opened(path, plugins) as engine:
+                for thread_id in await _conversations(engine):
+                    name = _named(path, thread_id)
+                    for compactor in compactors:
+                        if progress is not None:
+                            progress(name, compactor.name)
+                        timed = _Timed(compactor)
+                        change = Change(compactor=timed, policy=policy, call_models=call_models)
+                        rows.append(evolve(await _kept(engine, thread_id, change, name), seconds=timed.seconds))
+        except (MemoryEngineError, OSError) as error:
+            unread.append(Unread(str(path), str(error)))
+    return Comparison(rows=tuple(rows), unread=tuple(unread))
+
+
+async def _conversations(engine: Engine) -> list[str]:
+    """The ids of the conversations, without those that are forks: what they share would count again."""
+    return [info.id for info in await engine.threads(kind="conversation") if info.forked_from is None]
+
+
+def files_of(logs: Sequence[str | Path]) -> list[Path]:
+    """The files, and those of the folders by name, however deep, each once."""
+    found: dict[Path, None] = {}
+    for path in map(Path, logs):
+        if path.is_dir():
+            inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES) and file.is_file())
+            found.update(dict.fromkeys(inside))
+        else:
+            found[path] = None
+    return list(found)
+
+
+@asynccontextmanager
+async def _opened(path: Path, plugins: Sequence[Plugin]) -> AsyncIterator[Engine]:
+    """An engine with the threads of a file: the database itself, to look at only, or one in memory."""
+    if path.suffix == ".db":
+        _check_is_there(path)
+        async with memory_engine.open(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
+            yield engine
+        return
+    async with memory_engine.open(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
+        if is_export(path):
+            await engine.import_log(path)
+        else:
+            ingestion = Ingestion(engine, IngestOptions())
+            await ingestion.file(path)
+            if ingestion.report.errors:
+                raise ingestion.report.errors[0]
+        yield engine
+
+
+def _check_is_there(path: Path) -> None:
+    """A database that is opened is made if it is not there."""
+    if not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def _named(path: Path, thread_id: str) -> str:
+    """The file, and which of its threads, if there are several."""
+    own = thread_id.removeprefix(f"{path.stem}/")
+    return str(path) if own == path.stem else f"{path}#{own}"
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins as `Thread.export` writes it, which alone writes compressed ones. Raises `OSError`."""
+    with path.open("rb") as file:
+        first = file.readline(_BEGINNING_BYTES)
+    return first.startswith(_GZIP) or f'"{FORMAT}"'.encode() in first
+
+
+class _Timed:
+    """A compactor, and how long it took."""
+
+    def __init__(self, compactor: Compactor) -> None:
+        self._compactor = compactor
+        self.name = compactor.name
+        self.calls_model = calls_model(compactor)
+        self.seconds = 0.0
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        return self._compactor.can_compact(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        begun = time.perf_counter()
+        try:
+            return await self._compactor.compact(chunks, context)
+        finally:
+            self.seconds += time.perf_counter() - begun
+
+
+async def _kept(engine: Engine, thread_id: str, change: Change, name: str) -> Kept:
+    """Run one log again, and look at what is left of what was compacted."""
+    loaded = await engine.store.load(thread_id)
+    policy = change.policy or loaded.record.policy or CompactionPolicy()
+    setting = await setting_of(engine, loaded, evolve(change, policy=policy), loaded.head.seq)
+    run = await rerun(setting)
+    assert run.log is not None
+    assert change.compactor is not None
+    state = run.log.state
+    originals = await _compacted(run.log)
+    said = "\n".join(map(_text, originals))
+    facts = facts_of(said)
+    parts = engine.parts
+    context = build_context(
+        state, thread_id=thread_id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
+    )
+    lost = missing("\n".join(map(message_text, context.messages)), facts)
+    summaries = [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]
+    return Kept(
+        log=name,
+        compactor=change.compactor.name,
+        compactions=run.after.completed,
+        failed=run.after.failed,
+        tokens=(sum(chunk.tokens for chunk in originals), sum(chunk.tokens for chunk in summaries)),
+        facts=(len(facts), len(facts) - len(lost)),
+        usage=run.after.usage,
+    )
+
+
+async def _compacted(log: ForkLog) -> list[Chunk]:
+    """The messages that were compacted in a rerun, in order, each once; summaries of summaries not."""
+    covered: dict[str, None] = {}
+    types = {CompactionCompleted.event_type}
+    async for page in log.reader.pages(log.thread_id, after=log.point, upto=log.head.seq, types=types):
+        for stored in page:
+            event, _ = decode_row(log.thread_id, stored, log.reader.registry)
+            if isinstance(event, CompactionCompleted):
+                covered.update((chunk_id, None) for one in event.replacements for chunk_id in one.covers)
+    chunks = await log.reader.chunks(log.thread_id, list(covered))
+    return [chunk for chunk in chunks.values() if chunk.type != ChunkType.COMPACTED]
+
+
+def _text(chunk: Chunk) -> str:
+    calls = (f"{call.name} {call.arguments}" for call in chunk.calls)
+    return "\n".join((chunk.text, *calls))

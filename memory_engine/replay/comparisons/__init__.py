@@ -1,0 +1,1 @@
+"""What comparing compactors takes: facts in texts, and a chart."""

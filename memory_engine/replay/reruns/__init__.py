@@ -1,0 +1,1 @@
+"""What a what-if takes: edits, references, compactions and the log that comes out."""

@@ -1,0 +1,217 @@
+"""The log that a rerun makes: in memory until it is whole, then a fork in the store."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import cast
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine import snapshots
+from memory_engine.attempt import Reduced
+from memory_engine.codec import checked_record, encode_event
+from memory_engine.context.rendering import Renderer
+from memory_engine.engine import Engine
+from memory_engine.errors import EventTooLarge
+from memory_engine.events.base import Event
+from memory_engine.events.registry import EventRegistry
+from memory_engine.log import chain_hash, live_chunk, next_head
+from memory_engine.persistence import ACTIVE, CommitUnit, ForkPoint, Head, LiveChunk, Store, ThreadRecord
+from memory_engine.reading import LogReader
+from memory_engine.records import StoredEvent
+from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.replay.files.imported import imported
+from memory_engine.state import State
+
+BATCH = 512
+"""Events of one commit."""
+PENDING_MAX = 20_000
+"""Events that are held in memory before those that are made are written."""
+
+
+@frozen(kw_only=True)
+class Rules:
+    """What a log is run under: which events there are, what they do, and how their chunks look."""
+
+    events: EventRegistry = field(repr=False)
+    reducers: ReducerRegistry = field(repr=False)
+    renderers: Mapping[str, Renderer] = field(repr=False)
+
+
+@frozen(kw_only=True)
+class Envelope:
+    """What is around an event. Times in microseconds since 1970."""
+
+    id: str
+    recorded_at_us: int
+    occurred_at_us: int | None = None
+    causation_id: str = ""
+    correlation_id: str = ""
+
+    @classmethod
+    def of(cls, stored: StoredEvent) -> "Envelope":
+        """That of a row."""
+        return cls(
+            id=stored.id,
+            recorded_at_us=stored.recorded_at_us,
+            occurred_at_us=stored.occurred_at_us,
+            causation_id=stored.causation_id,
+            correlation_id=stored.correlation_id,
+        )
+
+
+@frozen
+class Origin:
+    """Where a fork leaves its thread: the record and the head of that, the state there, and the hash of the log."""
+
+    record: ThreadRecord
+    head: Head
+    state: State
+    hash: bytes
+
+
+class ForkLog:
+    """Appends events to a fork that begins at `origin`. `state` and `head` are after the last of them.
+
+    `record` is the fork's, but for where it begins, and `None` where it is never to be written.
+    """
+
+    def __init__(self, engine: Engine, rules: Rules, origin: Origin, record: ThreadRecord | None) -> None:
+        self._engine = engine
+        self._rules = rules
+        self._origin = origin
+        self._record = record
+        seq = origin.state.seq
+        self.point = seq
+        self.state = origin.state
+        self.head = self._first = Head(
+            seq=seq,
+            hash=origin.hash,
+            status=ACTIVE,
+            chunks=origin.state.tally.chunks,
+            tokens=origin.state.tally.tokens,
+            marks={name: min(mark, seq) for name, mark in origin.head.marks.items()},
+        )
+        self._rows: dict[int, StoredEvent] = {}
+        self._units: list[CommitUnit] = []
+        self._is_made = False
+        self._begin_batch()
+        self.reader = LogReader(cast("Store", _Rows(self)), rules.events, read_only=True)
+
+    @property
+    def thread_id(self) -> str:
+        """The fork's id; that of the thread where it is never written."""
+        return self._origin.record.id if self._record is None else self._record.id
+
+    def append(self, event: Event, envelope: Envelope, recorded: StoredEvent | None = None) -> Reduced:
+        """Reduce an event and link its row. `recorded` is the row whose very bytes it was read from, if any.
+
+        Raises `ReducerError`, `InvalidEvent`, `EventTooLarge`; then nothing has changed.
+        """
+        if recorded is not None:
+            payload, version = recorded.payload, recorded.version
+        else:
+            (payload, event), version = encode_event(event, self._rules.events), event.event_version
+            if len(payload) > self._engine.config.event_bytes_max:
+                raise EventTooLarge(event.event_type, len(payload), self._engine.config.event_bytes_max)
+        draft, seq = self.state.draft(), self.head.seq + 1
+        entries = self._rules.reducers.of_type(event.event_type)
+        context = ReduceContext(seq, envelope.id, envelope.recorded_at_us)
+        reduction = reduce_into(draft, entries, event, context, self.thread_id)
+        names = [entry.name for entry in entries]
+        record = checked_record(reduction, event, thread_id=self.thread_id, reducers=names)
+        header = (
+            seq, envelope.id, event.event_type, version, envelope.recorded_at_us, envelope.occurred_at_us,
+            envelope.causation_id, envelope.correlation_id,
+        )  # fmt: skip
+        salt = self._engine.parts.ids.salt()
+        digest = chain_hash(self.head.hash, header, salt, payload, record)
+        stored = StoredEvent(*header, payload, record, salt, digest)
+        for chunk_id, placed in draft.touched.items():
+            self._live[chunk_id] = live_chunk(placed)
+        self.state = draft.freeze(seq)
+        self.head = next_head(self.head, stored, self.state.tally, tracked=event.event_tracked)
+        self._rows[seq] = stored
+        self._batch.append(stored)
+        if len(self._batch) >= BATCH:
+            self._end_batch()
+        return Reduced(stored, event, reduction)
+
+    def _begin_batch(self) -> None:
+        self._before = self.head
+        self._batch: list[StoredEvent] = []
+        self._live: dict[str, LiveChunk | None] = {}
+
+    def _end_batch(self) -> None:
+        unit = CommitUnit(
+            thread_id=self.thread_id,
+            expected=self._before,
+            head=self.head,
+            events=self._batch,
+            live=self._live,
+            projections=[
+                *snapshots.of_commit(self._before, self.state, self.head),
+                imported(self._before.seq, self.head.seq),  # what these bring to others has arrived from the original
+            ],
+        )
+        self._units.append(unit)
+        self._begin_batch()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is held that it ought to be written."""
+        return self._record is not None and len(self._rows) >= PENDING_MAX
+
+    async def write(self) -> None:
+        """Make the fork, if it is not there, and commit what was appended. Raises `ThreadExists`, `StorageError`."""
+        if self._record is None:
+            return
+        if self._batch:
+            self._end_batch()
+        store = self._engine.store
+        if not self._is_made:
+            live = [row for placed in self._origin.state.placed() if (row := live_chunk(placed)) is not None]
+            point = ForkPoint(self._origin.record.id, self.point)
+            record = msgspec.structs.replace(self._record, forked_from=point)
+            await store.create(record, self._first, live)
+            self._is_made = True
+        for unit in self._units:
+            await store.commit(unit)
+        self._units.clear()
+        self._rows.clear()
+        self._engine.worker.touched(self.thread_id)
+
+    async def discard(self) -> None:
+        """Leave nothing behind but, if it was made already, the id that stays taken."""
+        if self._is_made:
+            await self._engine.store.delete(self.thread_id)
+
+    async def rows_at(self, seqs: Collection[int]) -> list[StoredEvent]:
+        """The rows at these seqs, in order: those that are held, those written, those of the shared past."""
+        source = self.thread_id if self._is_made else self._origin.record.id
+        elsewhere = [seq for seq in seqs if seq not in self._rows and (self._is_made or seq <= self.point)]
+        found = {row.seq: row for row in await self._engine.store.read_at(source, elsewhere)} if elsewhere else {}
+        return [row for seq in sorted(seqs) if (row := self._rows.get(seq) or found.get(seq)) is not None]
+
+
+class _Rows:
+    """The part of a store's protocol that a `LogReader` needs for chunks and what became of them."""
+
+    def __init__(self, log: ForkLog) -> None:
+        self._log = log
+
+    async def head(self, _thread_id: str) -> Head:
+        return self._log.head
+
+    async def read_at(self, _thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
+        return await self._log.rows_at(seqs)
+
+    async def read(
+        self, _thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
+    ) -> Sequence[StoredEvent]:
+        found: list[StoredEvent] = []
+        last = min(upto, self._log.head.seq)
+        while after < last and len(found) < limit:
+            page = await self._log.rows_at(range(after + 1, min(last, after + limit) + 1))
+            found += [row for row in page if types is None or row.type in types]
+            after = min(last, after + limit)
+        return found[:limit]
