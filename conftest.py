@@ -4,6 +4,9 @@ What a page's reader may copy is what runs here:
 
 - a block fenced ```` ```python ```` runs; `await` may stand at its top level, as in `python -m asyncio`
 - a block fenced ```` ```py ```` must compile, and does not run: for what needs a server or a key
+- in a block fenced ```` ```console ```` each line after `$ ` runs in a shell, as from the repository's root, and must
+  print what follows; `...` stands for anything there. A command may end with another code if the next line says so:
+  `# exit code 1`
 - any other block is text
 
 The blocks of one page share their names, one event loop and one empty working directory, in that order down
@@ -13,7 +16,12 @@ the page; another page starts afresh. `<!-- skip: next -->` before a block leave
 import ast
 import asyncio
 import contextlib
+import doctest
 import inspect
+import os
+import re
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +34,10 @@ from sybil.parsers.markdown import CodeBlockParser, SkipParser
 if TYPE_CHECKING:
     from types import CodeType
 
+ROOT = Path(__file__).parent
+COMMANDS = re.compile(
+    r"^\$ (?P<command>.*(?:\n> .*)*)\n(?:# exit code (?P<code>\d+)\n)?(?P<printed>(?:(?!\$ ).*\n)*)", re.MULTILINE
+)
 # Where a page's resources wait for its end, among the names its blocks share.
 PAGE = "__page__"
 
@@ -40,6 +52,7 @@ def open_page(namespace: dict[str, object]) -> None:
     """Give a page its loop and its empty working directory."""
     page = contextlib.ExitStack()
     folder = page.enter_context(tempfile.TemporaryDirectory(prefix="memory-engine-page-"))
+    Path(folder, "examples").symlink_to(ROOT / "examples")
     page.enter_context(contextlib.chdir(folder))
     namespace[PAGE] = page, page.enter_context(asyncio.Runner())
 
@@ -65,6 +78,32 @@ def compile_block(example: Example) -> None:
     _compile(example)
 
 
+def run_console(example: Example) -> str | None:
+    """Run the commands of one block in the page's directory; say where one prints something else."""
+    environment = console_environment()
+    for found in COMMANDS.finditer(example.parsed):
+        command = found["command"].replace("\n> ", "\n")
+        done = subprocess.run(
+            command, shell=True, capture_output=True, encoding="utf-8", env=environment, timeout=50, check=False
+        )
+        if done.returncode != int(found["code"] or 0):
+            return f"{command}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        if not doctest.OutputChecker().check_output(found["printed"], done.stdout, flags):
+            return f"{command}\nprinted:\n{done.stdout}\nnot:\n{found['printed']}"
+    return None
+
+
+def console_environment() -> dict[str, str]:
+    """What commands of a page find: this environment's programs first."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "PYTHONIOENCODING": "utf-8",
+    }
+
+
 def _compile(example: Example) -> "CodeType":
     source = pad(example.parsed, example.line + example.parsed.line_offset)
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -83,9 +122,10 @@ pytest_collect_file = Sybil(
     parsers=[
         CodeBlockParser(language="python", evaluator=run_block),
         CodeBlockParser(language="py", evaluator=compile_block),
+        CodeBlockParser(language="console", evaluator=run_console),
         SkipParser(),
     ],
-    path=str(Path(__file__).parent),
+    path=str(ROOT),
     patterns=["README.md", "docs/**/*.md", "docs/*.md"],
     setup=open_page,
     teardown=close_page,

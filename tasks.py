@@ -38,6 +38,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 LOCKS = ROOT / "requirements"
+CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
+"""Programs that the inspector's page is tested in; MEMORY_ENGINE_CHROMIUM names another."""
 # Lines in site-packages/*.pth that start with `import` run at every start of the interpreter. Two known
 # packages have a reason to; a third would be how a stolen release steals.
 STARTUP_FILES_EXPECTED = ("__editable__.memory_engine", "a1_coverage", "distutils-precedence")
@@ -190,6 +192,19 @@ class Environment:
             run(self.python, *words, lock, env={"HNSWLIB_NO_NATIVE": "1"})
             self._write_note(note | {"native": wanted})
 
+    def provide_browser(self) -> None:
+        """Bring what drives a browser, if there is a Chromium; tests that need it say so where it is absent."""
+        named = os.environ.get("MEMORY_ENGINE_CHROMIUM")
+        if not named and not any(map(shutil.which, CHROMIUMS)):
+            say("no Chromium: Playwright is left out, and the tests of the inspector's page are skipped")
+            return
+        lock = LOCKS / "browser.lock"
+        note = self._read_note()
+        wanted = digest(lock.read_bytes())
+        if note.get("browser") != wanted:
+            self.install_locked("browser")
+            self._write_note(note | {"browser": wanted})
+
 
 def demo(venv: Environment, words: list[str]) -> None:
     """Show the engine at work; installs the base package only."""
@@ -201,6 +216,7 @@ def test(venv: Environment, words: list[str]) -> None:
     """Run the test suite; further words go to pytest."""
     venv.provide("dev")
     venv.provide_native()
+    venv.provide_browser()
     run(venv.python, "-m", "pytest", *words)
 
 
@@ -208,6 +224,7 @@ def coverage(venv: Environment, words: list[str]) -> None:
     """Run the test suite and report the lines and branches it misses; further words go to pytest."""
     venv.provide("dev")
     venv.provide_native()
+    venv.provide_browser()
     run(venv.python, "-m", "coverage", "run", "-m", "pytest", *words)
     run(venv.python, "-m", "coverage", "report")
 
@@ -287,7 +304,7 @@ def wheel(venv: Environment, _words: list[str]) -> None:
         run(fresh.binaries / "memory-engine", "demo", cwd=elsewhere)
 
 
-LOCKED_EXTRAS = ("documents", "llm", "pdf", "tokenizer", "vectors")
+LOCKED_EXTRAS = ("documents", "inspect", "llm", "pdf", "tokenizer", "vectors")
 """Without those that bring PyTorch or onnxruntime, or need a compiler."""
 LOCK_HEAD = """\
 # Made by `python3 tasks.py lock` from pyproject.toml; do not edit. `lock --upgrade` takes newer versions.
@@ -295,6 +312,7 @@ LOCK_HEAD = """\
 # base.lock   what the package itself needs, and its build backend: `demo`, and the wheel's test installation
 # dev.lock    all of base.lock at the same versions, every extra that is no gigabyte, and the tools of every other task
 # native.lock what has to be compiled: installed for the tests where there is a compiler
+# browser.lock what drives a browser: installed for the tests where there is a Chromium
 # peers.lock  what benchmarks compare with; apart, because its openai and litellm's cannot live together
 # recall-peers.lock  what the benchmark of search compares with: a gigabyte, and apart from peers.lock by its protobuf
 #
@@ -325,6 +343,7 @@ def lock(venv: Environment, words: list[str]) -> None:
         ],
         "base": ["--group", "build", "--constraints", "requirements/dev.lock"],
         "native": ["--group", "pyproject.toml:native", "--constraints", "requirements/dev.lock"],
+        "browser": ["--group", "pyproject.toml:browser", "--constraints", "requirements/dev.lock"],
         "peers": ["--group", "build", "--group", "peers"],
         "recall-peers": ["--group", "build", "--group", "recall-peers"],
     }
@@ -336,7 +355,7 @@ def lock(venv: Environment, words: list[str]) -> None:
                 shutil.copy(target, draft)  # uv keeps the versions it finds in the output file
             shape = ["--universal", "--python-version", "{}.{}".format(*WANTED), "--generate-hashes"]
             silent = ["--quiet", "--no-header", "--no-emit-index-url", "--no-emit-find-links"]
-            source = () if name == "native" else ("pyproject.toml",)
+            source = () if name in ("native", "browser") else ("pyproject.toml",)
             run(uv, "pip", "compile", *source, *ask, *shape, *silent, *words, "-o", draft, env=env)
             target.write_text(LOCK_HEAD + draft.read_text(encoding="utf-8"), encoding="utf-8")
         say(f"wrote {target.relative_to(ROOT)}")

@@ -15,6 +15,7 @@ from benchmarks.dispatching import dispatch, durability
 from benchmarks.figures import Figure
 from benchmarks.growing import cold, flat
 from benchmarks.importing import import_time
+from benchmarks.looking_back import looking_back
 from benchmarks.page import write_page
 from benchmarks.peer_process import Peers, peers_python, peers_running
 from benchmarks.quality import compaction_quality, recall_quality
@@ -31,6 +32,7 @@ BENCHES: dict[str, Bench] = {
     "threads64": threads64,
     "flat": flat,
     "replay": replay,
+    "looking_back": looking_back,
     "cold": cold,
     "size": size,
     "import": import_time,

@@ -6,7 +6,7 @@ import msgspec
 from attrs import evolve
 
 from memory_engine.chunks import Category, Chunk, ChunkType, Retention
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
 from memory_engine.compaction.running import check_result
 from memory_engine.events.base import SummaryLine
 from memory_engine.tokens import estimate_chunk
@@ -31,6 +31,11 @@ class Pipeline:
             raise ValueError("a pipeline needs a stage; give it a compactor")
         self._stages = stages
         self.name = name or " > ".join(stage.name for stage in stages)
+
+    @property
+    def calls_model(self) -> bool:
+        """Whether any stage does."""
+        return any(map(calls_model, self._stages))
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
         """Whether the first stage can: the others see its summary only."""

@@ -24,6 +24,7 @@ class WorkingHistoryCompactor:
     """
 
     name = "working_history"
+    calls_model = True
 
     def __init__(
         self,

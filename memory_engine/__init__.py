@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from memory_engine.context import Context as Context
     from memory_engine.context import ContextPolicy as ContextPolicy
     from memory_engine.context import ContextShares as ContextShares
+    from memory_engine.correlation import caused_by as caused_by
+    from memory_engine.correlation import correlated as correlated
     from memory_engine.engine import Engine as Engine
     from memory_engine.events import *  # noqa: F403
     from memory_engine.lifecycle import AgentLifecycle as AgentLifecycle
@@ -74,6 +76,7 @@ _HOMES = {
     "compaction.running": "CompactionReport",
     "config": "EngineConfig",
     "context": "Context ContextPolicy ContextShares",
+    "correlation": "caused_by correlated",
     "engine": "Engine",
     "operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
     "persistence": "CompactionPolicy",

@@ -95,6 +95,17 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
         return int(self.id.partition(".")[0])
 
     @property
+    def said_at(self) -> int:
+        """The seq of the event that first said this: of a chunk that was marked, shortened or put back, an earlier one.
+
+        A summary, and how a task ended, say something of their own.
+        """
+        if self.type in (ChunkType.COMPACTED, ChunkType.EXECUTION):
+            return self.seq
+        heads = (parent_id.partition(".")[0] for parent_id in self.parent_ids)
+        return min((self.seq, *(int(head) for head in heads if head.isdecimal())))
+
+    @property
     def text(self) -> str:
         """The text of the content (of the lines, for a summary); images by their `alt`."""
         if self.lines:

@@ -23,6 +23,7 @@ from memory_engine.thread import Thread
 from memory_engine.thread_info import ThreadInfo
 
 if TYPE_CHECKING:
+    from memory_engine.compaction.base import Compactor
     from memory_engine.engine import Engine
     from memory_engine.projections.reports import Report
     from memory_engine.replay.why import Why
@@ -178,6 +179,14 @@ class Past(Thread):
         self._refuse("events")
 
     async def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
+        """Raises `PastIsReadOnly`."""
+        self._refuse("compaction")
+
+    async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
+        """Raises `PastIsReadOnly`."""
+        self._refuse("undoing")
+
+    async def redo_compaction(self, compaction: str = "", *, compactor: "Compactor | None" = None) -> CompactionReport:
         """Raises `PastIsReadOnly`."""
         self._refuse("compaction")
 

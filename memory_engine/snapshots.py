@@ -3,7 +3,8 @@
 They are caches, never the truth: rows of a projection that folds nothing, ignored where they do not fit the log.
 That of a state names chunks and their places and holds no content; it is written with the commit that passes a
 multiple of `EVERY` seqs. Those of a view's rows are made when somebody reads its past, and destroyed with every
-forgetting. What cannot be written (the engine only reads) is kept in memory.
+forgetting. What may not be written (the engine only reads, or the rows may hold what was forgotten since) is kept in
+memory.
 """
 
 from collections.abc import Mapping
@@ -102,17 +103,21 @@ class Snapshots:
             await self._keep(thread_id, _state_key(state.seq), _encoded(state, digest))
 
     async def keep_rows(self, thread_id: str, view: str, seq: int, rows: Mapping[str, bytes]) -> None:
-        """Keep the rows of a view as of a seq. Of a thread that forgets meanwhile, none are left."""
+        """Keep the rows of a view as of a seq. They are not written where the thread has forgotten since.
+
+        Of a thread that forgets meanwhile, none are left.
+        """
         head = await self._store.head(thread_id)
-        await self._keep(thread_id, f"view/{view}:{seq:010d}", msgspec.msgpack.encode(rows))
+        key, value = f"view/{view}:{seq:010d}", msgspec.msgpack.encode(rows)
+        await self._keep(thread_id, key, value, in_memory=forgotten_at(head) > seq)
         if forgotten_at(await self._store.head(thread_id)) > forgotten_at(head):
             self._memory.pop(thread_id, None)
             if not self._read_only:
                 change = ProjectionChange(PROJECTION, VERSION, {}, 0, _VIEWS)
                 await self._store.write_projection(thread_id, change)
 
-    async def _keep(self, thread_id: str, key: str, value: bytes) -> None:
-        if self._read_only:
+    async def _keep(self, thread_id: str, key: str, value: bytes, *, in_memory: bool = False) -> None:
+        if self._read_only or in_memory:
             self._memory.setdefault(thread_id, {})[key] = value
             return
         await self._store.write_projection(thread_id, ProjectionChange(PROJECTION, VERSION, {key: value}, 0))

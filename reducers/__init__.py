@@ -48,6 +48,7 @@ def builtin_reducers() -> Plugin:
     plugin.reducer(e.MemoryMarkCritical)(memory.reduce_memory_mark_critical)
     plugin.reducer(e.MemoryForget)(memory.reduce_memory_forget)
     plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
+    plugin.reducer(e.CompactionUndone)(memory.reduce_compaction_undone)
     plugin.reducer(e.CompactionStarted, e.CompactionFailed, e.CompactionAbandoned)(memory.reduce_compaction_protocol)
     plugin.reducer(e.ExternalInject)(surroundings.reduce_external_inject)
     plugin.reducer(e.ExternalTimer)(surroundings.reduce_external_timer)

@@ -1,23 +1,30 @@
 """Reducers for what is said about memory, and for compactions."""
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
 import msgspec
 
-from memory_engine.chunks import REDACTED, Category, Chunk, ChunkType, Retention
+from memory_engine.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.compaction.forgotten import Targets
+from memory_engine.errors import StaleEvent
 from memory_engine.events import (
     CompactionAbandoned,
     CompactionCompleted,
     CompactionFailed,
     CompactionStarted,
+    CompactionUndone,
     MemoryForget,
     MemoryMarkCritical,
+    RestoredChunk,
     ThreadSeeded,
 )
-from memory_engine.events.base import SummaryLine
 from memory_engine.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.reducing import NOTHING, ReduceContext, Reduction
 from memory_engine.state import StateView
 
-WITHHELD = "(withheld: a source of this summary was forgotten)"
+IN_ORDER_MAX = 64
+"""Chunks in a row that come back one after the other."""
 
 
 def reduce_thread_seeded(_view: StateView, event: ThreadSeeded, ctx: ReduceContext) -> Reduction:
@@ -52,7 +59,7 @@ def reduce_memory_mark_critical(view: StateView, event: MemoryMarkCritical, ctx:
 
 def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContext) -> Reduction:
     """The chunks go; summaries lose the lines that cite them, or are withheld where no line says what it cites."""
-    targets = _Targets(event)
+    targets = Targets(event)
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk in list(view.chunks()):
@@ -60,45 +67,14 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
         if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
             operations.append(Delete(chunk.id))
         elif chunk.lines:
-            kept = targets.lines_kept(chunk)
-            if kept != chunk.lines or targets.concern(chunk):
-                shorter = msgspec.structs.replace(chunk, id=ctx.new_id(), lines=kept, parent_ids=(), status=REDACTED)
+            kept = targets.shortened(chunk)
+            if kept is not None:
+                shorter = msgspec.structs.replace(kept, id=ctx.new_id(), parent_ids=())
                 chunks.append(shorter)
                 operations.append(Update(chunk.id, shorter.id))
         else:
             operations += [Delete(child.id) for child in view.children(chunk.id) if targets.brought(child)]
     return Reduction(operations=tuple(operations), chunks=tuple(chunks))
-
-
-class _Targets:
-    """What is to be forgotten."""
-
-    def __init__(self, event: MemoryForget) -> None:
-        self._ids = frozenset(event.chunk_ids)
-        self._seqs = frozenset(map(str, event.seqs))
-        self._summaries = frozenset(event.summaries)
-
-    def match(self, chunk_id: str) -> bool:
-        # compared as text: what a compactor gave for a source may be no chunk id at all
-        return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
-
-    def brought(self, chunk: Chunk) -> bool:
-        """Whether the chunk, or an older version of it, is among them."""
-        return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
-
-    def concern(self, summary: Chunk) -> bool:
-        """Whether a summary stands for something forgotten, itself or through a summary that it covers."""
-        return summary.id in self._summaries or any(map(self._reach, summary.parent_ids))
-
-    def _reach(self, chunk_id: str) -> bool:
-        return chunk_id in self._summaries or self.match(chunk_id)
-
-    def lines_kept(self, chunk: Chunk) -> tuple[SummaryLine, ...]:
-        """The lines that cite nothing forgotten. A line without citations may hold anything that is covered."""
-        cited = [line for line in chunk.lines if not any(map(self._reach, line.sources))]
-        if self.concern(chunk):
-            cited = [line for line in cited if line.sources]
-        return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
 
 
 def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ctx: ReduceContext) -> Reduction:
@@ -120,6 +96,68 @@ def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ct
         chunks += summary
         operations.append(BatchReplace(replacement.covers, tuple(chunk.id for chunk in summary)))
     return Reduction(operations=tuple(operations), chunks=tuple(chunks))
+
+
+def reduce_compaction_undone(_view: StateView, event: CompactionUndone, ctx: ReduceContext) -> Reduction:
+    """Each chunk again at its place, then the summaries go. Refused where other events came before it."""
+    if event.seen and event.seen != ctx.seq - 1:
+        raise StaleEvent(event.seen, ctx.seq)
+    ids = {one.original: ctx.new_id() for one in event.restored}
+    chunks = tuple(_restored(one, ids[one.original]) for one in event.restored)
+    operations: list[Operation] = []
+    for row in _rows(event.restored):
+        container, before, after = (ids.get(at, at) for at in (row[0].container, row[0].before, row[0].after))
+        first = Add(ids[row[0].original], container, before, after, first=not (before or after))
+        operations += _placed([ids[one.original] for one in row], first)
+    operations += [Delete(summary) for summary in event.summaries]
+    return Reduction(operations=tuple(operations), chunks=chunks)
+
+
+def _rows(restored: Sequence[RestoredChunk]) -> list[list[RestoredChunk]]:
+    """The chunks in rows, each of which goes directly after the one before it."""
+    rows: list[list[RestoredChunk]] = []
+    ends: dict[str, list[RestoredChunk]] = {}
+    for one in restored:
+        row = ends.pop(one.after, None) if one.after else None
+        if row is None:
+            row = []
+            rows.append(row)
+        row.append(one)
+        ends[one.original] = row
+    return rows
+
+
+def _placed(ids: Sequence[str], where: Add) -> Iterator[Add]:
+    """Place a row: one after the other, of many the middle first, lest order keys grow with every place between two."""
+    if len(ids) <= IN_ORDER_MAX:
+        yield msgspec.structs.replace(where, chunk=ids[0])
+        for before, chunk_id in pairwise(ids):
+            yield Add(chunk_id, where.container, after=before)
+        return
+    middle = len(ids) // 2
+    yield msgspec.structs.replace(where, chunk=ids[middle])
+    yield from _placed(ids[:middle], Add("", where.container, before=ids[middle]))
+    yield from _placed(ids[middle + 1 :], Add("", where.container, after=ids[middle]))
+
+
+def _restored(one: RestoredChunk, chunk_id: str) -> Chunk:
+    return Chunk(
+        id=chunk_id,
+        type=one.type,
+        content=one.content,
+        retention=Retention(one.retention),
+        category=Category(one.category),
+        name=one.name,
+        label=one.label,
+        calls=one.calls,
+        call_id=one.call_id,
+        final=one.final,
+        response_id=one.response_id,
+        status=one.status,
+        lines=one.lines,
+        parent_ids=one.parent_ids,
+        is_container=one.is_container,
+    )
 
 
 def reduce_compaction_protocol(

@@ -129,7 +129,10 @@ def test_docs_of_a_seq_that_is_not_there(run: Run, folder: Path) -> None:
     """Is an error that names the seqs that are."""
     run("add", str(folder))
     code, _, err = run("list", "--at", "9")
-    assert (2, "memory-engine: error: thread 'tenant:acme' has seqs 1 to 2, not 9\n") == (code, err)
+    assert (2, "memory-engine: error: thread 'tenant:acme' has seqs 1 to 2 (0: before the first), not 9\n") == (
+        code,
+        err,
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("list",), ("search", "--tenant", "acme")])

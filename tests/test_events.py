@@ -69,6 +69,13 @@ SAMPLES: tuple[Event, ...] = (
     e.CompactionFailed(compaction_id="k1", compactor="fake", reason="raised", error="Boom",
                        usage=e.Usage(1)),
     e.CompactionAbandoned(compaction_id="k1", reason="cancelled"),
+    e.CompactionUndone(compaction_id="k1", completed=5, summaries=("5.0",), reason="asked to", seen=8, restored=(
+        e.RestoredChunk(original="1.0", type="user_message", retention="batch_compressible", category="working_flow",
+                        parent_ids=("1.0",), content=MIXED, label="Ann", before="5.0"),
+        e.RestoredChunk(original="2.0", type="agent_action", retention="critical", category="working_flow",
+                        parent_ids=("2.0", "1.5"), calls=CALLS, lines=(LINE,), call_id="c1", name="n", final=False,
+                        response_id="r1", status="failed", is_container=True, container="1.0", after="1.0"),
+    )),
     e.ExternalInject(content=MIXED, source="mail", retention="ephemeral"),
     e.ExternalTimer(content="Tick.", timer_id="tm1"),
     e.EnvironmentChange(content="Raining.", key="weather"),
@@ -141,7 +148,8 @@ def test_a_list_of_texts_becomes_a_to_do_list() -> None:
 
 async def test_every_event_survives_a_log(tmp_path: Path) -> None:
     """Written, closed, opened and read, each event is equal to what was dispatched."""
-    sent = [sample for sample in SAMPLES if not isinstance(sample, e.CompactionCompleted | e.ExecutionPause)]
+    of_other_logs = e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause
+    sent = [sample for sample in SAMPLES if not isinstance(sample, of_other_logs)]
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         thread = await engine.create_thread("t", tenant_id="acme")
         await thread.dispatch_all(sent)

@@ -90,6 +90,9 @@ SPOILT: dict[str, tuple[Spoil, int, str]] = {
     "a thread without an id": (
         with_line(HEADER, lambda line: line["thread"].update(id="")), 1, "is empty"  # type: ignore[attr-defined]
     ),
+    "a beginning out of reach": (
+        with_line(HEADER, lambda line: line["thread"].update(created_at_us=10**18)), 1, "created_at_us"  # type: ignore[attr-defined]
+    ),
     "a wrong policy": (
         with_line(HEADER, lambda line: line["thread"].update(policy={"threshold": -1})), 1, "threshold"  # type: ignore[attr-defined]
     ),

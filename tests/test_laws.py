@@ -263,6 +263,15 @@ class Machine(RuleBasedStateMachine):
         except errors.CompactionError:
             return
 
+    @rule(data=st.data(), redo=st.booleans())
+    def undo_or_redo(self, data: st.DataObject, redo: bool) -> None:
+        """Undo the latest compaction, or make it again, where there is one that stands."""
+        thread = self.thread(data)
+        try:
+            self.runner.run(thread.redo_compaction() if redo else thread.undo_compaction())
+        except errors.CompactionError:
+            return
+
     @rule(data=st.data(), critical=st.booleans())
     def forget_or_keep(self, data: st.DataObject, critical: bool) -> None:
         """Forget a chunk of the state, or mark it CRITICAL."""

@@ -28,7 +28,9 @@ HEAVY = (
     "openai",
     "sentence_transformers",
     "sqlite3",
+    "starlette",
     "tiktoken",
+    "uvicorn",
 )
 
 IMPORT_PROBE = f"""
@@ -71,10 +73,11 @@ def declared_requirements(lock: str) -> list[Requirement]:
         "base": ["build"],
         "dev": ["build", "test", "lint", "docs", "release"],
         "native": ["native"],
+        "browser": ["browser"],
         "peers": ["build", "peers"],
         "recall-peers": ["build", "recall-peers"],
     }
-    asked = list(PROJECT["project"]["dependencies"]) if lock != "native" else []
+    asked = list(PROJECT["project"]["dependencies"]) if lock not in ("native", "browser") else []
     asked += [text for group in groups[lock] for text in PROJECT["dependency-groups"][group]]
     if lock == "dev":
         extras = PROJECT["project"]["optional-dependencies"]

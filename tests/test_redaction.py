@@ -85,6 +85,26 @@ async def test_what_was_forgotten_is_in_no_thread_s_file(engine: Engine, tmp_pat
     assert SECRET.encode() in b"".join(lines_of(tmp_path / "kept.jsonl"))
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (e.EnvironmentChange(content="Dry.", key="weather"), e.EnvironmentChange(content=SAID, key="weather")),
+        (e.TaskStarted(goal="Totals."), e.TaskStarted(goal=SAID)),
+        (e.TaskStarted(goal="Totals."), e.TaskCompleted(content=SAID)),
+        (e.TodoSet(items=(e.TodoItem("1", "paint"),)), e.TodoUpdated(id="1", text=SAID)),
+    ],
+    ids=lambda event: event.event_type,
+)
+async def test_a_forgotten_chunk_that_took_the_place_of_another_goes_with_its_event(
+    engine: Engine, tmp_path: Path, first: Event, second: Event
+) -> None:
+    """It has a parent, and yet says what its own event says."""
+    thread = await engine.create_thread("t")
+    _, told = await thread.dispatch_all([first, second])
+    await thread.forget(chunk_ids=[told.chunks[0].id])
+    assert SECRET.encode() not in await exported(thread, tmp_path / "t.jsonl", Redaction())
+
+
 @pytest.mark.parametrize("way", PATHS, ids=lambda way: way.__name__)
 async def test_a_pattern_reaches_every_copy(engine: Engine, tmp_path: Path, way: Way) -> None:
     """In every thread, whichever event or view tells it again."""

@@ -5,10 +5,10 @@ import pytest
 from memory_engine import errors
 from memory_engine import events as e
 from memory_engine.chunks import REDACTED, Category, Chunk, ChunkType, Retention
+from memory_engine.compaction.forgotten import WITHHELD
 from memory_engine.events import Event
 from memory_engine.events.base import SummaryLine
 from memory_engine.operations import Add, BatchReplace, Update
-from memory_engine.reducers.memory import WITHHELD
 from memory_engine.testing import Outcome, given
 
 HELLO = e.UserMessage(content="Hello")

@@ -31,7 +31,9 @@ HEAVY = {
     "openai": "memory_engine/llm/",
     "sentence_transformers": "memory_engine/recall/",
     "sqlite3": "storage/",
+    "starlette": "memory_engine/inspector/",
     "tiktoken": "memory_engine/llm/",
+    "uvicorn": "memory_engine/inspector/",
 }
 
 MUTATION = re.compile(

@@ -1,6 +1,6 @@
 """Views: inline projections of tracked events, which cost nothing until they are used."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,10 +69,12 @@ class Reading(FaultyStore):
         self.read_rows.append(projection)
         return await super().rows(projection, version, thread_id)
 
-    async def read(self, thread_id: str, *, after: int, upto: int, limit: int) -> Sequence[StoredEvent]:
+    async def read(
+        self, thread_id: str, *, after: int, upto: int, limit: int, types: Collection[str] | None = None
+    ) -> Sequence[StoredEvent]:
         """Note, and pass on."""
         self.read_pages += 1
-        return await super().read(thread_id, after=after, upto=upto, limit=limit)
+        return await super().read(thread_id, after=after, upto=upto, limit=limit, types=types)
 
     async def close(self) -> None:
         """Stay open for the next engine."""

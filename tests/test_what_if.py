@@ -35,7 +35,7 @@ from memory_engine.replay.reruns.edits import Edit
 from memory_engine.replay.what_if import Change, InsertEvent, Prices, ReplaceEvent, SkipEvent
 from tests.conversations import NEVER, SMALL, call, log, opened, say, texts, turns, types
 from tests.reruns import rows, tried
-from tests.scripted_compactors import Scripted, a_line_each
+from tests.scripted_compactors import Scripted, a_line_each, summary
 
 SECRET = "zyzzyva"
 POLICIES = (SMALL, CompactionPolicy(threshold=6, keep_recent=2), CompactionPolicy(threshold=9, keep_recent=1))
@@ -256,6 +256,49 @@ async def test_an_undone_compaction_is_undone_in_the_fork() -> None:
         assert ["word1", "word2", "word3", "word4", "new"] == await texts(fork)
         with pytest.raises(InvalidChange, match="forgets"):
             await thread.what_if(Change(edits=[InsertEvent(6, MemoryForget(chunk_ids=("2.0",)))]))
+
+
+@pytest.mark.parametrize("forget", [MemoryForget(chunk_ids=("1.0",)), MemoryForget(seqs=(1,))])
+async def test_an_inserted_forgetting_reaches_summaries(forget: MemoryForget) -> None:
+    """As `Thread.forget` does: also those whose lines cite nothing."""
+    async with opened(Scripted(lambda chunks, _: summary(" ".join(c.text[:5] for c in chunks))), NEVER) as engine:
+        thread = await engine.create_thread("t")
+        await say(thread, [UserMessage(content=f"{SECRET[:5]} {'and so on' * 40}"), *turns(3)])
+        await thread.compact()
+        head = (await thread.info()).events
+        assert SECRET[:5] in str(await texts(thread))
+        for edit in (InsertEvent(head, forget), InsertEvent(head - 1, forget)):
+            _, fork = await tried(thread, Change(edits=[edit]))
+            assert SECRET[:5] not in str((await fork.context()).messages)
+
+
+async def test_what_a_replaced_event_forgets_does_not_come_back() -> None:
+    """Also where events before it have moved."""
+    async with opened(Scripted(a_line_each), NEVER) as engine:
+        thread = await engine.create_thread("t")
+        await say(thread, turns(4))
+        await thread.compact()
+        gap = await thread.dispatch(UserMessage(content="gap"))
+        await thread.undo_compaction()
+        edits: list[Edit] = [
+            InsertEvent(0, UserMessage(content="new")),
+            ReplaceEvent(gap.seq, MemoryForget(chunk_ids=("1.0",))),
+        ]
+        with pytest.raises(InvalidChange, match="forgets"):
+            await thread.what_if(Change(edits=edits))
+
+
+async def test_an_undo_that_was_skipped_can_be_made_after_all() -> None:
+    """The skipped one has left its id to what stands in its place."""
+    async with opened(Scripted(a_line_each), NEVER) as engine:
+        thread = await engine.create_thread("t")
+        await say(thread, turns(4))
+        await thread.compact()
+        undone = await thread.undo_compaction()
+        _, fork = await tried(thread, Change(edits=[SkipEvent(undone.seq)]))
+        await fork.undo_compaction()
+        assert ["word1", "word2", "word3", "word4"] == await texts(fork)
+        assert None is (await fork.verify()).divergence
 
 
 async def test_a_rerun_can_be_run_again() -> None:

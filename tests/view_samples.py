@@ -76,4 +76,5 @@ VIEW_SAMPLES: tuple[Event, ...] = (
     e.PatternRevoked(industry="retail", share="a1b2", approvals=(5,), by="ann", reason="stale"),
     e.PatternPublished(share="a1b2", text="Sales of [name] dip.", min_tenants=2),
     e.PatternWithdrawn(share="a1b2"),
+    e.EventSkipped(skipped_type="user_message", skipped_id="e1", reason="asked to"),
 )  # fmt: skip

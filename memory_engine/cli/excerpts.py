@@ -7,7 +7,7 @@ import msgspec
 from memory_engine.chunks import Chunk, content_text
 from memory_engine.cli.text import counted, number
 from memory_engine.events.base import Event, ToolCall, UnknownEvent
-from memory_engine.events.compaction import CompactionCompleted, CompactionStarted
+from memory_engine.events.compaction import CompactionCompleted, CompactionStarted, CompactionUndone
 
 
 def of_event(event: Event | UnknownEvent) -> str:
@@ -21,6 +21,10 @@ def of_event(event: Event | UnknownEvent) -> str:
             covered = sum(len(replacement.covers) for replacement in event.replacements)
             tokens = f"{number(event.tokens_before)} → {number(event.tokens_after)} tokens"
             return f"{event.trigger}: {counted(covered, 'chunk')}, {tokens}, by {event.compactor}"
+        case CompactionUndone():
+            why = f": {event.reason}" if event.reason else ""
+            back = f"{counted(len(event.restored), 'chunk')} back"
+            return f"the compaction of event {event.completed}, {back}{why}"
     body = event.bodies()[0] if event.bodies() else None
     said = " ".join(filter(None, (content_text(body.content), of_calls(body.calls)))) if body else ""
     if said:

@@ -140,7 +140,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
         past = await _at(engine, asked.thread, asked.at)
         found = await explained(past, asked.what if asked.what is not None else await _context(past, asked))
     terminal.json(found.as_data())
-    TreePrinter.to(terminal, asked.depth, whole=asked.all).put(found)
+    TreePrinter(terminal, asked.depth, whole=asked.all).put(found)
     return 0
 
 

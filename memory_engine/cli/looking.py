@@ -138,6 +138,7 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-tokens", type=positive, metavar="N", help="the budget (default: all that is in the state)"
     )
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"what it saw then: {MOMENT}")
     parser.add_argument("--query", metavar="Q", help="recall what the log says about this, before the newest turn")
     parser.add_argument("--format", choices=("messages", "xml"), default="messages", help="default: messages")
     parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
@@ -147,7 +148,8 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
     tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
     async with existing(asked.db, tokens) as engine:
-        found = await engine.thread(asked.thread).context(max_tokens=asked.max_tokens, query=asked.query)
+        thread = engine.thread(asked.thread)
+        found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.parts.counter
     if terminal.as_json:
         shown: dict[str, object] = {

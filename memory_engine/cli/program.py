@@ -7,21 +7,33 @@ import os
 import sys
 from collections.abc import Sequence
 
+from memory_engine.cli.anchoring import ANCHORS
 from memory_engine.cli.commands import FAILED, INTERRUPTED, Command, add_shared
+from memory_engine.cli.comparing import COMPARE_COMPACTORS
 from memory_engine.cli.databases import database_path
 from memory_engine.cli.demo import DEMO
 from memory_engine.cli.documents import DOCS
+from memory_engine.cli.explaining import BISECT, DIFF, WHY
+from memory_engine.cli.exporting import EXPORT, IMPORT
+from memory_engine.cli.generating import TO_PYTEST
 from memory_engine.cli.ingesting import INGEST
-from memory_engine.cli.looking import CONTEXT, LOG, SHOW, STATS, THREADS
+from memory_engine.cli.inspecting import INSPECT
+from memory_engine.cli.logs import LOG
+from memory_engine.cli.looking import CONTEXT, SHOW, STATS, THREADS
+from memory_engine.cli.rebuilding import REBUILD
 from memory_engine.cli.reporting import REPORT
 from memory_engine.cli.searching import SEARCH
 from memory_engine.cli.terminal import Terminal
+from memory_engine.cli.undoing import COMPACTIONS, LEDGER, REDO, UNDO
 from memory_engine.cli.viewing import VIEW
+from memory_engine.cli.what_if import FORK, WHAT_IF
 from memory_engine.cli.working import COMPACT, VERIFY
 from memory_engine.errors import MemoryEngineError
 
 COMMANDS: tuple[Command, ...] = (
-    DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, SEARCH, REPORT, VIEW, COMPACT, VERIFY, STATS, DOCS
+    DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, SEARCH, REPORT, VIEW, DIFF, WHY, BISECT, COMPACT, COMPACTIONS, UNDO,
+    REDO, LEDGER, VERIFY, REBUILD, TO_PYTEST, EXPORT, IMPORT, ANCHORS, STATS, DOCS, INSPECT, FORK, WHAT_IF,
+    COMPARE_COMPACTORS,
 )  # fmt: skip
 _EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"
 

@@ -1,7 +1,7 @@
 """Explanations as trees of lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 
 from attrs import frozen
@@ -17,7 +17,6 @@ TEXT = 30
 SHOWS = "shows"
 """How a block is related to the chunk that it shows."""
 _STYLES = {"context": "bold", "block": "cyan", "passage": "blue", "compaction": "yellow", "fact": "blue", "row": "bold"}
-_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
 @frozen
@@ -25,14 +24,8 @@ class TreePrinter:
     """Prints trees down to a depth (`None`: all of it), of long lists the first only unless `whole`."""
 
     terminal: Terminal
-    now: datetime
     depth: int | None = None
     whole: bool = False
-
-    @classmethod
-    def to(cls, terminal: Terminal, depth: int | None, *, whole: bool) -> "TreePrinter":
-        """A printer whose ages are counted from now."""
-        return cls(terminal, datetime.now(UTC), depth, whole)
 
     def put(self, node: Why) -> None:
         """Print a node and what is below it."""
@@ -88,7 +81,7 @@ class TreePrinter:
         if node.seq and (node.kind == "chunk" or behind is not None):
             yield f"event {node.seq}"
         if isinstance(at := facts.get("at"), str):
-            yield _age(self.now - datetime.fromisoformat(at))
+            yield f"{datetime.fromisoformat(at):%Y-%m-%d %H:%M}"
         if isinstance(tokens := facts.get("tokens"), int) and tokens:
             yield counted(tokens, "token")
         yield from _said(facts, over.seq if over is not None and over.kind == "compaction" else 0)
@@ -133,11 +126,3 @@ def _shown(node: Why) -> list[Why]:
         elif not (node.kind == "chunk" and child.kind == "event" and child.seq == node.seq and not child.children):
             shown.append(child)
     return shown
-
-
-def _age(since: timedelta) -> str:
-    seconds = int(since.total_seconds())
-    for unit, name in _UNITS:
-        if seconds >= unit:
-            return f"{seconds // unit} {name} ago"
-    return "now"

@@ -49,7 +49,11 @@ class CompactionResult:
 
 
 class Compactor(Protocol):
-    """Makes fewer tokens of chunks. Never changes anything itself; may be slow; may raise."""
+    """Makes fewer tokens of chunks. Never changes anything itself; may be slow; may raise.
+
+    One that asks a model says so with an attribute `calls_model = True`: what only tries things out then leaves it
+    alone, unless it is told otherwise.
+    """
 
     @property
     def name(self) -> str:
@@ -63,6 +67,11 @@ class Compactor(Protocol):
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
         """The summary of the chunks, in order. Raises whatever it must: the originals then stand."""
         ...
+
+
+def calls_model(compactor: Compactor) -> bool:
+    """Whether a compactor says that it asks a model."""
+    return bool(getattr(compactor, "calls_model", False))
 
 
 def render_lines(lines: Sequence[SummaryLine], *, title: str = "## Progress Summary") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
@@ -83,6 +83,8 @@ class Run:
     now_us: int
     stiff: set[str]
     """Gets the COMPRESSIBLE chunks that did not get shorter."""
+    afresh: Mapping[str, Sequence[Chunk]] = field(factory=dict)
+    """By summary that is covered: the originals that are compacted in its place, and that count for its length."""
 
     async def execute(self) -> CompactionReport:
         """Run to an end that is in the log, whatever happens.
@@ -205,6 +207,9 @@ class Run:
             chunk = self.state.get(chunk_id)
             if chunk is None:
                 raise CompactorFailed("", "superseded", f"chunk {chunk_id} is gone")
+            if chunk_id in self.afresh:
+                chunks += self.afresh[chunk_id]
+                continue
             if chunk.type != ChunkType.COMPACTED:
                 chunks.append(chunk)
                 continue
@@ -235,7 +240,13 @@ class Run:
         )
 
     def _tokens(self, chunk_ids: Sequence[str]) -> int:
-        return sum(chunk.tokens for chunk in map(self.state.get, chunk_ids) if chunk is not None)
+        return sum(map(self._tokens_of, chunk_ids))
+
+    def _tokens_of(self, chunk_id: str) -> int:
+        if chunk_id in self.afresh:
+            return sum(chunk.tokens for chunk in self.afresh[chunk_id])
+        chunk = self.state.get(chunk_id)
+        return chunk.tokens if chunk is not None else 0
 
     def _report(self, name: str, completed: CompactionCompleted, receipt: Receipt) -> CompactionReport:
         dropped = self.plan.drops

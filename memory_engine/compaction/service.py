@@ -2,34 +2,48 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from typing import Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
-from memory_engine.chunks import Chunk
+from attrs import field, frozen
+
+from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.originals import LogOriginals
 from memory_engine.compaction.planning import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.running import CompactionReport, Run, Trigger, owner_is_gone
+from memory_engine.config import EngineConfig
+from memory_engine.correlation import Links, linked
 from memory_engine.errors import (
     CompactionError,
+    CompactionNotLive,
     CompactorFailed,
+    ContentionError,
     EngineClosed,
+    IdempotencyConflict,
     MemoryEngineError,
     NothingToCompact,
+    ReducerError,
+    StaleEvent,
 )
 from memory_engine.events.base import Event
-from memory_engine.events.compaction import CompactionAbandoned, CompactionStarted
+from memory_engine.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
 from memory_engine.persistence import CompactionPolicy, Store
 from memory_engine.queue import BlockingReason, Request
 from memory_engine.reading import LogReader
-from memory_engine.records import NewEvent, Receipt
+from memory_engine.records import NewEvent, Receipt, StoredEvent
 from memory_engine.runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
+
+T = TypeVar("T")
 
 
 class Services(Protocol):
     """What the service needs of its engine."""
 
+    config: EngineConfig
     store: Store
     reader: LogReader
     closing: bool
@@ -51,6 +65,14 @@ class Services(Protocol):
         ...
 
 
+@frozen
+class Again:
+    """What is compacted once more. Of each summary in `afresh`, these originals are, and not its lines."""
+
+    plan: Plan
+    afresh: Afresh = field(factory=dict)
+
+
 class CompactionService:
     """Decides when to compact which thread with which compactor. One compaction a thread at a time."""
 
@@ -65,7 +87,13 @@ class CompactionService:
         self._policy = policy
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
         self._fallback = fallback
-        self._running: dict[str, asyncio.Future[CompactionReport]] = {}
+        self._running: dict[str, asyncio.Future[None]] = {}
+        self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
+
+    @property
+    def compactors(self) -> tuple[Compactor, ...]:
+        """The compactors in the order in which they are asked."""
+        return tuple(self._compactors)
 
     def register(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
@@ -79,19 +107,35 @@ class CompactionService:
         """Whether a compaction of the thread is under way in this process."""
         return thread_id in self._running
 
-    def after_commit(self, runtime: ThreadRuntime) -> None:
-        """Start a compaction in the background if one is due; the queue is blocked from this moment."""
+    def after_commit(self, runtime: ThreadRuntime, last: StoredEvent | None) -> None:
+        """Start a compaction in the background if one is due; the queue is blocked from this moment.
+
+        `last` is the last event of the commit: it is what caused the compaction.
+        """
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
-        if not is_due(tally, policy) or tally.compactable < runtime.compaction_backoff or self.is_running(runtime.id):
+        if not is_due(tally, policy) or self.is_running(runtime.id) or self._services.closing:
             return
-        if self._services.closing:
+        self._spare_restored(runtime)
+        if tally.compactable < runtime.compaction_backoff:
             return
         plan = plan_auto(runtime.state, policy, runtime.stiff)
         if not plan:
             runtime.compaction_backoff = tally.compactable + max(1, policy.threshold // 4)
             return
-        self._start(runtime, "auto", None)
+        with linked(Links() if last is None else Links(last.id, last.correlation_id)):
+            self._start(runtime, lambda: self._attempt(runtime, "auto", None))
+
+    def _spare_restored(self, runtime: ThreadRuntime) -> None:
+        """What an undone compaction put back stays until half a threshold has come, whoever undid it and when."""
+        mark = runtime.head.marks.get(CompactionUndone.event_type, 0)
+        if mark <= self._undone.get(runtime, 0):
+            return
+        self._undone[runtime] = mark
+        until_then = [chunk for chunk in runtime.state.everything() if chunk.is_compactable and chunk.seq <= mark]
+        if any(chunk.seq == mark for chunk in until_then):
+            wait = max(1, self.policy_of(runtime).threshold // 2)
+            runtime.compaction_backoff = max(runtime.compaction_backoff, len(until_then) + wait)
 
     async def compact(
         self, runtime: ThreadRuntime, chunk_ids: Collection[str] | None, trigger: Trigger = "manual"
@@ -100,10 +144,47 @@ class CompactionService:
 
         Raises `NothingToCompact`, or `CompactorFailed` (recorded in the log).
         """
-        await self.settle(runtime)
-        if self._services.closing:
-            raise EngineClosed
-        return await asyncio.shield(self._start(runtime, trigger, chunk_ids))
+        await self._turn(runtime)
+        return await asyncio.shield(self._start(runtime, lambda: self._attempt(runtime, trigger, chunk_ids)))
+
+    async def redo(
+        self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
+    ) -> CompactionReport:
+        """Compact what `again` finds, with `compactor` alone if it is given, after any compaction under way.
+
+        Raises what `again` raises, `NothingToCompact`, `CompactorFailed`. A cancelled caller does not stop it.
+        """
+        await self._turn(runtime)
+        return await asyncio.shield(self._start(runtime, lambda: self._again(runtime, again, compactor)))
+
+    async def commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
+        """Commit an event that is made of the state as it is, after any compaction under way.
+
+        No other event of this process comes in between; where another process writes, the event is made anew.
+        Raises what `make` raises, and `ContentionError` where others write without pause. A cancelled caller does
+        not stop it.
+        """
+        await self._turn(runtime)
+        return await asyncio.shield(self._alone(runtime, lambda: self._commit(runtime, make)))
+
+    async def _commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
+        tries = self._services.config.commit_tries_max
+        for _ in range(tries):
+            await self._look(runtime)
+            try:
+                return await self._append(runtime, await make())
+            except IdempotencyConflict:  # another process did the same, in other words
+                continue
+            except ReducerError as error:
+                if not isinstance(error.__cause__, StaleEvent):
+                    raise
+        raise ContentionError(runtime.id, tries)
+
+    async def _look(self, runtime: ThreadRuntime) -> None:
+        """See what other processes have committed."""
+        head = await self._services.store.head(runtime.id)
+        if (head.seq, head.epoch) != (runtime.head.seq, runtime.head.epoch):
+            await runtime.exclusively(runtime.reload)
 
     async def before_context(self, runtime: ThreadRuntime) -> None:
         """Over the hard limit, wait for a compaction; where the compactor fails, the embedded one is used."""
@@ -124,6 +205,11 @@ class CompactionService:
         while runtime.id in self._running:
             await asyncio.wait([self._running[runtime.id]])
 
+    async def _turn(self, runtime: ThreadRuntime) -> None:
+        await self.settle(runtime)
+        if self._services.closing:
+            raise EngineClosed
+
     async def recover(self, runtime: ThreadRuntime) -> None:
         """A compaction that was started and never ended: if nobody can end it, the log says so. No retry."""
         seq = runtime.head.open_compaction
@@ -137,44 +223,72 @@ class CompactionService:
             if late or owner_is_gone(event.owner):
                 reason = "past its deadline" if late else "its process is gone"
                 try:
-                    await self._append(runtime, CompactionAbandoned(compaction_id=event.compaction_id, reason=reason))
+                    with linked(Links(stored.id, stored.correlation_id)):
+                        abandoned = CompactionAbandoned(compaction_id=event.compaction_id, reason=reason)
+                        await self._append(runtime, abandoned)
                 except (
                     MemoryEngineError
                 ) as error:  # the thread can be read all the same; the next to open it tries again
                     _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
     def _start(
-        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
+        self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]]
     ) -> "asyncio.Future[CompactionReport]":
-        future: asyncio.Future[CompactionReport] = asyncio.get_running_loop().create_future()
+        return self._alone(runtime, lambda: self._compaction(runtime, attempt))
+
+    async def _compaction(
+        self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]]
+    ) -> CompactionReport:
+        """One compaction; after one that failed, the next that is due waits."""
+        try:
+            report = await attempt()
+        except (NothingToCompact, CompactionNotLive):
+            raise
+        except BaseException:  # whatever it is, it goes on to whoever asked
+            self._back_off(runtime)
+            raise
+        runtime.compaction_backoff = runtime.compaction_failures = 0
+        return report
+
+    def _alone(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
+        """Do what no event of the thread may cross: the queue is blocked from this moment until it is done."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(_observed)
-        self._running[runtime.id] = future
+        self._running[runtime.id] = loop.create_future()
         runtime.queue.block(BlockingReason.COMPACTING)
-        self._services.spawn(self._run(runtime, trigger, chunk_ids, future), until_close=True)
+        self._services.spawn(self._run(runtime, work, future), until_close=True)
         return future
 
-    async def _run(
-        self,
-        runtime: ThreadRuntime,
-        trigger: Trigger,
-        chunk_ids: Collection[str] | None,
-        future: "asyncio.Future[CompactionReport]",
-    ) -> None:
-        """One compaction from block to unblock. It ends the future in every case."""
+    async def _run(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]], future: "asyncio.Future[T]") -> None:
+        """From block to unblock. It ends the future in every case."""
         try:
             await runtime.idle()
-            report = await self._attempt(runtime, trigger, chunk_ids)
-            runtime.compaction_backoff = runtime.compaction_failures = 0
-            _end(future, report)
+            result = await work()
+            if not future.done():
+                future.set_result(result)
         except BaseException as error:  # whatever it is, nobody may wait for ever
-            if not isinstance(error, NothingToCompact):
-                self._back_off(runtime)
-            _end(future, error)
+            _fail(future, error)
             if not isinstance(error, MemoryEngineError):
                 raise
         finally:
-            del self._running[runtime.id]
+            self._running.pop(runtime.id).set_result(None)
             runtime.unblock(BlockingReason.COMPACTING)
+
+    async def _again(
+        self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
+    ) -> CompactionReport:
+        await self._look(runtime)
+        found = await again()
+        if not found.plan:
+            raise NothingToCompact(runtime.id, "what came back is critical, open, or cannot get shorter")
+        if compactor is None:
+            return await self._execute(runtime, "manual", found, self._compactors)
+        for chunk_id in (*found.plan.singles, *found.plan.batch):
+            for chunk in given(runtime.state, chunk_id, found.afresh):
+                if not can_compact(compactor, chunk):
+                    raise CompactorFailed(compactor.name, "refused", f"it cannot take chunk {chunk.id} ({chunk.type})")
+        return await self._execute(runtime, "manual", found, [compactor])
 
     async def _attempt(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
@@ -183,11 +297,11 @@ class CompactionService:
         if not plan:
             raise NothingToCompact(runtime.id, "every chunk is critical, open, too new, or cannot get shorter")
         try:
-            return await self._execute(runtime, trigger, plan, self._compactors)
+            return await self._execute(runtime, trigger, Again(plan), self._compactors)
         except CompactorFailed:
             if not is_overdue(runtime.state.tally, self.policy_of(runtime)):
                 raise
-            return await self._execute(runtime, "hard", plan, [self._fallback])
+            return await self._execute(runtime, "hard", Again(plan), [self._fallback])
 
     def _plan(self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None) -> Plan:
         policy = self.policy_of(runtime)
@@ -196,7 +310,7 @@ class CompactionService:
         return plan_auto(runtime.state, policy, runtime.stiff)
 
     async def _execute(
-        self, runtime: ThreadRuntime, trigger: Trigger, plan: Plan, compactors: Sequence[Compactor]
+        self, runtime: ThreadRuntime, trigger: Trigger, wanted: Again, compactors: Sequence[Compactor]
     ) -> CompactionReport:
         async def append(event: Event) -> Receipt:
             return await self._append(runtime, event)
@@ -205,36 +319,19 @@ class CompactionService:
             thread_id=runtime.id,
             compaction_id=self._services.new_id(),
             state=runtime.state,
-            plan=plan,
+            plan=wanted.plan,
             trigger=trigger,
-            pieces=self._assign(runtime, plan, compactors),
+            pieces=assigned(runtime.state, wanted.plan, compactors, self._fallback, wanted.afresh),
             policy=self.policy_of(runtime),
-            originals=_Originals(self._services.reader, runtime.id),
+            originals=LogOriginals(self._services.reader, runtime.id),
             append=append,
             now_us=self._services.now_us(),
             stiff=runtime.stiff,
+            afresh=wanted.afresh,
         )
         return await run.execute()
 
-    def _assign(
-        self, runtime: ThreadRuntime, plan: Plan, compactors: Sequence[Compactor]
-    ) -> tuple[tuple[Compactor, tuple[str, ...]], ...]:
-        """Give each chunk to the first compactor that can take it; a batch is split by compactor."""
-        pieces = [(self._taker(runtime, chunk_id, compactors), (chunk_id,)) for chunk_id in plan.singles]
-        batches: dict[int, tuple[Compactor, list[str]]] = {}
-        for chunk_id in plan.batch:
-            taker = self._taker(runtime, chunk_id, compactors)
-            batches.setdefault(id(taker), (taker, []))[1].append(chunk_id)
-        return (*pieces, *((taker, tuple(ids)) for taker, ids in batches.values()))
-
-    def _taker(self, runtime: ThreadRuntime, chunk_id: str, compactors: Sequence[Compactor]) -> Compactor:
-        chunk = runtime.state.get(chunk_id)
-        for compactor in compactors:
-            if chunk is not None and _can_compact(compactor, chunk):
-                return compactor
-        return self._fallback
-
-    async def _append(self, runtime: ThreadRuntime, event: Event) -> Receipt:
+    async def _append(self, runtime: ThreadRuntime, event: Event | NewEvent) -> Receipt:
         """Commit an event of the protocol itself, past the block, to its end even where the caller is cancelled."""
         request = self._services.request([event], system=True)
         task = asyncio.ensure_future(runtime.submit(request))
@@ -251,40 +348,16 @@ class CompactionService:
         runtime.compaction_backoff = runtime.state.tally.compactable + wait
 
 
-class _Originals:
-    """The log of one thread, as a compaction reads it."""
-
-    def __init__(self, reader: LogReader, thread_id: str) -> None:
-        self._reader = reader
-        self._thread_id = thread_id
-
-    async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
-        return await self._reader.covered_by(self._thread_id, summary, tokens_max)
-
-    async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
-        return await self._reader.times(self._thread_id, chunks)
-
-
-def _can_compact(compactor: Compactor, chunk: Chunk) -> bool:
-    try:
-        return compactor.can_compact((chunk,))
-    except Exception:  # the boundary to user code: who cannot even say so is passed over
-        _log.exception("compactor %s cannot say whether it can take chunk %s", compactor.name, chunk.id)
-        return False
-
-
-def _end(future: "asyncio.Future[CompactionReport]", outcome: CompactionReport | BaseException) -> None:
+def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
     if future.done():
         return
-    if isinstance(outcome, CompactionReport):
-        future.set_result(outcome)
-    elif isinstance(outcome, asyncio.CancelledError):
+    if isinstance(error, asyncio.CancelledError):
         future.cancel()
     else:
-        future.set_exception(outcome)
+        future.set_exception(error)
 
 
-def _observed(future: "asyncio.Future[CompactionReport]") -> None:
+def _observed(future: "asyncio.Future[T]") -> None:
     """A background compaction's failure is in the log; nobody needs to await it."""
     if not future.cancelled():
         future.exception()

@@ -18,11 +18,12 @@ from memory_engine.context.policy import ContextPolicy
 from memory_engine.context.rendering import Message, Renderer, render_scratchpad, render_todo_list, render_xml
 from memory_engine.errors import ContextBudgetError
 from memory_engine.recall.found import Hit
-from memory_engine.state import State
+from memory_engine.state import State, StateView
 from memory_engine.tokens import TokenCounter
 
-_TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
-_FRAME = 3
+TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
+"""What changes in place, and so stands last."""
+FRAME = 3
 """Tokens that a list of messages takes beyond its messages."""
 
 
@@ -109,19 +110,24 @@ class Draft:
 
 
 @frozen
-class _Layout:
-    """The chunks of a state as they are rendered: atoms, and what stands after them in any case."""
+class Layout:
+    """The chunks of a state as they are rendered: atoms, and what stands after them in any case (`fixed` tokens)."""
 
     costed: list[Costed]
     trailing: list[Piece]
     fixed: int
 
     @classmethod
-    def of(cls, state: State, renderers: Mapping[str, Renderer], counter: TokenCounter) -> "_Layout":
-        top = [chunk for chunk in state.chunks() if chunk.category not in _TRAILING]
-        trailing = [_trailing(state, chunk, renderers) for chunk in state.chunks() if chunk.category in _TRAILING]
+    def of(cls, state: State, renderers: Mapping[str, Renderer], counter: TokenCounter) -> "Layout":
+        """The layout of a whole state."""
+        top = [chunk for chunk in state.chunks() if chunk.category not in TRAILING]
         costed = [cost(atom, renderers, counter) for atom in atoms_of(top, INVARIANTS)]
-        fixed = _FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
+        return cls.with_trailing(costed, trailing_pieces(state, renderers), counter)
+
+    @classmethod
+    def with_trailing(cls, costed: list[Costed], trailing: list[Piece], counter: TokenCounter) -> "Layout":
+        """The layout of atoms and what stands after them."""
+        fixed = FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
         return cls(costed, trailing, fixed)
 
     def overrun(self, thread_id: str, max_tokens: int) -> ContextBudgetError:
@@ -130,6 +136,7 @@ class _Layout:
         return ContextBudgetError(thread_id, max(needed, max_tokens + 1), max_tokens)
 
     def spent(self, chosen: Sequence[Costed]) -> Spent:
+        """What each part takes, of these atoms and of what stands after them."""
         return Spent(
             pinned=self.fixed + tokens_of(c for c in chosen if c.fixed),
             summary=tokens_of(c for c in chosen if c.is_summary and not c.fixed),
@@ -151,14 +158,14 @@ def build_context(
     summaries, and the newest turns that fit. Raises `ContextBudgetError` where CRITICAL
     chunks and the newest atom cannot fit at all.
     """
-    layout = _Layout.of(state, renderers, counter)
+    layout = Layout.of(state, renderers, counter)
     chosen = layout.costed
     if max_tokens is not None:
         fitting = choose(layout.costed, max_tokens - layout.fixed, counter)
         if fitting is None:
             raise layout.overrun(thread_id, max_tokens)
         chosen = fitting
-    pieces = [*_in_order(chosen), *layout.trailing]
+    pieces = [*in_order(chosen), *layout.trailing]
     return _finish(state, thread_id, pieces, layout.spent(chosen), counter)
 
 
@@ -182,7 +189,7 @@ def draft_context(
 
     Raises `ContextBudgetError` as `build_context` does, and `ValueError` for a policy that gives negative numbers.
     """
-    layout = _Layout.of(state, renderers, counter)
+    layout = Layout.of(state, renderers, counter)
     if budget.max_tokens is None:
         divided = whole(layout.costed, budget.policy)
     else:
@@ -190,7 +197,7 @@ def draft_context(
         if fitting is None:
             raise layout.overrun(thread_id, budget.max_tokens)
         divided = fitting
-    pieces = (*_in_order(divided.chosen), *layout.trailing)
+    pieces = (*in_order(divided.chosen), *layout.trailing)
     spoken = last_spoken(layout.costed)
     flowing = pieces[: len(pieces) - len(layout.trailing)]
     return Draft(
@@ -205,11 +212,17 @@ def draft_context(
     )
 
 
-def _in_order(chosen: Sequence[Costed]) -> list[Piece]:
+def in_order(chosen: Sequence[Costed]) -> list[Piece]:
+    """The pieces of atoms, in the order of the state."""
     return sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
 
 
-def _trailing(state: State, chunk: Chunk, renderers: Mapping[str, Renderer]) -> Piece:
+def trailing_pieces(state: StateView, renderers: Mapping[str, Renderer]) -> list[Piece]:
+    """What stands after all atoms, in the order of the state."""
+    return [_trailing(state, chunk, renderers) for chunk in state.chunks() if chunk.category in TRAILING]
+
+
+def _trailing(state: StateView, chunk: Chunk, renderers: Mapping[str, Renderer]) -> Piece:
     if chunk.type == ChunkType.SCRATCHPAD and chunk.type not in renderers:
         return Piece(chunk, tuple(render_scratchpad(state.children(chunk.id))), 0)
     if chunk.is_container and chunk.type not in renderers:
@@ -225,7 +238,7 @@ def _finish(state: State, thread_id: str, pieces: Sequence[Piece], spent: Spent,
         thread_id=thread_id,
         seq=state.seq,
         messages=messages,
-        tokens=_FRAME + sum(message_tokens(m, counter) for m in messages),
+        tokens=FRAME + sum(message_tokens(m, counter) for m in messages),
         tokens_exact=counter.exact,
         tokenizer=counter.name,
         included=included,

@@ -1,6 +1,6 @@
 """Which atoms of a state a context holds: by the newest turns alone, or by the shares of a policy."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from attrs import evolve, frozen
 
@@ -53,16 +53,73 @@ def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]
     return renderers.get(chunk.type, renderers["*"])(chunk)
 
 
+@frozen
+class Flow:
+    """Atoms by what a budget does with them: those that are in, the summaries, and the turns, each in order."""
+
+    fixed: Sequence[Costed]
+    summaries: Sequence[Costed]
+    turns: Sequence[Costed]
+    fixed_tokens: int
+
+    @classmethod
+    def of(cls, costed: Sequence[Costed]) -> "Flow":
+        """The atoms, sorted out."""
+        fixed = [c for c in costed if c.fixed]
+        return cls(fixed, *_flowing(costed), tokens_of(fixed))
+
+    def plus(self, later: "Flow") -> "Flow":
+        """With those that follow."""
+        return Flow(
+            [*self.fixed, *later.fixed],
+            [*self.summaries, *later.summaries],
+            [*self.turns, *later.turns],
+            self.fixed_tokens + later.fixed_tokens,
+        )
+
+
+@frozen
+class Window:
+    """The newest turns that fit into a room, as the turns come.
+
+    Found by walking from the oldest, so that where the window starts depends on the log
+    alone and it moves only when it has to.
+    """
+
+    room: int
+    start: int = 0
+    _tokens: int = 0
+    _seen: int = 0
+
+    def over(self, turns: Sequence[Costed]) -> "Window":
+        """The window over these turns, of which it has seen the first ones already."""
+        total, start, room = self._tokens, self.start, self.room
+        for n in range(self._seen, len(turns)):
+            total += turns[n].tokens
+            if total > room:
+                while start <= n and total > room * REFILL:
+                    total -= turns[start].tokens
+                    start += 1
+        return Window(room, start, total, len(turns))
+
+
 def choose(costed: Sequence[Costed], room: int, counter: TokenCounter) -> list[Costed] | None:
     """The atoms to include, in order; `None` where not even what must be in fits."""
-    room -= tokens_of(c for c in costed if c.fixed)
-    summaries, turns = _flowing(costed)
+    return choose_of(Flow.of(costed), room, counter, _start)
+
+
+def choose_of(
+    flow: Flow, room: int, counter: TokenCounter, start_of: Callable[[Sequence[Costed], int], int]
+) -> list[Costed] | None:
+    """The same of atoms that are sorted out; `start_of` says which of the turns is the first in a room's window."""
+    room -= flow.fixed_tokens
     if room < 0:
         return None
-    kept = _newest_within(summaries, int(room * SUMMARY_SHARE) if turns else room)
+    turns = flow.turns
+    kept = _newest_within(flow.summaries, int(room * SUMMARY_SHARE) if turns else room)
     room -= sum(c.tokens for c in kept)
-    window = _window(turns, room)
-    if turns and (not window or window[-1] is not turns[-1]):
+    window = list(turns[start_of(turns, room) :])
+    if turns and not window:
         newest = _shortened(turns[-1], room, counter)
         if newest is None and kept:
             room += sum(c.tokens for c in kept)
@@ -71,10 +128,11 @@ def choose(costed: Sequence[Costed], room: int, counter: TokenCounter) -> list[C
         if newest is None:
             return None
         window = [newest]
-    chosen = {id(c) for c in (*kept, *window)}
-    replaced = {id(turns[-1]): window[-1]} if window else {}
-    final = [replaced.get(id(c), c) for c in costed]
-    return [c for c in final if c.fixed or id(c) in chosen]
+    return sorted([*flow.fixed, *kept, *window], key=lambda c: c.atom.positions[0])
+
+
+def _start(turns: Sequence[Costed], room: int) -> int:
+    return Window(room).over(turns).start
 
 
 @frozen
@@ -183,20 +241,8 @@ def _newest_within(costed: Sequence[Costed], room: int) -> list[Costed]:
     return kept
 
 
-def _window(turns: Sequence[Costed], room: int) -> list[Costed]:
-    """The newest turns that fit.
-
-    Found by walking from the oldest, so that where the window starts depends on the log
-    alone and it moves only when it has to.
-    """
-    start = total = 0
-    for n, turn in enumerate(turns):
-        total += turn.tokens
-        if total > room:
-            while start <= n and total > room * REFILL:
-                total -= turns[start].tokens
-                start += 1
-    return list(turns[start:])
+def _window(turns: Sequence[Costed], room: int) -> Sequence[Costed]:
+    return turns[_start(turns, room) :]
 
 
 def _shortened(costed: Costed, room: int, counter: TokenCounter) -> Costed | None:

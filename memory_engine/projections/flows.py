@@ -270,4 +270,4 @@ class Flows:
     async def _asked_at(self) -> int:
         """The seq of the user's latest message that the state holds; 0 for none."""
         chunks = (await self._thread.state()).chunks()
-        return max((chunk.seq for chunk in chunks if chunk.type == ChunkType.USER_MESSAGE), default=0)
+        return max((chunk.said_at for chunk in chunks if chunk.type == ChunkType.USER_MESSAGE), default=0)

@@ -14,8 +14,10 @@ from memory_engine.events import (
     CompactionCompleted,
     CompactionFailed,
     CompactionStarted,
+    CompactionUndone,
     CycleStarted,
     Event,
+    EventSkipped,
     ExchangeFinished,
     ExecutionPause,
     ExecutionResume,
@@ -99,9 +101,9 @@ _SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 }
 """Events that are found by their `content`: as what kind, in whose role, and which field names the speaker."""
 _SILENT: tuple[type[Event], ...] = (
-    CompactionAbandoned, CompactionFailed, CompactionStarted, ExecutionPause, ExecutionResume, ExecutionRetry,
-    LlmThinking, MemoryRecalled, MemoryShared, PlaybookPromoted, PromotionDecided, SessionEnded, SessionStarted,
-    SummaryRolled,
+    CompactionAbandoned, CompactionFailed, CompactionStarted, EventSkipped, ExecutionPause, ExecutionResume,
+    ExecutionRetry, LlmThinking, MemoryRecalled, MemoryShared, PlaybookPromoted, PromotionDecided, SessionEnded,
+    SessionStarted, SummaryRolled,
 )  # fmt: skip
 """Events that hold text and are not found: reasoning, what was recalled, and what other events say."""
 
@@ -227,6 +229,11 @@ def _compacted(event: CompactionCompleted, _seq: int) -> Extracted:
     return Extracted(tuple(texts))
 
 
+def _uncompacted(event: CompactionUndone, _seq: int) -> Extracted:
+    """The summary ends. What comes back was never away: its own events bring it."""
+    return Extracted(seqs=(event.completed,))
+
+
 def _entry(event: MemoryAppended, seq: int) -> Extracted:
     own = event.key or event.entry_id if event.layer == "semantic" else ""
     key = f"{MEMORY}:{event.layer}:{own or seq}"
@@ -337,6 +344,7 @@ def builtin_extractors() -> dict[str, Extractor]:
             _typed(ScreenInjected, _screen),
             _typed(ReportSaved, _report),
             _typed(CompactionCompleted, _compacted),
+            _typed(CompactionUndone, _uncompacted),
             _typed(MemoryAppended, _entry),
             _typed(MemoryRemoved, _entries_removed),
             _typed(MemoryCompacted, _entries_summarized),

@@ -73,8 +73,8 @@ def cycle_chunks(state: StateView, cycle_seq: int, screen_seq: int = 0) -> list[
     return [
         chunk
         for chunk in state.chunks()
-        if chunk.seq > cycle_seq
-        and chunk.seq != screen_seq
+        if chunk.said_at > cycle_seq
+        and chunk.said_at != screen_seq
         and (chunk.category is Category.WORKING_FLOW or _covers_after(chunk, cycle_seq))
     ]
 

@@ -97,7 +97,7 @@ class Conversation:
                 failure=shorter.failure,
             )
         is_said = response is not None and response.text == answer
-        answer_at = response.seq if is_said and response is not None else -1
+        answer_at = response.said_at if is_said and response is not None else -1
         exchange = await finish(self._thread, found, msgspec.structs.replace(finished, answer_at=answer_at))
         await roll(self._thread)
         return exchange

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from memory_engine.errors import ThreadClosed, ThreadNotFound
 from memory_engine.events import PatternRevoked, PatternWithdrawn
 from memory_engine.projections.patterns.folding import ORPHAN, PATTERNS, ShareRow, orphans, shares
+from memory_engine.replay.files.imported import Imported, imported_of
 
 if TYPE_CHECKING:
     from memory_engine.persistence import Store
@@ -25,7 +26,11 @@ async def withdraw_orphans(tenant: "Thread") -> None:
     """Revoke what rests on nothing any more. Once: a second call finds none."""
     if not tenant.id.startswith(TENANTS):
         return
-    for share, reason in orphans(await tenant.rows(PATTERNS)):
+    found = orphans(await tenant.rows(PATTERNS))
+    elsewhere = await imported_of(tenant.engine.store, tenant.id) if found else Imported()
+    for share, reason in found:
+        if share.seqs[-1] in elsewhere:
+            continue  # it was published where its approval was recorded, and is to be withdrawn there
         with suppress(ThreadClosed):
             await tenant.dispatch(revocation(share, reason=reason), event_id=f"bereft:{share.share}:{share.seqs[-1]}")
 

@@ -18,8 +18,10 @@ from memory_engine.log import fold, is_redacted, link_hash, live_chunk
 from memory_engine.persistence import LiveChunk, check_record
 from memory_engine.records import StoredEvent
 from memory_engine.replay.files.log_file import (
+    FIRST_US,
     FORMAT,
     FORMAT_VERSION,
+    LAST_US,
     LINE_BYTES_MAX,
     FileEnd,
     FileEvent,
@@ -127,6 +129,8 @@ class LogFile:
             check_record(header.thread)
         except InvalidIdentifier as error:
             self._refuse(str(error))
+        if not FIRST_US <= header.thread.created_at_us <= LAST_US:
+            self._refuse(f"the thread's `created_at_us` is {header.thread.created_at_us:,}, which is no time")
         return header
 
     def _event(self, line: bytes, seq: int) -> StoredEvent:

@@ -27,10 +27,9 @@ Seq = Annotated[int, Meta(ge=1, le=0xFFFF_FFFF)]
 Count = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
 Version = Annotated[int, Meta(ge=1, le=0x7FFF_FFFF)]
 Name = Annotated[str, Meta(min_length=1)]
-Time = Annotated[
-    int,
-    Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999, description="Microseconds since 1970, UTC."),
-]
+FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999: no other time can be read back."""
+Time = Annotated[int, Meta(ge=FIRST_US, le=LAST_US, description="Microseconds since 1970, UTC.")]
 Payload = Annotated[
     msgspec.Raw,
     Meta(description="The event, in the schema of its type and version.", extra_json_schema={"type": "object"}),

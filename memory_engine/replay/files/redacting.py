@@ -12,7 +12,10 @@ from memory_engine.events import (
     CompactionUndone,
     Event,
     EventRegistry,
+    MemoryForget,
+    MemoryMarkCritical,
     PlaybookSaved,
+    ResultsOffloaded,
     ToolResultCached,
 )
 from memory_engine.events.base import SummaryLine
@@ -29,6 +32,8 @@ from memory_engine.replay.files.texts import Kind, Scrubber, is_opaque
 from memory_engine.replay.redaction import Redaction
 
 _RESTORED = shape_of(RestoredChunk)
+_REPEATING = (CompactionCompleted, CompactionUndone, MemoryForget, MemoryMarkCritical, ResultsOffloaded)
+"""Events whose chunks say what others said: those go one by one. The chunk of any other says what its event does."""
 
 
 class Redactor:
@@ -131,7 +136,10 @@ class Redactor:
             repeats
             or stored.type in self._rules.types
             or stored.seq in hidden.seqs
-            or any(chunk.id in hidden.forgotten and not chunk.parent_ids for chunk in record.chunks)
+            or any(
+                chunk.id in hidden.forgotten and not (chunk.parent_ids and isinstance(event, _REPEATING))
+                for chunk in record.chunks
+            )
         )
 
     def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: Walk) -> object:

@@ -9,9 +9,9 @@ from memory_engine.context.builder import FRAME
 from memory_engine.context.rendering import Renderer
 from memory_engine.errors import ContextBudgetError
 from memory_engine.operations import Operation
-from memory_engine.replay.cache_breaks import common
+from memory_engine.replay.caching.cache_breaks import common
+from memory_engine.replay.caching.rolling import Drawn, Rolled, Rolling
 from memory_engine.replay.diffing.rendered import kept_bytes, message_bytes
-from memory_engine.replay.rolling import Drawn, Rolled, Rolling
 from memory_engine.state import State
 from memory_engine.tokens import TokenCounter
 from memory_engine.usage import Usage

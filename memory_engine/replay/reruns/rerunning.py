@@ -35,13 +35,13 @@ from memory_engine.log import decode_row
 from memory_engine.persistence import CompactionPolicy, LoadedThread, ThreadRecord
 from memory_engine.records import NewEvent, Receipt, StateHandle, StoredEvent
 from memory_engine.reducing import ReduceContext, Reduction, reduce_into
+from memory_engine.replay.caching.turns import COMPACTIONS, Runs
 from memory_engine.replay.reruns.calls import CallSeries, Measure
 from memory_engine.replay.reruns.edits import Script
 from memory_engine.replay.reruns.fork_log import Envelope, ForkLog, Origin, Rules
 from memory_engine.replay.reruns.recompacting import Recompaction
 from memory_engine.replay.reruns.references import Places, renumbered
 from memory_engine.replay.reruns.rerun_counts import Compactions, EventCounts, Refused
-from memory_engine.replay.turns import COMPACTIONS, Runs
 from memory_engine.state import State, StateDraft
 
 
@@ -237,8 +237,10 @@ class Rerun:
         log = self._own
         self._places.put(stored.seq, log.head.seq + 1)
         version = renumbered(said, self._places, stored.seq)
-        if self._compaction is not None and isinstance(version, MemoryForget):
+        if isinstance(version, MemoryForget) and (self._compaction is not None or why == "replaced"):
             version = await self._widened(version)
+        if why == "replaced":
+            self._note_forget(version)
         self._check_undone(stored, version)
         if (reason := self._speaks_of_others(version)) and not why:
             step = self._refuse(stored, version, reason)
@@ -257,7 +259,6 @@ class Rerun:
             return _placeholder(stored, event, "skipped"), "skipped"
         replacement = script.replaced.get(stored.seq)
         if replacement is not None:
-            self._note_forget(replacement)
             return replacement, "replaced"
         if isinstance(event, UnknownEvent):
             why = "its type is not known here; give the plug-in that declares it, or skip it"
@@ -313,6 +314,8 @@ class Rerun:
             at_us = there.recorded_at_us if there is not None else self.setting.loaded.record.created_at_us
             key = await self._called(new.event, f"{after}.{n}", "", there)
             event = renumbered(new.event, self._places, 0)
+            if isinstance(event, MemoryForget):
+                event = await self._widened(event)
             self._note_forget(event)
             try:
                 step = self._put(event, self._envelope(new, at_us))
@@ -353,7 +356,7 @@ class Rerun:
     # forgetting
 
     async def _widened(self, event: MemoryForget) -> MemoryForget:
-        """With the versions and summaries that came of what is forgotten in this log: they are others than there."""
+        """With the versions and summaries that came of what is forgotten in this log, as `Thread.forget` finds them."""
         reader, thread_id = self._own.reader, self._own.thread_id
         told = await reader.ids_at(thread_id, event.origins())
         known = [chunk_id for chunk_id in event.chunk_ids if chunk_id.replace(".", "", 1).isdecimal()]

@@ -1,0 +1,283 @@
+"""The compactions of a log, and what became of their summaries and of the chunks that they took."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Literal
+
+from attrs import evolve, field, frozen
+
+from memory_engine.chunks import ChunkType
+from memory_engine.clock import to_datetime
+from memory_engine.codec import decode_reduction
+from memory_engine.compaction.forgotten import Forgettings, Targets
+from memory_engine.errors import IntegrityError
+from memory_engine.events.compaction import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+    CompactionUndone,
+)
+from memory_engine.events.memory import MemoryForget
+from memory_engine.events.session import SessionEnded
+from memory_engine.log import decode_row
+from memory_engine.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
+from memory_engine.reading import LogReader
+from memory_engine.records import StoredEvent
+from memory_engine.state import State
+
+_STEPS = frozenset(
+    cls.event_type
+    for cls in (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone)
+)
+_TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
+"""What the record of an event holds that takes a chunk out of the state or puts another in its place."""
+
+Status = Literal["live", "covered", "undone", "gone"]
+
+
+@frozen
+class Replaced:
+    """Chunks that a compaction took, and the summaries that it put in their place; none for what it dropped."""
+
+    covers: tuple[str, ...]
+    summaries: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class Compaction:
+    """A compaction that came to its end, and what became of it. `seq` is that of its result.
+
+    `status`: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or `gone` (they were
+    forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while it is live.
+    `summaries` are the ids of its summaries now: a forgetting makes a new version of one.
+    """
+
+    compaction_id: str
+    seq: int
+    recorded_at: datetime
+    trigger: str
+    compactor: str
+    model: str
+    replaced: tuple[Replaced, ...]
+    tokens_before: int
+    tokens_after: int
+    status: Status = "live"
+    by: int = 0
+    summaries: tuple[str, ...] = ()
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """The chunks that its summaries stand for."""
+        return tuple(chunk_id for one in self.replaced if one.summaries for chunk_id in one.covers)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """The chunks that left nothing behind."""
+        return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "compaction_id": self.compaction_id,
+            "seq": self.seq,
+            "recorded_at": self.recorded_at.isoformat(),
+            "trigger": self.trigger,
+            "compactor": self.compactor,
+            "model": self.model,
+            "covered": list(self.covered),
+            "dropped": list(self.dropped),
+            "summaries": list(self.summaries),
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "status": self.status,
+            "by": self.by,
+        }
+
+
+@frozen
+class Fate:
+    """What became of a chunk: `live` under an id, or taken by the event at a seq (0: with what it stood in)."""
+
+    status: Literal["live", "covered", "gone"]
+    chunk_id: str = ""
+    seq: int = 0
+
+
+@frozen
+class _Link:
+    """The chunk that stands for another (`""`: none does), by which event, and whether as a summary does."""
+
+    chunk_id: str
+    seq: int
+    covers: bool = False
+
+
+@frozen
+class Steps:
+    """The events of the protocol, by compaction: what was finished, what was undone, what came to nothing and why."""
+
+    finished: Sequence[Compaction]
+    undone: dict[int, int]
+    restored: dict[int, tuple[str, ...]]
+    unfinished: dict[str, str]
+
+
+@frozen
+class Aftermath:
+    """What became of chunks after an event, up to the state at the head."""
+
+    state: State
+    forgettings: Forgettings
+    sessions_ended: bool
+    _links: dict[str, _Link] = field(repr=False)
+
+    def fate(self, chunk_id: str) -> Fate:
+        """Where a chunk is now: itself, as a later version, or restored; else what took it."""
+        while self.state.get(chunk_id) is None:
+            link = self._links.get(chunk_id)
+            if link is None or not link.chunk_id:
+                return Fate("gone", seq=link.seq if link is not None else 0)
+            if link.covers:
+                return Fate("covered", seq=link.seq)
+            chunk_id = link.chunk_id
+        return Fate("live", chunk_id)
+
+    def standing(self, chunk_id: str) -> str:
+        """The id of what stands for a chunk in the state, itself or a summary at any remove; `""` if nothing does."""
+        while chunk_id and self.state.get(chunk_id) is None:
+            link = self._links.get(chunk_id)
+            chunk_id = link.chunk_id if link is not None else ""
+        return chunk_id
+
+
+async def read_steps(reader: LogReader, thread_id: str, upto: int) -> Steps:
+    """The compactions of a log, their fates not yet known."""
+    finished: list[Compaction] = []
+    undone: dict[int, int] = {}
+    restored: dict[int, tuple[str, ...]] = {}
+    unfinished: dict[str, str] = {}
+    async for page in reader.pages(thread_id, after=0, upto=upto, types=_STEPS):
+        for stored in page:
+            event, reduction = decode_row(thread_id, stored, reader.registry)
+            match event:
+                case CompactionStarted():
+                    unfinished[event.compaction_id] = "it is not finished"
+                case CompactionFailed() | CompactionAbandoned():
+                    unfinished[event.compaction_id] = f"it came to nothing ({event.reason}): nothing was replaced"
+                case CompactionCompleted():
+                    unfinished.pop(event.compaction_id, None)
+                    finished.append(_finished(stored, event, reduction.operations))
+                case CompactionUndone():
+                    undone[event.completed] = stored.seq
+                    restored[event.completed] = tuple(chunk.id for chunk in reduction.chunks)
+    return Steps(finished, undone, restored, unfinished)
+
+
+def _finished(stored: StoredEvent, event: CompactionCompleted, operations: Iterable[Operation]) -> Compaction:
+    return Compaction(
+        compaction_id=event.compaction_id,
+        seq=stored.seq,
+        recorded_at=to_datetime(stored.recorded_at_us),
+        trigger=event.trigger,
+        compactor=event.compactor,
+        model=event.model,
+        replaced=tuple(Replaced(o.chunks, o.by) for o in flattened(operations) if isinstance(o, BatchReplace)),
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+    )
+
+
+async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, after: int) -> Aftermath:
+    """What became of the chunks that the state after an event held, up to the state that is given."""
+    links: dict[str, _Link] = {}
+    ended = False
+    async for page in reader.pages(thread_id, after=after, upto=state.seq):
+        for stored in page:
+            ended = ended or stored.type == SessionEnded.event_type
+            if any(word in stored.record for word in _TAKES):
+                _follow(thread_id, stored, links)
+            if stored.type == CompactionUndone.event_type:
+                _, reduction = decode_row(thread_id, stored, reader.registry)
+                made = (chunk for chunk in reduction.chunks if chunk.parent_ids)
+                links.update((chunk.parent_ids[0], _Link(chunk.id, stored.seq)) for chunk in made)
+    return Aftermath(state, await read_forgettings(reader, thread_id, after, state.seq), ended, links)
+
+
+def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> None:
+    try:
+        operations = decode_reduction(stored.record).operations
+    except ValueError as error:
+        raise IntegrityError(thread_id, stored.seq, str(error)) from error
+    for operation in flattened(operations):
+        match operation:
+            case Update() | Replace():
+                links[operation.chunk] = _Link(operation.by, stored.seq)
+            case BatchReplace():
+                by = operation.by[0] if operation.by else ""
+                links.update(dict.fromkeys(operation.chunks, _Link(by, stored.seq, bool(by))))
+            case Delete():
+                links[operation.chunk] = _Link("", stored.seq)
+
+
+async def read_forgettings(reader: LogReader, thread_id: str, after: int, upto: int) -> Forgettings:
+    """What was forgotten after an event, up to another."""
+    each: list[tuple[int, Targets]] = []
+    async for page in reader.pages(thread_id, after=after, upto=upto, types=(MemoryForget.event_type,)):
+        for stored in page:
+            event, _ = decode_row(thread_id, stored, reader.registry)
+            if isinstance(event, MemoryForget):
+                each.append((stored.seq, Targets(event)))
+    return Forgettings(each)
+
+
+async def read_compactions(reader: LogReader, thread_id: str, state: State) -> list[Compaction]:
+    """The compactions that came to their end up to a state, oldest first, and what became of them."""
+    steps = await read_steps(reader, thread_id, state.seq)
+    if not steps.finished:
+        return []
+    aftermath = await read_aftermath(reader, thread_id, state, after=steps.finished[0].seq)
+    return [settled(compaction, steps, aftermath) for compaction in steps.finished]
+
+
+def settled(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compaction:
+    """A compaction with what became of it."""
+    fates = [aftermath.fate(summary) for one in compaction.replaced for summary in one.summaries]
+    live = tuple(fate.chunk_id for fate in fates if fate.status == "live")
+    undone_by = steps.undone.get(compaction.seq)
+    if undone_by is not None:
+        return evolve(compaction, status="undone", by=undone_by)
+    for fate in fates:
+        if fate.status == "covered":
+            return evolve(compaction, status="covered", by=fate.seq, summaries=live)
+    if fates and not live:
+        return evolve(compaction, status="gone", by=max(fate.seq for fate in fates))
+    return evolve(compaction, status="live", summaries=live)
+
+
+async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:
+    """The id under which a compaction made a summary, from that of a later version; `""` for what is no summary."""
+    while True:
+        rows = await reader.rows_at(thread_id, {_seq(chunk_id)})
+        found = [c for row in rows.values() for c in decode_row(thread_id, row, reader.registry)[1].chunks]
+        chunk = next((c for c in found if c.id == chunk_id), None)
+        if chunk is None or chunk.type != ChunkType.COMPACTED:
+            return ""
+        if any(row.type == CompactionCompleted.event_type for row in rows.values()):
+            return chunk_id
+        if not chunk.parent_ids:
+            return ""
+        chunk_id = chunk.parent_ids[0]
+
+
+def _seq(chunk_id: str) -> int:
+    return int(chunk_id.partition(".")[0])
+
+
+def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations, those inside a BATCH one by one."""
+    for operation in operations:
+        if isinstance(operation, Batch):
+            yield from flattened(operation.operations)
+        else:
+            yield operation

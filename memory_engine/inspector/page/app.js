@@ -1,0 +1,169 @@
+// The page: threads at the left, the log of one in the middle, and what it was at a point at the right.
+
+import { byId, counted, failure, icon, number, oneLine, say, size } from "./dom.js";
+import { Keys } from "./keys.js";
+import { Panel } from "./panel.js";
+import { place } from "./place.js";
+import { get, Live } from "./server.js";
+import { Slider } from "./slider.js";
+import { splitters } from "./splitters.js";
+import { cacheTab } from "./tab_cache.js";
+import { contextTab } from "./tab_context.js";
+import { diffTab } from "./tab_diff.js";
+import { eventTab } from "./tab_event.js";
+import { forksTab } from "./tab_forks.js";
+import { lineageTab } from "./tab_lineage.js";
+import { stateTab } from "./tab_state.js";
+import { viewsTab } from "./tab_views.js";
+import { Threads } from "./threads.js";
+import { Timeline } from "./timeline.js";
+
+const THEMES = ["auto", "light", "dark"];
+const REMEMBERED = "memory-engine.theme";
+
+place.read();
+const timeline = new Timeline();
+const threads = new Threads((thread) => {
+  byId("window").classList.remove("threads-open");
+  if (thread.id === place.thread) return;
+  heads.set(thread.id, thread.events);
+  place.go({ thread: thread.id, seq: null, chunk: "" });
+  byId("events").focus({ preventScroll: true });
+});
+const slider = new Slider(timeline);
+const heads = new Map(); // heads that the list of threads has told, to open a thread without asking first
+
+const panel = new Panel([eventTab, stateTab, contextTab, viewsTab, lineageTab, diffTab, forksTab, cacheTab], () => ({
+  thread: place.thread,
+  seq: place.seq,
+  mark: place.mark,
+  chunk: place.chunk,
+  head: timeline.head,
+  event: place.seq ? timeline.event(place.seq) : null,
+  choose: (change) => place.go(change),
+}));
+
+// ---- live
+
+let quiet;
+const store = new Live(() => {
+  clearTimeout(quiet);
+  quiet = setTimeout(() => (threads.again(), described()), 400);
+});
+const log = new Live(
+  ({ head, status }) => {
+    panel.forget("forks");
+    timeline.grown(head, status);
+  },
+  (lost) => byId("live").classList.toggle("lost", lost),
+);
+
+function live(on = !timeline.following) {
+  timeline.following = on;
+  byId("live").setAttribute("aria-pressed", on);
+  if (on && place.thread) log.listen({ thread: place.thread });
+  else log.stop();
+  if (on) store.listen({});
+  else store.stop();
+}
+
+// ---- going elsewhere
+
+async function opened() {
+  const { thread } = place;
+  document.title = thread ? `${oneLine(thread, 60)} – memory engine` : "memory engine";
+  byId("thread-name").textContent = thread ? oneLine(thread, 200) : "Choose a thread";
+  log.stop();
+  const done = timeline.open(thread, heads.get(thread) ?? null);
+  heads.delete(thread);
+  panel.refresh();
+  await done;
+  if (thread !== place.thread) return;
+  panel.refresh();
+  if (timeline.following && thread) log.listen({ thread });
+}
+
+place.addEventListener("change", ({ detail }) => {
+  if (detail.has("thread")) opened();
+  if (detail.has("tab")) panel.choose();
+  else panel.refresh();
+});
+timeline.addEventListener("head", () => place.tab === "forks" && panel.refresh());
+timeline.addEventListener("rows", () => place.tab === "lineage" && panel.refresh());
+
+// ---- what the keys do
+
+async function copied() {
+  const event = place.seq ? await timeline.eventAt(place.seq).catch(() => null) : null;
+  if (!event) return;
+  await navigator.clipboard.writeText(event.id).then(
+    () => say(`Copied ${oneLine(event.id, 60)}`),
+    () => say("The browser did not allow copying"),
+  );
+}
+
+function marked() {
+  if (!place.thread || place.seq === null) return;
+  place.go({ mark: { thread: place.thread, seq: place.seq } });
+  say(`Marked event ${number(place.seq)} as A: choose another, then Diff (6)`);
+}
+
+function listed() {
+  byId("window").classList.add("threads-open");
+  byId("threads-search").focus();
+}
+
+new Keys({ timeline, live: () => live(), theme: () => themed(true), mark: marked, copy: copied, threads: listed });
+
+// ---- the head of the page
+
+function themed(next = false) {
+  const root = document.documentElement;
+  let theme = root.dataset.theme ?? "auto";
+  if (next) {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    if (theme === "auto") delete root.dataset.theme;
+    else root.dataset.theme = theme;
+    try {
+      localStorage.setItem(REMEMBERED, theme);
+    } catch {
+      say("The browser does not remember it");
+    }
+  }
+  const button = byId("theme");
+  button.replaceChildren(icon({ auto: "auto", light: "sun", dark: "moon" }[theme]));
+  button.setAttribute("aria-label", `Theme: ${theme}`);
+  button.title = `Theme: ${theme === "auto" ? "as the system" : theme} (b)`;
+}
+
+async function described() {
+  try {
+    const told = await get("store");
+    byId("store-path").textContent = oneLine(told.path.split(/[/\\]/).pop(), 120);
+    byId("store-path").title = `${oneLine(told.path, 400)}, schema ${told.version}`;
+    byId("store-sums").textContent =
+      `${counted(told.threads, "thread")} · ${counted(told.events, "event")} · ${size(told.bytes)}`;
+    byId("store-sums").title =
+      `${counted(told.chunks, "chunk")} and ${counted(told.tokens, "token")} in the states of all threads; ${size(told.payload_bytes)} of events`;
+    byId("store-mode").textContent = told.read_only ? "read-only" : "writable";
+    byId("store-problem").replaceChildren();
+  } catch (error) {
+    byId("store-problem").replaceChildren(failure(error, begin));
+  }
+}
+
+async function begin() {
+  await Promise.all([described(), threads.reload()]);
+}
+
+byId("live").addEventListener("click", () => live());
+byId("theme").addEventListener("click", () => themed(true));
+byId("mark").addEventListener("click", marked);
+byId("threads-toggle").addEventListener("click", () => byId("window").classList.toggle("threads-open"));
+
+splitters();
+themed();
+begin();
+if (place.thread) opened(); // which listens to its news once it is there
+store.listen({});
+slider.draw();

@@ -1,0 +1,76 @@
+// The whole log as one line: a slider over seq, with marks where compactions, forks and the marked point are.
+
+import { byId, clock, el, number, oneLine, setStyle } from "./dom.js";
+import { place } from "./place.js";
+
+const BINS = 400; // so many marks at the most: thousands of compactions fall together
+
+export class Slider {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.range = byId("slider");
+    this.marks = byId("slider-marks");
+    this.field = byId("slider-seq");
+    this.range.addEventListener("input", () => place.go({ seq: Number(this.range.value) }));
+    this.field.addEventListener("change", () => {
+      const seq = Math.floor(Number(this.field.value));
+      if (Number.isFinite(seq)) place.go({ seq: Math.min(timeline.head, Math.max(0, seq)) });
+      this.draw();
+    });
+    byId("compaction-before").addEventListener("click", () => timeline.toCompaction(-1));
+    byId("compaction-after").addEventListener("click", () => timeline.toCompaction(1));
+    place.addEventListener("change", ({ detail }) => {
+      if (detail.has("mark")) this.mark();
+      if (detail.has("seq")) this.draw();
+    });
+    timeline.addEventListener("head", () => (this.draw(), this.mark()));
+    timeline.addEventListener("rows", () => this.draw());
+  }
+
+  draw() {
+    const { head, thread } = this.timeline;
+    const seq = place.seq ?? head;
+    this.range.max = head;
+    this.range.value = seq;
+    this.range.disabled = this.field.disabled = !thread;
+    this.field.max = head;
+    if (document.activeElement !== this.field) this.field.value = thread ? seq : "";
+    byId("slider-head").textContent = thread ? `of ${number(head)}` : "";
+    const event = seq ? this.timeline.event(seq) : null;
+    const said = event ? `${oneLine(event.type, 60)}, ${clock(event.at)}` : seq ? "" : "before the first event";
+    this.range.setAttribute("aria-valuetext", `event ${number(seq)} of ${number(head)}${said ? `, ${said}` : ""}`);
+    byId("slider-said").textContent = thread ? said : "";
+  }
+
+  mark() {
+    const { head, outline, thread } = this.timeline;
+    this.marks.replaceChildren();
+    if (!head || !outline) return;
+    const bins = new Map();
+    const put = (kind, seq, text) => {
+      const bin = Math.round((seq / head) * BINS);
+      const known = bins.get(`${kind}${bin}`) ?? { kind, seq, texts: [] };
+      known.texts.push(text);
+      bins.set(`${kind}${bin}`, known);
+    };
+    for (const { seq, status, covers } of outline.compactions) {
+      if (seq)
+        put(
+          status === "failed" || status === "abandoned" ? "failed" : "folded",
+          seq,
+          `compaction at ${number(seq)}: ${status === "completed" ? `${number(covers)} chunks folded` : status}`,
+        );
+    }
+    for (const { seq, thread_id: id } of outline.forks)
+      put("forked", seq, `forked at ${number(seq)}: ${oneLine(id, 60)}`);
+    if (place.mark?.thread === thread) put("marked", place.mark.seq, `A: marked at ${number(place.mark.seq)}`);
+    for (const { kind, seq, texts } of bins.values()) {
+      const mark = el("span", {
+        class: `mark ${kind}`,
+        title: texts.length > 3 ? `${texts[0]} … ${texts.length} in all` : texts.join("\n"),
+      });
+      setStyle(mark, { left: `${(100 * seq) / head}%` });
+      this.marks.append(mark);
+    }
+  }
+}

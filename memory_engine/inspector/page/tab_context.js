@@ -1,0 +1,121 @@
+// What a model would see at the chosen seq, within a budget.
+
+import { callText, chunkLink } from "./chunks.js";
+import { counted, el, empty, number, oneLine, prose, section, setStyle } from "./dom.js";
+import { get } from "./server.js";
+
+const PARTS = [
+  ["pinned", "always in: instructions, critical chunks, scratchpad, task, to-do list, environment"],
+  ["summary", "summaries of compactions"],
+  ["recent", "the newest of the conversation"],
+  ["recalled", "brought back for a question"],
+];
+
+let budget = ""; // tokens; empty: no limit
+
+export const contextTab = {
+  id: "context",
+  title: "Context",
+  stays: true,
+  key: ({ seq }) => `${seq ?? 0}|${budget}`,
+  controls(bar, again) {
+    const field = el("input", {
+      type: "number",
+      id: "budget",
+      min: 1,
+      step: 100,
+      placeholder: "no limit",
+      inputmode: "numeric",
+    });
+    let pause;
+    field.addEventListener("input", () => {
+      clearTimeout(pause);
+      pause = setTimeout(() => {
+        budget = field.value && Number(field.value) >= 1 ? String(Math.floor(Number(field.value))) : "";
+        again();
+      }, 300);
+    });
+    bar.append(el("label", { for: "budget", text: "Budget in tokens" }), field);
+  },
+  load: ({ thread, seq }, signal) => get("context", { thread, seq: seq ?? 0, max_tokens: budget }, signal),
+  show(body, data) {
+    const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : "estimated";
+    body.replaceChildren(
+      el("h2", { text: "What a model would see next" }),
+      el("p", {
+        class: "sum",
+        text: `${counted(data.messages.length, "message")}, ${counted(data.tokens, "token")}${data.max_tokens ? ` of ${number(data.max_tokens)}` : ""} (${oneLine(counting, 60)})`,
+      }),
+      spentBar(data),
+      leftOut(data),
+      data.messages.length
+        ? section("Messages", el("div", { class: "cards" }, ...data.messages.map(message)))
+        : empty("Nothing: the context is empty here"),
+    );
+  },
+};
+
+function spentBar({ spent, tokens, max_tokens: most }) {
+  const whole = Math.max(
+    1,
+    most ?? 0,
+    tokens,
+    PARTS.reduce((sum, [name]) => sum + (spent[name] ?? 0), 0),
+  );
+  const parts = PARTS.filter(([name]) => spent[name]);
+  const bar = el("div", {
+    class: "spent",
+    role: "img",
+    "aria-label": `Spent: ${parts.map(([name]) => `${name} ${number(spent[name])}`).join(", ") || "nothing"}`,
+  });
+  for (const [name] of parts) {
+    const piece = el("span", { class: name });
+    setStyle(piece, { width: `${(100 * spent[name]) / whole}%` });
+    bar.append(piece);
+  }
+  const legend = el(
+    "p",
+    { class: "legend" },
+    ...parts.map(([name, what]) =>
+      el("span", { title: what }, el("i", { class: name }), `${name} ${number(spent[name])}`),
+    ),
+  );
+  if (most) legend.append(el("span", { class: "dim", text: `${number(Math.max(0, most - tokens))} free` }));
+  return el("div", {}, bar, legend);
+}
+
+function leftOut({ included, excluded, shortened }) {
+  const said = (ids, what) =>
+    ids.length > 0 &&
+    el(
+      "details",
+      {},
+      el("summary", { text: `${counted(ids.length, "chunk")} ${what}` }),
+      el("p", {}, ...ids.slice(0, 300).flatMap((id) => [chunkLink(id), " "]), ids.length > 300 ? "…" : ""),
+    );
+  return el(
+    "div",
+    {},
+    said(included ?? [], "in it"),
+    said(excluded ?? [], "left out for want of room"),
+    said(shortened ?? [], "shortened to fit"),
+  );
+}
+
+function message({ role, content, chars, tool_calls: calls, tokens, name }) {
+  const text = typeof content === "string" ? content : content ? JSON.stringify(content, null, 1) : "";
+  return el(
+    "article",
+    { class: `card message ${["user", "assistant", "system", "tool"].includes(role) ? role : "other"}` },
+    el(
+      "header",
+      {},
+      el("strong", { text: oneLine(role, 30) }),
+      name && el("span", { class: "dim", text: oneLine(name, 40) }),
+      el("span", { class: "grow" }),
+      el("span", { class: "tokens", text: `${number(tokens)} tok` }),
+    ),
+    text && prose(text, { most: 3000, chars }),
+    ...(calls ?? []).map((call) => prose(callText(call.function ?? call), { mono: true, most: 3000 })),
+  );
+}

@@ -1,0 +1,191 @@
+"""What the page asks about a log: pages of events, its outline, what holds a text, one event and its change."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from functools import partial
+
+import msgspec
+from attrs import evolve
+
+from memory_engine.clock import to_datetime
+from memory_engine.errors import IntegrityError
+from memory_engine.events.base import UnknownEvent
+from memory_engine.inspector.apart import beside
+from memory_engine.inspector.differing import difference
+from memory_engine.inspector.inspection import Inspection, Route
+from memory_engine.inspector.query import Query
+from memory_engine.inspector.showing import chunk_row, event_row, operation_lines
+from memory_engine.inspector.states import Seen
+from memory_engine.persistence import Store, ThreadFilter
+from memory_engine.records import RecordedEvent, StoredEvent
+from memory_engine.replay.data import chunk_as_data, event_as_data
+
+EVENTS_AT_ONCE_MAX = 1_000
+ROWS_LEAST = 16
+ROWS_MOST = 512
+"""Rows that are read at a time."""
+PAGE_BYTES = 4 * 1024 * 1024
+"""Bytes of payloads beyond which fewer rows are read next time."""
+PAYLOAD_LONG = 100_000
+"""Bytes of a payload that is taken apart in a turn of its own."""
+SCANNED_MAX = 20_000
+SCANNED_BYTES_MAX = 64 * 1024 * 1024
+"""Events, and bytes of their payloads, that one search looks at."""
+FOUND_MAX = 500
+CHUNKS_MAX = 200
+"""Chunks of one event that are given whole; of the others, the beginnings."""
+
+
+async def timeline(inspection: Inspection, query: Query) -> object:
+    """Events after a seq, in order."""
+    thread_id = query.text("thread")
+    after, limit = query.number("after", 0), query.number("limit", 200, least=1, most=EVENTS_AT_ONCE_MAX)
+    reader = inspection.engine.reader
+    head = await inspection.engine.store.head(thread_id)
+    upto = min(head.seq, after + limit)
+    events: list[dict[str, object]] = []
+    async for page in _pages(inspection.engine.store, thread_id, after, upto):
+        for stored in page:
+            events.append(event_row(reader, thread_id, stored))
+            if len(stored.payload) > PAYLOAD_LONG:
+                await asyncio.sleep(0)
+    return {"head": head.seq, "events": events}
+
+
+async def _pages(
+    store: Store, thread_id: str, after: int, upto: int, types: Collection[str] | None = None
+) -> AsyncIterator[Sequence[StoredEvent]]:
+    """Rows with `after` < seq <= `upto`, in order: the fewer at a time the more bytes their payloads take."""
+    rows = ROWS_LEAST
+    while after < upto:
+        page = await store.read(thread_id, after=after, upto=upto, limit=rows, types=types)
+        if not page:
+            return
+        yield page
+        is_light = sum(len(stored.payload) for stored in page) < PAGE_BYTES
+        rows = min(rows * 2, ROWS_MOST) if is_light else max(ROWS_LEAST, rows // 2)
+        after = page[-1].seq
+
+
+async def outline(inspection: Inspection, query: Query) -> object:
+    """What structures a log: compactions, forks, its first and last time."""
+    thread_id = query.text("thread")
+    store = inspection.engine.store
+    head = await store.head(thread_id)
+    compactions = await inspection.outlines.compactions(thread_id, head)
+    forks = []
+    for fork_id in await store.forks(thread_id):
+        for record, _ in await store.threads(ThreadFilter(id=fork_id)):
+            if record.forked_from is not None:
+                forks.append({"thread_id": fork_id, "seq": record.forked_from.seq})
+    ends = [to_datetime(row.recorded_at_us).isoformat() for row in await store.read_at(thread_id, [1, head.seq])]
+    return {
+        "head": head.seq,
+        "status": head.status,
+        "compactions": [one.as_data() for one in compactions],
+        "forks": forks,
+        "first_at": ends[0] if ends else None,
+        "last_at": ends[-1] if ends else None,
+    }
+
+
+async def find(inspection: Inspection, query: Query) -> object:
+    """Events after a seq that hold a text, are of a type, or both; `next` is where to go on, `null` at the end."""
+    thread_id, kind = query.text("thread"), query.text("type", "")
+    wanted = _Wanted(query.text("q", ""))
+    after, limit = query.number("after", 0), query.number("limit", 50, least=1, most=FOUND_MAX)
+    reader = inspection.engine.reader
+    head = await inspection.engine.store.head(thread_id)
+    events: list[dict[str, object]] = []
+    scanned = taken = 0
+    types = {kind} if kind else None
+    async for page in _pages(inspection.engine.store, thread_id, after, head.seq, types):
+        for stored in await beside(partial(wanted.among, page, limit - len(events))):
+            events.append(event_row(reader, thread_id, stored))
+            if len(events) == limit:
+                return {"events": events, "next": stored.seq if stored.seq < head.seq else None}
+        scanned += len(page)
+        taken += sum(len(stored.payload) for stored in page)
+        if scanned >= SCANNED_MAX or taken >= SCANNED_BYTES_MAX:
+            return {"events": events, "next": page[-1].seq if page[-1].seq < head.seq else None}
+    return {"events": events, "next": None}
+
+
+class _Wanted:
+    """A text to be found in payloads, whatever its case: first in the bytes, then in the values that they stand for."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.casefold()
+        self._bytes = msgspec.json.encode(text.lower())[1:-1] if text.isascii() else b""
+
+    def among(self, page: Sequence[StoredEvent], at_most: int) -> list[StoredEvent]:
+        """The rows that hold it, the first `at_most` of them."""
+        found: list[StoredEvent] = []
+        for stored in page:
+            if len(found) == at_most:
+                break
+            if not self._text or self._is_in(stored.payload):
+                found.append(stored)
+        return found
+
+    def _is_in(self, payload: bytes) -> bool:
+        if self._bytes and self._bytes not in payload.lower():
+            return False
+        try:
+            return any(self._text in text.casefold() for text in _texts(msgspec.json.decode(payload)))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return bool(self._bytes)
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts and numbers in a payload; not the names of its fields."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        match one:
+            case str():
+                yield one
+            case dict():
+                waiting += one.values()
+            case list():
+                waiting += one
+            case int() | float() if not isinstance(one, bool):
+                yield str(one)
+
+
+async def event(inspection: Inspection, query: Query) -> object:
+    """One event: what it says, what it did, and the difference that it made."""
+    past = await inspection.past(query, least=1)
+    reader = inspection.engine.reader
+    recorded = reader.decode(past.id, (await reader.rows_at(past.id, {past.seq}))[past.seq])
+    whole, others = recorded.chunks[:CHUNKS_MAX], recorded.chunks[CHUNKS_MAX:]
+    return {
+        **_event_as_data(recorded),
+        "operations": operation_lines(recorded),
+        "chunks": [*map(chunk_as_data, whole), *map(chunk_row, others)],
+        "change": await _change(inspection.seen(past.id, past.seq - 1), past),
+    }
+
+
+def _event_as_data(recorded: RecordedEvent) -> dict[str, object]:
+    try:
+        return event_as_data(recorded)
+    except (ValueError, RecursionError):  # of a type that is not known here, and no JSON that can be read: as text
+        raw = recorded.event.raw if isinstance(recorded.event, UnknownEvent) else b""
+        readable = evolve(recorded, event=UnknownEvent(recorded.type, recorded.version, b"null"))
+        return event_as_data(readable) | {"payload": raw.decode("utf-8", "replace")}
+
+
+async def _change(before: Seen, after: Seen) -> object:
+    try:
+        return await difference(before, after)
+    except IntegrityError as error:  # the event itself can be read, and is shown
+        return {"error": {"type": type(error).__name__, "message": str(error)}}
+
+
+ROUTES = (
+    Route.of("timeline", "thread after limit", timeline),
+    Route.of("outline", "thread", outline),
+    Route.of("find", "thread q type after limit", find),
+    Route.of("event", "thread seq", event),
+)

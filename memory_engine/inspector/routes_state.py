@@ -1,0 +1,151 @@
+"""What the page asks about a thread at a seq: its state, the context of the next call, chunks, views."""
+
+from typing import cast
+
+import msgspec
+from attrs import asdict
+
+from memory_engine.context.builder import Context, build_context
+from memory_engine.context.messages import message_tokens
+from memory_engine.context.rendering import Message
+from memory_engine.errors import UnknownView
+from memory_engine.inspector.apart import beside
+from memory_engine.inspector.inspection import Inspection, Route
+from memory_engine.inspector.query import Query
+from memory_engine.inspector.showing import chunk_row
+from memory_engine.inspector.states import totals_as_data
+from memory_engine.projections.base import Projection, event_types
+from memory_engine.projections.inline import last_of
+from memory_engine.replay.data import chunk_as_data
+from memory_engine.tokens import TokenCounter
+
+CHUNKS_MAX = 2_000
+ROWS_MAX = 1_000
+MESSAGE_MAX = 20_000
+"""Characters of a message's text that are given; `chars` is how long it is."""
+
+
+async def state(inspection: Inspection, query: Query) -> object:
+    """The chunks of the state at a seq, in order, a page of them; the totals are over all."""
+    past = await inspection.past(query)
+    offset, limit = (
+        query.number("offset", 0),
+        query.number("limit", CHUNKS_MAX, least=1, most=CHUNKS_MAX),
+    )
+    laid = await past.laid()
+    page = laid.placed[offset : offset + limit]
+    chunks = await inspection.states.chunks(past.id, [placed.chunk.id for placed in page])
+    return {
+        "seq": past.seq,
+        "tokens": laid.state.tally.tokens,
+        "total": len(laid.placed),
+        "offset": offset,
+        "limit": limit,
+        "chunks": [chunk_row(chunks[placed.chunk.id], placed.container) for placed in page],
+        "by_type": totals_as_data(laid.by_type),
+    }
+
+
+async def context(inspection: Inspection, query: Query) -> object:
+    """What a model would have been sent after a seq. Raises `ContextBudgetError`."""
+    past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
+    whole = await past.state()
+    parts = inspection.engine.parts
+
+    def build() -> dict[str, object]:
+        built = build_context(
+            whole, thread_id=past.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
+        )
+        return _context_as_data(built, max_tokens, parts.counter)
+
+    return await beside(build)
+
+
+def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCounter) -> dict[str, object]:
+    return {
+        "messages": [_message_row(message, counter) for message in built.messages],
+        "tokens": built.tokens,
+        "max_tokens": max_tokens,
+        "tokens_exact": built.tokens_exact,
+        "tokenizer": built.tokenizer,
+        "spent": asdict(built.spent),
+        "included": list(built.included),
+        "excluded": list(built.excluded),
+        "shortened": list(built.shortened),
+    }
+
+
+def _message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
+    text = _text_of(message.get("content"))
+    row: dict[str, object] = {
+        "role": message.get("role"),
+        "content": text[:MESSAGE_MAX],
+        "chars": len(text),
+        "tool_calls": message.get("tool_calls") or [],
+        "tokens": message_tokens(message, counter),
+    }
+    return row | {name: message[name] for name in ("name", "tool_call_id") if name in message}
+
+
+def _text_of(content: object) -> str:
+    """The text of a message's content; an image stands as `[image]`."""
+    if isinstance(content, str):
+        return content
+    parts = cast("list[dict[str, object]]", content or [])
+    return "\n".join(str(part["text"]) if part.get("type") == "text" else "[image]" for part in parts)
+
+
+async def chunk(inspection: Inspection, query: Query) -> object:
+    """A chunk with its whole text, also one that a compaction covers."""
+    thread_id, chunk_id = query.text("thread"), query.text("id")
+    return chunk_as_data((await inspection.engine.reader.chunks(thread_id, [chunk_id]))[chunk_id])
+
+
+async def originals(inspection: Inspection, query: Query) -> object:
+    """The chunks that a summary was made of, in order; of a summary among them the originals can be asked in turn."""
+    thread_id, chunk_id = query.text("thread"), query.text("chunk")
+    reader = inspection.engine.reader
+    summary = (await reader.chunks(thread_id, [chunk_id]))[chunk_id]
+    chunks = await inspection.states.chunks(thread_id, summary.parent_ids[:CHUNKS_MAX])
+    return {"total": len(summary.parent_ids), "chunks": [chunk_row(one) for one in chunks.values()]}
+
+
+async def views(inspection: Inspection, query: Query) -> object:
+    """The views that have rows at a seq, in the order in which they are registered."""
+    past = await inspection.past(query)
+    head = await inspection.engine.store.head(past.id)
+    found = []
+    for projection in inspection.engine.parts.projections:
+        types = event_types(projection)
+        if types is not None and not last_of(head, types):
+            continue  # nothing that it reads has ever happened in this thread
+        if rows := len(await past.rows(projection)):
+            found.append({"name": projection.name, "rows": rows})
+    return {"views": found}
+
+
+async def view(inspection: Inspection, query: Query) -> object:
+    """The rows of one view at a seq, by key, a page of them."""
+    past = await inspection.past(query)
+    projection = _projection(inspection, query.text("name"))
+    offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=ROWS_MAX)
+    rows = (await past.rows(projection)).encoded()
+    page = list(rows.items())[offset : offset + limit]
+    return {"total": len(rows), "rows": [{"key": key, "value": msgspec.Raw(value)} for key, value in page]}
+
+
+def _projection(inspection: Inspection, name: str) -> Projection[object]:
+    known = {projection.name: projection for projection in inspection.engine.parts.projections}
+    if name not in known:
+        raise UnknownView(name, tuple(known))
+    return known[name]
+
+
+ROUTES = (
+    Route.of("state", "thread seq offset limit", state),
+    Route.of("context", "thread seq max_tokens", context),
+    Route.of("chunk", "thread id", chunk),
+    Route.of("originals", "thread chunk", originals),
+    Route.of("views", "thread seq", views),
+    Route.of("view", "thread seq name offset limit", view),
+)

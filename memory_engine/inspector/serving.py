@@ -1,0 +1,127 @@
+"""Serving the inspector on a loopback address, in the event loop that its engine lives in."""
+
+import asyncio
+import ipaddress
+import secrets
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from attrs import frozen
+
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidInput, MissingExtra
+from memory_engine.inspector.app import LOOPBACK, create_app
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from uvicorn import Server
+
+HOST = "127.0.0.1"
+LINE_BYTES_MAX = 256 * 1024
+"""Of a request's address and headers: a thread's id of 4,096 bytes takes 12 kB in an address."""
+
+
+@frozen
+class CannotServe(InvalidInput):
+    """The inspector cannot be served at this address."""
+
+    host: str
+    port: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"the inspector cannot be served at {self.host}, port {self.port}: {self.why}"
+
+
+@asynccontextmanager
+async def serving(
+    engine: Engine, *, port: int = 0, host: str = HOST, token: str = "", path: str = ""
+) -> AsyncIterator[str]:
+    """Serve the inspector of an engine while the block runs, and give its address, which ends in the token.
+
+    `port` 0 takes a free one; without a `token` one is drawn. `path` is what the page calls the store. In a program of
+    your own, open the engine with `EngineConfig(read_only=True)` if looking must write nothing at all. At the end of
+    the block, what is still asked is left unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
+
+        async with memory_engine.open("agent.db") as engine, serving(engine) as address:
+            print(address)
+            ...
+    """
+    token = token or secrets.token_urlsafe()
+    with _listening(host, port) as listener:
+        port = listener.getsockname()[1]
+        named = f"[{host}]" if ":" in host else host
+        stopping = asyncio.Event()
+        hosts = tuple(dict.fromkeys((named, *LOOPBACK)))
+        app = create_app(engine, token=token, port=port, hosts=hosts, path=path, stopping=stopping)
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        server = _server(app, started)
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            yield f"http://{named}:{port}/?token={quote(token, safe='')}"
+        finally:
+            stopping.set()
+            server.should_exit = True
+            await asyncio.wait([task])
+        task.result()
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens. Raises `CannotServe` where the port is taken, or the host is not this machine alone."""
+    try:
+        address = ipaddress.ip_address(HOST if host == "localhost" else host)
+    except ValueError:
+        raise CannotServe(host, port, "that is no address; 127.0.0.1 and ::1 are") from None
+    if not address.is_loopback:
+        raise CannotServe(host, port, "it shows all that is remembered, so it is for this machine alone (127.0.0.1)")
+    listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+    try:
+        if sys.platform != "win32":  # there it would let two programs listen at one port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((str(address), port))
+            listener.listen()
+        except (OSError, OverflowError) as error:
+            raise CannotServe(host, port, f"{error}; --port 0 takes a free one") from None
+        yield listener
+    finally:
+        listener.close()
+
+
+def _server(app: "Starlette", started: "asyncio.Future[None]") -> "Server":
+    """A server that leaves signals to whoever runs the loop, says nothing but that it started, and stops at once."""
+    try:
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("the inspector", "inspect") from None
+
+    class Quiet(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            started.set_result(None)
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=LINE_BYTES_MAX,
+    )
+    return Quiet(config)

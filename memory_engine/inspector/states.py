@@ -1,0 +1,187 @@
+"""States at any seq of any log, folded in slices: the loop goes on serving others meanwhile.
+
+A log that was compacted is near a snapshot at every point. One that never was has none, and a state as long as
+itself: that is folded without the contents, which are read for what is shown, and what was folded is kept, so that
+the next point is near. All of it can be made again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence, Sized
+from typing import TypeVar
+
+from attrs import frozen
+
+from memory_engine.chunks import Chunk
+from memory_engine.engine import Engine
+from memory_engine.inspector.apart import beside
+from memory_engine.log import fold
+from memory_engine.moments import Moment
+from memory_engine.past import Past
+from memory_engine.reading import FAR, LogReader
+from memory_engine.state import Placed, State
+
+T = TypeVar("T", bound=Sized)
+
+MARKS_EVERY = 8_192
+"""Seqs from one kept state of a long fold to the next; they share what they have in common."""
+STATES_MAX = 64
+"""States that are kept, over all threads: those used last."""
+CHUNKS_KEPT_MAX = 300_000
+"""Chunks of states that are kept laid out or with their contents; the latest is kept in any case."""
+SLICE = 512
+"""Chunks that are read and placed at a time."""
+
+
+@frozen(kw_only=True)
+class TypeTotal:
+    """The chunks of one type in a state, and their tokens."""
+
+    type: str
+    chunks: int
+    tokens: int
+
+
+@frozen(kw_only=True)
+class Laid:
+    """A state laid out in its order, with totals by type, most tokens first. The chunks may lack their contents."""
+
+    state: State
+    placed: Sequence[Placed]
+    by_type: Sequence[TypeTotal]
+
+    def __len__(self) -> int:
+        return len(self.placed)
+
+
+class States:
+    """The states of one engine's threads."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._thin: OrderedDict[tuple[str, int], State] = OrderedDict()
+        self._laid: OrderedDict[tuple[str, int], Laid] = OrderedDict()
+        self._whole: OrderedDict[tuple[str, int], State] = OrderedDict()
+
+    async def laid(self, thread_id: str, seq: int) -> Laid:
+        """The state after the event at `seq`, in its order. The chunks may lack what they share with their events."""
+        key = thread_id, seq
+        if key not in self._laid:
+            near = await self._is_near(thread_id, seq)
+            state = await (self.whole(thread_id, seq) if near else self._thinly(thread_id, seq))
+            self._laid[key] = await beside(lambda: _lay_out(state))
+            _bound(self._laid)
+        self._laid.move_to_end(key)
+        return self._laid[key]
+
+    async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
+        """Chunks with their contents, by id, read in slices."""
+        found: dict[str, Chunk] = {}
+        for at in range(0, len(chunk_ids), SLICE):
+            found |= await self._reader.chunks(thread_id, chunk_ids[at : at + SLICE])
+        return found
+
+    async def whole(self, thread_id: str, seq: int) -> State:
+        """The state after the event at `seq`, with all contents."""
+        key = thread_id, seq
+        if key not in self._whole:
+            if await self._is_near(thread_id, seq):
+                state = await self._reader.state_at(thread_id, seq)
+            else:
+                state = await self._filled(thread_id, await self.laid(thread_id, seq))
+            self._whole[key] = state
+            _bound(self._whole)
+        self._whole.move_to_end(key)
+        return self._whole[key]
+
+    async def _filled(self, thread_id: str, laid: Laid) -> State:
+        draft = State().draft()
+        for at in range(0, len(laid.placed), SLICE):
+            some = laid.placed[at : at + SLICE]
+            chunks = await self._reader.chunks(thread_id, [place.chunk.id for place in some])
+            for place in some:
+                draft.insert(Placed(chunks[place.chunk.id], place.key, place.container))
+        return draft.freeze(laid.state.seq)
+
+    async def _thinly(self, thread_id: str, seq: int) -> State:
+        """The state without the contents, from the nearest that is kept."""
+        kept = self._nearest(thread_id, seq)
+        while kept.seq < seq:
+            upto = min(seq, (kept.seq // MARKS_EVERY + 1) * MARKS_EVERY)
+            draft = kept.draft()
+            async for page in self._reader.pages(thread_id, after=kept.seq, upto=upto):
+                fold(draft, page, thread_id)
+            kept = draft.freeze(upto)
+            self._thin[thread_id, upto] = kept
+            if len(self._thin) > STATES_MAX:
+                self._thin.popitem(last=False)
+        return kept
+
+    def _nearest(self, thread_id: str, seq: int) -> State:
+        """The state that is kept of the latest seq up to this one, else the empty one."""
+        at = max((at for of, at in self._thin if of == thread_id and at <= seq), default=0)
+        if not at:
+            return State()
+        self._thin.move_to_end((thread_id, at))
+        return self._thin[thread_id, at]
+
+    async def _is_near(self, thread_id: str, seq: int) -> bool:
+        """Whether the reader has a snapshot from which it is not far to `seq`."""
+        if seq <= FAR:
+            return True
+        found = await self._reader.snapshots.nearest_state(thread_id, seq)
+        return found is not None and seq - found[0] <= FAR
+
+
+class Seen(Past):
+    """A thread at a seq whose states are those that the inspector keeps."""
+
+    def __init__(self, engine: Engine, states: States, thread_id: str, seq: int) -> None:
+        super().__init__(engine, thread_id, seq)
+        self._states = states
+
+    async def state(self, *, at: Moment | None = None) -> State:
+        """The state as it was."""
+        return await self._states.whole(self.id, await self._upto(at))
+
+    async def held(self) -> "Held":
+        """The same, with its state at hand: to be read anywhere."""
+        return Held(self._engine, self.id, await self.state())
+
+    async def laid(self) -> Laid:
+        """The state as it was, laid out; the chunks may lack their contents."""
+        return await self._states.laid(self.id, self.seq)
+
+    async def chunks(self, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
+        """Chunks with their contents, by id."""
+        return await self._states.chunks(self.id, chunk_ids)
+
+
+class Held(Past):
+    """A thread at the seq of a state that was read already."""
+
+    def __init__(self, engine: Engine, thread_id: str, state: State) -> None:
+        super().__init__(engine, thread_id, state.seq)
+        self._at_seq = state
+
+
+def _lay_out(state: State) -> Laid:
+    placed = tuple(state.placed())
+    totals: dict[str, list[int]] = {}
+    for place in placed:
+        total = totals.setdefault(place.chunk.type, [0, 0])
+        total[0] += 1
+        total[1] += place.chunk.tokens
+    by_type = [TypeTotal(type=name, chunks=count, tokens=tokens) for name, (count, tokens) in totals.items()]
+    return Laid(state=state, placed=placed, by_type=sorted(by_type, key=lambda total: (-total.tokens, total.type)))
+
+
+def _bound(kept: "OrderedDict[tuple[str, int], T]") -> None:
+    """Let go of what was used longest ago, where there are too many or all together hold too many chunks."""
+    held = sum(map(len, kept.values()))
+    while len(kept) > STATES_MAX or (held > CHUNKS_KEPT_MAX and len(kept) > 1):
+        held -= len(kept.popitem(last=False)[1])
+
+
+def totals_as_data(totals: Sequence[TypeTotal]) -> list[Mapping[str, object]]:
+    """Totals by type as plain JSON values."""
+    return [{"type": total.type, "chunks": total.chunks, "tokens": total.tokens} for total in totals]

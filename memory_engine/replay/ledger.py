@@ -1,0 +1,138 @@
+"""The cache ledger: what a provider's prompt cache could keep from call to call, and which event broke it."""
+
+from collections.abc import AsyncIterator
+
+from attrs import field, frozen
+
+from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.log import decode_row
+from memory_engine.past import Past
+from memory_engine.replay.caching.cache_breaks import CacheBreak, CachedCall, Row, Walk
+from memory_engine.replay.caching.rolling import Drawn, Rolling
+from memory_engine.replay.caching.turns import COMPACTIONS, RESPONSES, Runs
+from memory_engine.replay.verify import Progress
+
+__all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "CachedCall", "cache_ledger"]
+
+WINDOW = 512
+"""Rows that are read in one go to find the call before the first."""
+_WITHIN_ANSWERS = RESPONSES | COMPACTIONS | {"event_skipped"}
+"""What may stand between the first and the last event of a model's answer."""
+
+
+@frozen(kw_only=True)
+class CacheTotals:
+    """The calls of a ledger, summed up. `kept_share` is the part of all tokens that was kept, 0 to 1."""
+
+    calls: int
+    tokens: int
+    kept_tokens: int
+    fresh_tokens: int
+    lost_tokens: int
+    kept_share: float
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "kept_tokens": self.kept_tokens,
+            "fresh_tokens": self.fresh_tokens,
+            "lost_tokens": self.lost_tokens,
+            "kept_share": self.kept_share,
+        }
+
+
+@frozen(kw_only=True)
+class CacheLedger:
+    """The model calls of a stretch of a log, and the breaks between each and the one before, both in order."""
+
+    thread_id: str
+    after: int
+    upto: int
+    max_tokens: int | None
+    calls: tuple[CachedCall, ...] = field(repr=False)
+    breaks: tuple[CacheBreak, ...] = field(repr=False)
+
+    @property
+    def totals(self) -> CacheTotals:
+        """All calls together."""
+        tokens = sum(call.tokens for call in self.calls)
+        kept = sum(call.kept_tokens for call in self.calls)
+        return CacheTotals(
+            calls=len(self.calls),
+            tokens=tokens,
+            kept_tokens=kept,
+            fresh_tokens=tokens - kept,
+            lost_tokens=sum(one.lost_tokens for one in self.breaks),
+            kept_share=round(kept / tokens, 6) if tokens else 0.0,
+        )
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "calls": [call.as_data() for call in self.calls],
+            "breaks": [one.as_data() for one in self.breaks],
+            "totals": self.totals.as_data(),
+        }
+
+
+async def cache_ledger(
+    after: Past, upto: Past, max_tokens: int | None, progress: Progress | None = None
+) -> CacheLedger:
+    """The contexts of the model calls after one moment of a thread up to another, each compared with the one before.
+
+    The first is compared with the last call before `after`, if there is one. Contexts are built without a query.
+    Raises `ContextBudgetError` where a call's context does not fit into `max_tokens`.
+    """
+    engine, thread_id = upto.engine, upto.id
+    begin = await _last_call(after)
+    drawn = Drawn(engine.parts.renderers, engine.parts.counter)
+    state = await engine.reader.state_at(thread_id, begin)
+    walk = Walk(Rolling(state, thread_id, max_tokens, drawn), after.seq)
+    async for page in engine.reader.pages(thread_id, after=begin, upto=upto.seq):
+        for stored in page:
+            event, reduction = decode_row(thread_id, stored, engine.events)
+            walk.step(Row(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
+        if progress is not None:
+            progress(page[-1].seq - begin)
+    return CacheLedger(
+        thread_id=thread_id,
+        after=after.seq,
+        upto=upto.seq,
+        max_tokens=max_tokens,
+        calls=tuple(walk.calls),
+        breaks=tuple(walk.breaks),
+    )
+
+
+async def _last_call(past: Past) -> int:
+    """The seq of the state that the last call up to a moment was made with; that of the moment if there was none."""
+    async for rows in _backwards(past):
+        runs, found = Runs(), 0
+        is_certain = bool(rows) and rows[0][0] == 1  # the first answer may be the rest of one from before the window
+        for seq, event in rows:
+            _, is_new = runs.next(event, str(seq))
+            if is_new and is_certain:
+                found = seq
+            event_type = event.type if isinstance(event, UnknownEvent) else event.event_type
+            is_certain = is_certain or event_type not in _WITHIN_ANSWERS
+        if found:
+            return found - 1
+    return past.seq
+
+
+async def _backwards(past: Past) -> AsyncIterator[list[tuple[int, Event | UnknownEvent]]]:
+    """The events up to a moment, in windows that each begin further back."""
+    reader, window = past.engine.reader, WINDOW
+    while True:
+        first = max(0, past.seq - window)
+        rows = [
+            (stored.seq, decode_row(past.id, stored, reader.registry)[0])
+            async for page in reader.pages(past.id, after=first, upto=past.seq)
+            for stored in page
+        ]
+        yield rows
+        if not first:
+            return
+        window *= 4
