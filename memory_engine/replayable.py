@@ -216,7 +216,7 @@ class ReplayableStore:
 
     @property
     def _engine(self) -> "Engine":
-        return self  # type: ignore[return-value]  # the one class that takes this mixin
+        return self  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # the one class that takes it
 
 
 def _from(progress: Progress, done: int) -> Progress:

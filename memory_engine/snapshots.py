@@ -25,6 +25,8 @@ WINDOW = 8_192
 """Seqs that are folded for a view before its rows are kept."""
 ROWS_SHARE = 4
 """A view's rows are kept where they are at most one for so many seqs since the last ones: all take linear space."""
+MEMORY_MAX = 512
+"""Snapshots of a thread that are held in memory before they are made anew."""
 _STATE = "state:"
 _VIEWS = (("view/", "view0"),)
 
@@ -118,7 +120,10 @@ class Snapshots:
 
     async def _keep(self, thread_id: str, key: str, value: bytes, *, in_memory: bool = False) -> None:
         if self._read_only or in_memory:
-            self._memory.setdefault(thread_id, {})[key] = value
+            kept = self._memory.setdefault(thread_id, {})
+            if len(kept) >= MEMORY_MAX:
+                kept.clear()
+            kept[key] = value
             return
         await self._store.write_projection(thread_id, ProjectionChange(PROJECTION, VERSION, {key: value}, 0))
 

@@ -402,3 +402,19 @@ async def test_a_cancelled_rerun_leaves_no_fork() -> None:
         assert ["t"] == [info.id for info in await engine.threads()]
         await thread.dispatch_all(turns(1))
         assert (await thread.verify()).ok
+
+
+async def test_a_compaction_under_way_is_the_originals() -> None:
+    """A fork made meanwhile has none open: it takes events, and nobody abandons one there."""
+    held = Held(a_line_each)
+    async with opened(held, SMALL) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all(turns(2))
+        compacting = asyncio.create_task(thread.compact())
+        await held.entered.wait()
+        report = await thread.what_if(Change(edits=(SkipEvent(1),)))
+        assert 0 == (await engine.store.head(report.fork_id)).open_compaction
+        await engine.thread(report.fork_id).dispatch(UserMessage(content="another way"))
+        held.release.set()
+        await compacting
+        assert (await thread.verify()).ok

@@ -22,7 +22,6 @@ from memory_engine.persistence import CompactionPolicy
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.replay.comparing import Comparison, Kept, compare_compactors
 from memory_engine.replay.comparisons.chart import draw
-from memory_engine.wiring import model_compactor
 
 ROWS_SHOWN_MAX = 40
 
@@ -79,6 +78,8 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _compactors(asked: argparse.Namespace, plugins: Sequence[Plugin]) -> list[Compactor]:
+    from memory_engine.wiring import model_compactor  # it brings the storage along
+
     async with memory_engine.open(":memory:") as engine:
         registered = registered_compactors(engine, plugins)
     chosen = [compactor_named(name, registered) for name in dict.fromkeys(asked.compactor)]

@@ -22,7 +22,6 @@ from memory_engine.records import NewEvent
 from memory_engine.replay.reruns.calls import Call, Prices, Turn
 from memory_engine.replay.reruns.edits import Edit, InsertEvent, ReplaceEvent, SkipEvent
 from memory_engine.replay.what_if import Change, WhatIfReport
-from memory_engine.wiring import model_compactor
 
 TURNS_SHOWN_MAX = 8
 _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
@@ -163,6 +162,8 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
+    from memory_engine.wiring import model_compactor  # it brings the storage along
+
     plugins = installed_plugins() if asked.plugins else []
     record = (await engine.store.load(asked.thread)).record
     compactor: Compactor | None = None

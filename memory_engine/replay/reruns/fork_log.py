@@ -145,7 +145,7 @@ class ForkLog:
         unit = CommitUnit(
             thread_id=self.thread_id,
             expected=self._before,
-            head=self.head,
+            head=msgspec.structs.replace(self.head, open_compaction=0),  # one under way is the original's
             events=self._batch,
             live=self._live,
             projections=[
