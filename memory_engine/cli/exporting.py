@@ -30,7 +30,7 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
         "thread", metavar="THREAD", nargs="?", help="a thread's id (`memory-engine threads` lists them)"
     )
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to make; compressed if it ends in .gz")
-    parser.add_argument("--upto", type=moment, metavar="WHEN", help=f"the log up to there: {MOMENT}")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"the log up to there: {MOMENT}")
     parser.add_argument("--compress", action="store_true", help="compress whatever the file's name is")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of a line, and do nothing else")
@@ -55,6 +55,7 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         return 0
     if asked.thread is None or asked.file is None:
         raise WrongArgument("name a thread and the file to make: memory-engine export THREAD FILE")
+    _check_folder(asked.file)
     begun = time.perf_counter()
     progress = Progress("exporting", terminal)
     try:
@@ -75,6 +76,11 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.json(report.as_data())
     _put_export(report, time.perf_counter() - begun, terminal)
     return FOUND_PROBLEMS if report.broken_at else 0
+
+
+def _check_folder(file: str) -> None:
+    if not Path(file).absolute().parent.is_dir():
+        raise WrongArgument(f"{file}: there is no such folder to make it in")
 
 
 def _redaction(asked: argparse.Namespace) -> Redaction | None:
@@ -134,6 +140,8 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _check_is_there(file: str) -> None:
     """Before a database is made for nothing."""
+    if Path(file).is_dir():
+        raise WrongArgument(f"{file}: it is a directory")
     if not Path(file).is_file():
         raise WrongArgument(f"{file}: there is no such file")
 

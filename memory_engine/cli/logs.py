@@ -23,6 +23,7 @@ WIDE = 100
 POLL_S = 0.25
 """How often who follows looks whether something has come."""
 THREAD_COLUMNS = 24
+UNCUT = 4096
 
 
 def _declare_log(parser: argparse.ArgumentParser) -> None:
@@ -141,7 +142,8 @@ def _put_event(recorded: RecordedEvent, terminal: Terminal, *, with_thread: bool
     moment = f"{recorded.recorded_at:%Y-%m-%d %H:%M:%S}"
     place = f"{recorded.seq:>6}  {moment if terminal.width >= WIDE else moment[-8:]}  "
     if with_thread:
-        place = f"{padded(one_line(recorded.thread_id, THREAD_COLUMNS), THREAD_COLUMNS)}  {place}"
+        thread_id = one_line(recorded.thread_id, THREAD_COLUMNS if terminal.is_terminal else UNCUT)
+        place = f"{padded(thread_id, THREAD_COLUMNS)}  {place}"
     kind = padded(one_line(recorded.type, 40), 20)
     room = max(20, terminal.width - columns(place) - columns(kind) - 2)
     said = one_line(of_event(recorded.event), room)

@@ -28,7 +28,7 @@ from memory_engine.cli.undoing import COMPACTIONS, LEDGER, REDO, UNDO
 from memory_engine.cli.viewing import VIEW
 from memory_engine.cli.what_if import FORK, WHAT_IF
 from memory_engine.cli.working import COMPACT, VERIFY
-from memory_engine.errors import MemoryEngineError
+from memory_engine.errors import EventNotFound, MemoryEngineError, ThreadNotFound
 
 COMMANDS: tuple[Command, ...] = (
     DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, SEARCH, REPORT, VIEW, DIFF, WHY, BISECT, COMPACT, COMPACTIONS, UNDO,
@@ -87,12 +87,29 @@ def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int
         terminal.out.flush()
         return code
     except MemoryEngineError as error:
-        return _failed(terminal, type(error).__name__, str(error))
+        return _failed(terminal, type(error).__name__, _told(error))
     except BrokenPipeError:
         _let_go(terminal)
         return 0
     except OSError as error:
-        return _failed(terminal, type(error).__name__, str(error))
+        return _failed(terminal, type(error).__name__, _of_system(error))
+
+
+def _told(error: MemoryEngineError) -> str:
+    """What an error says, with what a person at the command line can do about it."""
+    if isinstance(error, ThreadNotFound):
+        return f"thread {error.thread_id!r} does not exist; `memory-engine threads` lists those that do"
+    if isinstance(error, EventNotFound):
+        what = "give a seq, an event's id (`memory-engine log --json`), or a time such as 2025-03-20T09:15"
+        return f"thread {error.thread_id!r} has no event {error.event_id!r}; {what}"
+    return str(error)
+
+
+def _of_system(error: OSError) -> str:
+    """The file and the reason, without the number."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
 
 
 def _failed(terminal: Terminal, kind: str, message: str) -> int:

@@ -105,8 +105,8 @@ async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _declare_ledger(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--after", type=moment, metavar="A", default=0, help=f"only calls after {MOMENT}")
-    parser.add_argument("--upto", type=moment, metavar="B", help="only calls up to such a moment")
+    parser.add_argument("--after", type=moment, metavar="MOMENT", default=0, help=f"only calls after {MOMENT}")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help="only calls up to such a moment")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that the contexts were asked with")
     add_plugins(parser)
 

@@ -29,7 +29,7 @@ _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "
 
 def _declare_fork(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
-    parser.add_argument("--at", type=moment, metavar="M", help=f"where it begins: {MOMENT} (default: the end)")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"where it begins: {MOMENT} (default: the end)")
     parser.add_argument("--id", default="", metavar="ID", help="the fork's id (default: a new one)")
 
 
@@ -58,7 +58,7 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
     how = parser.add_argument_group("how it is compacted")
     how.add_argument("--compactor", metavar="NAME", help="one that is registered: embedded, or a plug-in's")
     add_models(how)
-    parser.add_argument("--upto", type=moment, metavar="M", help=f"only so much of the log: {MOMENT}")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"only so much of the log: {MOMENT}")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that contexts are measured with")
     parser.add_argument("--fork-id", default="", metavar="ID", help="the id of the fork (default: a new one)")
     prices = parser.add_argument_group("prices, in USD for a million tokens")
@@ -247,6 +247,8 @@ def _put_report(report: WhatIfReport, terminal: Terminal) -> None:
     )
     for one in report.refused:
         terminal.say(f"event {one.seq} ({one.event_type}) no longer fits and was left out: {one.why}", "yellow")
+    if any(one.event_type == CompactionCompleted.event_type for one in report.refused):
+        terminal.say("(recorded compactions are taken as they are; --compactor or --threshold makes them anew)", "dim")
     terminal.say()
     _put_spending(report, terminal)
     _put_turns(report.turns, terminal)

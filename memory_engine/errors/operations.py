@@ -17,6 +17,8 @@ class UnknownChunk(InvalidOperation):
     chunk_id: str
 
     def __str__(self) -> str:
+        if self.operation == "read":
+            return f"the log has no chunk {self.chunk_id!r} up to here; take the id (SEQ.N) from a state"
         return f"{self.operation}: chunk {self.chunk_id!r} is not in the state"
 
 

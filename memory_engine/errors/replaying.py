@@ -98,7 +98,8 @@ class CompactionNotLive(CompactionError):
     why: str
 
     def __str__(self) -> str:
-        return f"compaction {self.compaction!r} of thread {self.thread_id!r}: {self.why}"
+        named = f"compaction {self.compaction!r} of " if self.compaction else ""
+        return f"{named}thread {self.thread_id!r}: {self.why}"
 
 
 @frozen
@@ -172,7 +173,7 @@ class UnknownRow(InvalidInput):
     key: str
 
     def __str__(self) -> str:
-        return f"view {self.view!r} of thread {self.thread_id!r} has no row {self.key!r}"
+        return f"view {self.view!r} of thread {self.thread_id!r} has no row {self.key!r}; a row is view:NAME/KEY"
 
 
 @frozen
