@@ -13,6 +13,7 @@ from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.text import counted, number
 from memory_engine.compaction.base import Compactor
 from memory_engine.engine import Engine
+from memory_engine.events.compaction import CompactionCompleted
 from memory_engine.events.registry import EventRegistry
 from memory_engine.ingest.readings import Unusable
 from memory_engine.ingest.recorded import EventReader
