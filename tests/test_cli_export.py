@@ -70,7 +70,7 @@ def test_a_redacted_log_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "t.jsonl", str(tmp_path / "other.db")
     rules = ("--redact-type", "tool_result", "--redact-pattern", "blu.", "--redact-field", "name", "--redact-seq", "1")
     code, out, err = run("export", "t", str(file), *rules, "--redact-pattern", "nothing like it")
-    assert (0, True) == (code, out.startswith("10 events of t, 6 of them redacted"))
+    assert (1, True) == (code, out.startswith("10 events of t, 6 of them redacted"))  # a rule may be misspelt
     assert "memory-engine: nothing in the log was for this rule: pattern nothing like it\n" == err
     whole = b"\n".join(lines_of(file))
     assert [] == [text for text in (b"blue", b"bicycles", b"3 blue", b'"Ann"', b"three of them") if text in whole]

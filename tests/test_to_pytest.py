@@ -32,6 +32,7 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.cli import main
 from memory_engine.errors import NoSuchTest
+from memory_engine.replay.redaction import Redaction
 from memory_engine.replay.source import Constants, block, literal, quoted
 from memory_engine.testing import check_regression
 from tests.test_view_laws import CONFIG, EVENTS, each
@@ -363,3 +364,16 @@ def test_the_command_wants_a_range(words: tuple[str, ...], capsys: pytest.Captur
         main(["to-pytest", "t", *words])
     assert 2 == ended.value.code
     assert "--seqs" in capsys.readouterr().err
+
+
+async def test_no_test_is_made_of_texts_that_were_taken_out(tmp_path: Path) -> None:
+    """A redacted event reduces to something else than was recorded: it is refused, and events beside it are not."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        for text in ("the gate code is 4482", "thank you"):
+            await thread.dispatch(UserMessage(content=text))
+        await thread.export(tmp_path / "t.jsonl", redaction=Redaction(patterns=(r"\b4482\b",)))
+        await engine.import_log(tmp_path / "t.jsonl", thread_id="copy")
+        with pytest.raises(NoSuchTest, match="event 1 were taken out"):
+            await engine.thread("copy").to_pytest(1, 2)
+        assert "thank you" in await engine.thread("copy").to_pytest(2)

@@ -418,3 +418,22 @@ async def test_a_compaction_under_way_is_the_originals() -> None:
         held.release.set()
         await compacting
         assert (await thread.verify()).ok
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"edits": [3]}, {"edits": SkipEvent(1)}, {"policy": {}}, {"compactor": "embedded"}],
+)
+def test_what_is_no_change_is_refused(wrong: dict[str, object]) -> None:
+    """Values of other types are named before anything is run."""
+    with pytest.raises(InvalidChange, match=next(iter(wrong))):
+        Change(**wrong)  # type: ignore[arg-type]
+
+
+async def test_an_edit_alone_is_no_change() -> None:
+    """What is to be put into a `Change` says so."""
+    async with opened(EmbeddedCompactor(), SMALL) as engine:
+        thread = await engine.create_thread("t")
+        await say(thread, turns(1))
+        with pytest.raises(InvalidChange, match="a Change"):
+            await thread.what_if(SkipEvent(1))  # type: ignore[arg-type]

@@ -75,7 +75,7 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         progress.end()
     terminal.json(report.as_data())
     _put_export(report, time.perf_counter() - begun, terminal)
-    return FOUND_PROBLEMS if report.broken_at else 0
+    return FOUND_PROBLEMS if report.broken_at or report.idle_rules else 0
 
 
 def _check_folder(file: str) -> None:

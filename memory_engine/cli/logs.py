@@ -3,7 +3,7 @@
 import argparse
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Container
 from contextlib import suppress
 
 from attrs import frozen
@@ -22,6 +22,8 @@ WIDE = 100
 """Columns from which on a log shows dates too."""
 POLL_S = 0.25
 """How often who follows looks whether something has come."""
+NEW_FEW = 64
+"""So many events of a correlation are looked at for new ones, before all are."""
 THREAD_COLUMNS = 24
 UNCUT = 4096
 
@@ -82,7 +84,7 @@ async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal
     wanted, seen = _wanted(asked), set[tuple[str, int]]()
     latest: int | None = asked.limit
     while True:
-        found = [one for one in await engine.correlated(asked.correlation) if (one.thread_id, one.seq) not in seen]
+        found = await _newly_correlated(engine, asked.correlation, seen)
         seen.update((one.thread_id, one.seq) for one in found)
         chosen = [one for one in found if wanted(one)]
         for recorded in chosen if latest is None else chosen[-latest:]:
@@ -91,6 +93,18 @@ async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal
             return
         latest = None
         await asyncio.sleep(POLL_S)
+
+
+async def _newly_correlated(
+    engine: Engine, correlation_id: str, seen: Container[tuple[str, int]]
+) -> list[RecordedEvent]:
+    """The events that bear the id and were not seen: of few new ones, only the latest are read."""
+    found: list[RecordedEvent] = []
+    for limit in (NEW_FEW, None):
+        found = await engine.correlated(correlation_id, limit=limit)
+        if len(found) < NEW_FEW or (found[0].thread_id, found[0].seq) in seen:
+            break
+    return [one for one in found if (one.thread_id, one.seq) not in seen]
 
 
 def _wanted(asked: argparse.Namespace) -> Callable[[RecordedEvent], bool]:

@@ -69,7 +69,7 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
 
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """The options that make a compaction policy."""
-    policy = parser.add_argument_group("when it is compacted (default: as the thread's policy says)")
+    policy = parser.add_argument_group("when it is compacted (what is not given: as the thread's policy says)")
     policy.add_argument("--threshold", type=positive, metavar="N", help="at so many chunks")
     policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over so many tokens")
     policy.add_argument("--hard-tokens", type=positive, metavar="N", help="before a context, over so many tokens")

@@ -12,6 +12,7 @@ from memory_engine.codec import decode_reduction, resolve_chunks
 from memory_engine.errors import NoSuchTest
 from memory_engine.events import builtin_registry
 from memory_engine.events.base import UnknownEvent
+from memory_engine.log import is_redacted
 from memory_engine.past import Past
 from memory_engine.records import StoredEvent
 from memory_engine.replay.checking.differences import operation_line
@@ -26,8 +27,8 @@ _WORDS = re.compile(r"[^a-z0-9]+")
 async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
     """See `Replayable.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
 
-    Raises `NoSuchTest` where the last is before the first, where a name is none, and for an event whose class is not
-    known here.
+    Raises `NoSuchTest` where the last is before the first, where a name is none, for an event whose class is not
+    known here, and for one whose texts were taken out (redacted).
     """
     piece = _Piece(first, max(1, first.seq), last.seq, _named(first, last, name))
     if not 1 <= piece.first <= piece.last:
@@ -37,6 +38,10 @@ async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
     stored: list[StoredEvent] = []
     async for page in reader.pages(first.id, after=piece.first - 1, upto=piece.last):
         stored += page
+    for row in stored:
+        if is_redacted(row):
+            why = f"the texts of event {row.seq} were taken out, so reducers make something else of it; leave it out"
+            raise NoSuchTest(piece.what, why)
     context = await last.context()
     return _source(piece, before, stored, await last.state(), context.messages)
 

@@ -15,7 +15,7 @@ from memory_engine.persistence import CompactionPolicy, LoadedThread, check_reco
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import Diff, diff
 from memory_engine.replay.reruns.calls import Call, Measure, Prices, Spending, Turn, paired
-from memory_engine.replay.reruns.edits import Edit, InsertEvent, ReplaceEvent, Script, SkipEvent
+from memory_engine.replay.reruns.edits import EDITS, Edit, InsertEvent, ReplaceEvent, Script, SkipEvent
 from memory_engine.replay.reruns.fork_log import Rules
 from memory_engine.replay.reruns.rerun_counts import Compactions, EventCounts, Refused
 from memory_engine.replay.reruns.rerunning import Rerun, Setting
@@ -59,12 +59,27 @@ class Change:
     prices: Prices | None = None
     metadata: Mapping[str, str] = field(factory=dict)
 
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.edits, EDITS):
+            raise InvalidChange("edits", f"put the {type(self.edits).__name__} into a list")
+        for edit in self.edits:
+            _check("edits", edit, isinstance(edit, EDITS), "a SkipEvent, a ReplaceEvent or an InsertEvent")
+        given = self.policy
+        _check("policy", given, given is None or isinstance(given, CompactionPolicy), "a CompactionPolicy")
+        asked = self.compactor
+        _check("compactor", asked, asked is None or hasattr(asked, "compact"), "a compactor, not its name")
+
     def __str__(self) -> str:
         parts = [f"{len(self.edits)} edit{'s' * (len(self.edits) != 1)}"] if self.edits else []
         parts += [f"plug-in {plugin.name}" for plugin in self.plugins]
         parts += ["another policy"] if self.policy is not None else []
         parts += [f"compactor {self.compactor.name}"] if self.compactor is not None else []
         return ", ".join(parts)
+
+
+def _check(what: str, value: object, fits: object, wanted: str) -> None:
+    if not fits:
+        raise InvalidChange(f"{what} {value!r}", f"it is {wanted} that is wanted")
 
 
 @frozen(kw_only=True)
@@ -121,6 +136,7 @@ async def what_if(
 
     See `Thread.what_if` for what it raises; then there is no fork, though after 20,000 events its id may stay taken.
     """
+    _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
     begun = time.perf_counter()
     engine = thread.engine
     if engine.config.read_only:

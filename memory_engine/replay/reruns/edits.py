@@ -36,6 +36,7 @@ class InsertEvent:
 
 
 Edit = SkipEvent | ReplaceEvent | InsertEvent
+EDITS = (SkipEvent, ReplaceEvent, InsertEvent)
 """Seqs, and chunk ids inside the events, are those of the original log, whatever the other edits are."""
 
 
