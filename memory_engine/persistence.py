@@ -238,10 +238,6 @@ class Store(Protocol):
         """
         ...
 
-    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Replace all live rows (a rebuild). Raises `HeadMoved`, `ThreadNotFound`."""
-        ...
-
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """The threads that match, oldest first; with a limit the latest N. Deleted ones are left out."""
         ...

@@ -156,14 +156,6 @@ class MemoryStore:
         kept = self._thread(thread_id)
         return [self._event(kept, seq) for seq in sorted(set(seqs)) if 0 < seq <= kept.head.seq]
 
-    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Replace all live rows. Raises `HeadMoved`."""
-        kept = self._thread(thread_id)
-        if (kept.head.seq, kept.head.epoch) != (expected.seq, expected.epoch):
-            raise HeadMoved
-        kept.head = head
-        kept.live = {row.chunk_id: row for row in live}
-
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """The threads that match, oldest first; with a limit the latest N."""
         found = [

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,26 +11,12 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage
-from memory_engine.cli import main
 from memory_engine.errors import UnreadableAnchors
 from memory_engine.log import link_hash
 from memory_engine.records import StoredEvent
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
+from tests.command_line import Run
 from tests.exports import NEVER, TALK, rows, talk
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line; gives the exit code and what was printed on either stream."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -13,10 +12,10 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import EngineConfig, errors
 from memory_engine import events as e
-from memory_engine.cli import main
 from memory_engine.past import Past
 from memory_engine.replay.bisecting import bisect
 from memory_engine.testing import ManualClock
+from tests.command_line import Run
 from tests.conversations import NEVER, SMALL, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
 
@@ -133,20 +132,6 @@ async def test_moments_may_be_named_in_any_way(tmp_path: Path) -> None:
 
 
 # the command line
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; exit code, standard output, standard error."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture

@@ -14,22 +14,10 @@ import memory_engine
 from memory_engine.cli import main
 from memory_engine.events import Event, TodoItem, TodoSet, UserMessage
 from memory_engine.plugins import Plugin
+from tests.command_line import Run
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"
 THREADS = ["coding", "datenanalyse", "support"]
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line; gives the exit code and what was printed on either stream."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

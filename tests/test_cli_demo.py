@@ -1,26 +1,11 @@
 """The demo, as a stranger sees it first."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from memory_engine.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line; gives the exit code and what was printed on either stream."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
+from tests.command_line import Run
 
 
 def test_the_demo_tells_its_story(run: Run, tmp_path: Path) -> None:

@@ -1,16 +1,13 @@
 """The command that shows views: which have rows, and what stands in them, at any seq."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 import memory_engine
-from memory_engine.cli import main
-
-Run = Callable[..., tuple[int, str, str]]
+from tests.command_line import Run
 
 
 @pytest.fixture
@@ -27,18 +24,6 @@ def database(tmp_path: Path) -> str:
 
     anyio.run(fill)
     return path
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; exit code, standard output, standard error."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 def test_views_with_rows_are_listed(database: str, run: Run) -> None:

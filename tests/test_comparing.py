@@ -2,7 +2,7 @@
 
 import json
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import Chunk, CompactionContext, CompactionPolicy, CompactionResult, SummaryLine, UserMessage
-from memory_engine.cli import main
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.errors import InvalidChange, ModelNotAllowed
 from memory_engine.replay.comparing import Comparison, Kept, Unread, compare_compactors, files_of
 from memory_engine.replay.comparisons.chart import draw
 from memory_engine.replay.comparisons.facts import facts_of, missing, stands_in
 from memory_engine.testing import FakeCompactor
+from tests.command_line import Run
 from tests.conversations import call, say, turns
 from tests.scripted_compactors import Scripted, a_line
 
@@ -26,8 +26,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TAU_BENCH = ROOT.parent / "shared" / "data" / "tau_bench"
 SMALL = CompactionPolicy(threshold=6, keep_recent=1)
 recordings = pytest.mark.skipif(not TAU_BENCH.is_dir(), reason=f"the recordings are not at {TAU_BENCH}")
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 class Verbatim:
@@ -222,18 +220,6 @@ def test_every_text_says_its_own_facts(text: str) -> None:
 
 
 # The commands.
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; exit code, standard output, standard error."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture

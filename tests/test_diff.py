@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import anyio
@@ -15,7 +15,6 @@ import memory_engine
 from memory_engine import Chunk, CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
 from memory_engine.chunks import Retention
-from memory_engine.cli import main
 from memory_engine.events import Event
 from memory_engine.operations import Add, BatchReplace, Reorder, Update
 from memory_engine.plugins import Plugin
@@ -25,6 +24,7 @@ from memory_engine.replay.diffing.matching import longest_rising
 from memory_engine.replay.diffing.rendered import COMPARED_MAX, kept_bytes, rendered, unified
 from memory_engine.state import StateView
 from memory_engine.testing import ManualClock, SequentialIds
+from tests.command_line import Run
 from tests.conversations import NEVER, SMALL, call, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
 from tests.test_laws import EVENTS
@@ -358,20 +358,6 @@ async def test_nothing_is_written(tmp_path: Path) -> None:
 
 
 # the command line
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; exit code, standard output, standard error."""
-
-    def call_(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call_
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,22 +14,9 @@ import pytest
 
 import memory_engine
 from memory_engine import LlmTextResponse, UserMessage, caused_by, correlated
-from memory_engine.cli import main
+from tests.command_line import Run
 
 ROOT = Path(__file__).resolve().parent.parent
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line; gives the exit code and what was printed on either stream."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 async def fill(path: str) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -11,9 +10,9 @@ import pytest
 import memory_engine
 from memory_engine import Thread
 from memory_engine import events as e
-from memory_engine.cli import main
 from memory_engine.projections.reports import memory_report
 from memory_engine.projections.screen import ProactiveTool
+from tests.command_line import Run
 
 EXPECTED = """\
 === MEMORY STATE ===
@@ -119,21 +118,6 @@ async def test_C6_a_report_of_the_past() -> None:
         before = await thread.report()
         await talked(thread)
         assert before.text == (await memory_report(thread, at=1)).text
-
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Call the command line; gives the exit code and what was printed on either stream."""
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture

@@ -1,30 +1,15 @@
 """`memory-engine why`: trees for people, JSON for programs, errors in one line."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
 from memory_engine import LlmTextResponse
-from memory_engine.cli import main
+from tests.command_line import Run
 from tests.conversations import NEVER, SMALL, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line; exit code, standard output, standard error."""
-
-    def call_(*words: str) -> tuple[int, str, str]:
-        code = main(words)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return call_
 
 
 @pytest.fixture

@@ -177,21 +177,23 @@ class LogContract:
         found = await store.find("t", ["e2"])
         assert [payload] * 3 == [stored.payload for stored in (*read, *found)]
 
-    async def test_a_reset_replaces_all_live_rows(self, store: Store) -> None:
-        """The rows are those given and no others; the head gets the counters given with them."""
+    async def test_a_commit_without_events_mends_live_rows(self, store: Store) -> None:
+        """A rebuild's: rows go, come and change their place; the head gets the counters given with them."""
         await store.create(ThreadRecord(id="t"), Head(), ())
         live = {f"1.{n}": LiveChunk(f"1.{n}", bytes([0x80 + n])) for n in range(3)}
         await store.commit(unit("t", event(1), live=live))
         counted = msgspec.structs.replace(head_at(1), chunks=1, tokens=9)
-        await store.reset("t", head_at(1), counted, [LiveChunk("1.1", b"\x01", "1.7")])
+        mended = {"1.0": None, "1.1": LiveChunk("1.1", b"\x01", "1.7"), "1.2": None}
+        await store.commit(CommitUnit(thread_id="t", expected=head_at(1), head=counted, live=mended))
         loaded = await store.load("t")
         assert ([LiveChunk("1.1", b"\x01", "1.7")], counted) == (list(loaded.live), loaded.head)
 
-    async def test_a_reset_on_another_head_is_refused(self, store: Store) -> None:
+    async def test_mending_on_another_head_is_refused(self, store: Store) -> None:
         """Who rebuilds from an older log does not overwrite newer rows."""
         await filled(store, "t", 2)
+        live = {"1.0": LiveChunk("1.0", b"\x80")}
         with pytest.raises(HeadMoved):
-            await store.reset("t", head_at(1), head_at(1), [LiveChunk("1.0", b"\x80")])
+            await store.commit(CommitUnit(thread_id="t", expected=head_at(1), head=head_at(1), live=live))
         assert [] == list((await store.load("t")).live)
 
     async def test_errors_of_a_store_are_the_packages_own(self, store: Store) -> None:

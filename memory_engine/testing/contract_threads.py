@@ -68,7 +68,6 @@ class ThreadContract:
             lambda: store.commit(unit("?", event(1))),
             lambda: store.find("?", ["e1"]),
             lambda: store.read("?", after=0, upto=1, limit=1),
-            lambda: store.reset("?", Head(), Head(), ()),
             lambda: store.forks("?"),
             lambda: store.delete("?"),
             lambda: store.rows("p", 1, "?"),
@@ -167,4 +166,4 @@ class ThreadContract:
         with pytest.raises(ThreadNotFound):
             await store.commit(unit("t", event(2), after=head))
         with pytest.raises(ThreadNotFound):
-            await store.reset("t", head, head_at(1), ())
+            await store.commit(CommitUnit(thread_id="t", expected=head, head=head_at(1)))

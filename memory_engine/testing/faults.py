@@ -140,10 +140,6 @@ class FaultyStore:
         """Straight through."""
         return await self._store.read_at(thread_id, seqs)
 
-    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Pass on."""
-        await self._store.reset(thread_id, expected, head, live)
-
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """Pass on."""
         return await self._store.threads(where)

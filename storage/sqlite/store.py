@@ -32,7 +32,6 @@ from memory_engine.storage.sqlite.schema import check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     find_tid,
-    move_head,
     put_live,
     write_projection,
 )
@@ -133,17 +132,6 @@ class SQLiteStore:
     async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
         """The events at these seqs that there are, in order, through shared pasts."""
         return await self._read(lambda raw: reads.read_at(raw, thread_id, seqs)) if seqs else ()
-
-    async def reset(self, thread_id: str, expected: Head, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Replace all live rows. Raises `HeadMoved`."""
-
-        def write(raw: sqlite3.Connection) -> None:
-            tid = find_tid(raw, thread_id)
-            move_head(raw, tid, expected, head)
-            raw.execute("DELETE FROM live WHERE tid = ?", (tid,))
-            put_live(raw, tid, live)
-
-        await self._writer.run(write)
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """The threads that match, oldest first; with a limit the latest N."""

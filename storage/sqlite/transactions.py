@@ -177,12 +177,6 @@ def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:
     return int(row[0])
 
 
-def move_head(raw: sqlite3.Connection, tid: int, expected: Head, head: Head) -> None:
-    """Compare and set: raises `HeadMoved` if (seq, epoch) are not the expected ones."""
-    if raw.execute(_MOVE_HEAD, _head_row(tid, expected, head)).rowcount == 0:
-        raise HeadMoved
-
-
 def _head_row(tid: int, expected: Head, head: Head) -> tuple[object, ...]:
     counters = (head.open_compaction, head.chunks, head.tokens, marks_to_row(head))
     return (head.seq, head.hash, head.epoch, head.status, *counters, tid, expected.seq, expected.epoch)
