@@ -64,7 +64,7 @@ async def _looked(engine: Engine, length: int, bare: float, *, asserted: bool) -
 
     async def views() -> None:
         moment = await thread.at(chance.randint(1, head))
-        for projection in engine.parts.projections:
+        for projection in engine.kernel.projections:
             await moment.rows(projection)
 
     async def diff() -> None:

@@ -13,7 +13,7 @@ from memory_engine import Engine, Event, NewEvent, Thread
 from memory_engine import events as e
 from memory_engine.projections.layers.values import SearchMode
 from memory_engine.projections.layers.view import Memory
-from memory_engine.replay.rebuild import rebuild_thread
+from memory_engine.projections.rebuild import rebuild_thread
 
 BATCH = 500
 WORDS = (
@@ -259,7 +259,7 @@ async def _rebuild(setting: Setting) -> list[Figure]:
         thread = await engine.create_thread()
         await _fill(thread, [_mixed(n) for n in range(count)])
         await thread.settle()
-        parts, taken = engine.parts, []
+        parts, taken = engine.kernel, []
         for _ in range(setting.size(3, 1)):
             times = []
             for projections in (parts.projections, ()):

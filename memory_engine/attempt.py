@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from memory_engine.errors import ReducerError
-from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.events.base import Event
 from memory_engine.log import chain_hash
 from memory_engine.persistence import Head, LiveChunk
 from memory_engine.queue import Prepared, Request
-from memory_engine.recall.passages import Extractors, PassageStep
+from memory_engine.recall.passages import PassageStep
 from memory_engine.records import Receipt, StoredEvent
 from memory_engine.reducing import Reduction
 from memory_engine.state import State
@@ -71,15 +70,3 @@ def linked_row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> St
     )
     digest = chain_hash(head.hash, header, salt, payload, record)
     return StoredEvent(*header, payload, record, salt, digest)
-
-
-def passage_step(
-    extractors: Extractors, thread_id: str, event: Event | UnknownEvent, stored: StoredEvent
-) -> PassageStep | None:
-    """What an event changes for search. Raises `ReducerError` where its extractor fails."""
-    at_us = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
-    try:
-        return extractors.step(event, stored.seq, at_us)
-    except Exception as error:  # the boundary to user code
-        why = f"{type(error).__name__}: {error}"
-        raise ReducerError(thread_id, stored.type, "the extractor of its passages", "", why) from error

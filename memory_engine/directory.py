@@ -2,37 +2,40 @@
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
-from memory_engine.caches import Caches
-from memory_engine.compaction.service import CompactionService
+from memory_engine.attempt import Reduced
 from memory_engine.errors import EngineClosed, IntegrityError
+from memory_engine.events.memory import MemoryForget
+from memory_engine.kernel import Kernel
 from memory_engine.log import load_state
 from memory_engine.persistence import HeadMoved
 from memory_engine.projections.inline import InlinePlan, InlineProjections
+from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.queue import BlockingReason
-from memory_engine.reading import LogReader
-from memory_engine.replay.rebuild import rebuild_thread
-from memory_engine.runtime import Services, ThreadRuntime
-
-
-class Host(Services, Protocol):
-    """What the directory needs of its engine."""
-
-    compaction: CompactionService
-    reader: LogReader
-    caches: Caches
-    scopes_seen: set[str]
-    closing: bool
+from memory_engine.runtime import Committed, ThreadRuntime
 
 
 class OpenThreads:
-    """Runtimes by thread id, the most recently used last."""
+    """Runtimes by thread id, the most recently used last.
 
-    def __init__(self, host: Host, plan: InlinePlan) -> None:
-        self._host = host
-        self._plan = plan
+    What else is done with them is in lists that `wiring` fills: `on_open` once a thread was loaded to be written to,
+    `on_commit` after each of its commits, in order; `keeping` says of a thread's id whether somebody is at work on it;
+    `before_context` is awaited before a context is made of its state, `before_delete` and `after_delete` around its
+    end, `before_scopes` before a user, tenant or agent is read.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._plan = InlinePlan(kernel.projections)
+        self.on_open: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
+        self.on_commit: list[Committed] = []
+        self.keeping: list[Callable[[str], bool]] = []
+        self.before_context: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
+        self.before_delete: list[Callable[[str], Awaitable[None]]] = []
+        self.after_delete: list[Callable[[str], Awaitable[None]]] = []
+        self.before_scopes: list[Callable[[], Awaitable[None]]] = []
         self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
         self._broken: dict[str, IntegrityError] = {}
@@ -56,7 +59,7 @@ class OpenThreads:
         runtime = self.get(thread_id)
         if runtime is not None:
             return runtime
-        if self._host.closing:
+        if self._kernel.tasks.closing:
             raise EngineClosed
         loading = self._loading.get(thread_id)
         if loading is None:
@@ -66,6 +69,10 @@ class OpenThreads:
         while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds; who waited goes first
             await asyncio.sleep(0)
         return await asyncio.shield(loading)
+
+    async def taken(self, thread_id: str) -> ThreadRuntime:
+        """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
+        return self.get(thread_id) or await self.open(thread_id)
 
     def refuse(self, thread_id: str, error: IntegrityError) -> None:
         """Take no more events for a thread whose log is broken."""
@@ -77,8 +84,7 @@ class OpenThreads:
     def drop(self, thread_id: str) -> None:
         """Let go of a thread: it was deleted."""
         self._open.pop(thread_id, None)
-        self._host.caches.drop(thread_id)
-        self._host.scopes_seen.discard(thread_id)
+        self._kernel.caches.drop(thread_id)
 
     def release_paused(self) -> None:
         """The engine closes: what waits for the end of a pause is refused, since nobody will end it here."""
@@ -99,25 +105,26 @@ class OpenThreads:
         self._open.clear()
 
     async def _load(self, thread_id: str) -> ThreadRuntime:
-        store = self._host.store
+        store = self._kernel.store
         loaded = await store.load(thread_id)
         try:
-            load_state(loaded, self._host.events)
+            load_state(loaded, self._kernel.events)
         except IntegrityError:
-            if self._host.config.read_only:
+            if self._kernel.config.read_only:
                 raise
             # the live rows are a cache of the log: made again, and refused only if that does not mend them
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
-                await rebuild_thread(store, self._host.reader, thread_id)
+                await rebuild_thread(store, self._kernel.reader, thread_id)
             loaded = await store.load(thread_id)
-        projections = InlineProjections(self._plan, store, self._host.reader, thread_id)
+        projections = InlineProjections(self._plan, store, self._kernel.reader, thread_id)
         await projections.load()
-        runtime = ThreadRuntime(self._host, loaded, projections)
+        runtime = ThreadRuntime(self._kernel, loaded, projections, self._committed)
         self._evict()
         runtime.failed = self._broken.get(thread_id)
         self._open[thread_id] = runtime
-        if not self._host.config.read_only:
-            await self._host.compaction.recover(runtime)
+        if not self._kernel.config.read_only:
+            for opened in self.on_open:
+                await opened(runtime)
         return runtime
 
     def _loaded(self, thread_id: str, task: "asyncio.Task[ThreadRuntime]") -> None:
@@ -127,18 +134,24 @@ class OpenThreads:
         if not task.cancelled():
             task.exception()
 
+    def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        if any(step.stored.type == MemoryForget.event_type for step in reduced):
+            self._kernel.caches.drop(runtime.id)
+        for told in self.on_commit:
+            told(runtime, reduced)
+
     def _evict(self) -> None:
         """Make room: the threads used longest ago go, but for those at work."""
-        excess = len(self._open) - self._host.config.open_threads_max + 1
+        excess = len(self._open) - self._kernel.config.open_threads_max + 1
         for thread_id in list(self._open)[: excess + 64] if excess > 0 else ():
             if excess > 0 and self.let_go(self._open[thread_id]):
                 excess -= 1
 
     def let_go(self, runtime: ThreadRuntime) -> bool:
         """Drop a thread from memory unless it is at work or somebody waits for it; says whether it did."""
-        if runtime.busy or not runtime.queue.is_clear or self._host.compaction.is_running(runtime.id):
+        is_awaited = runtime.id in self._loading or not runtime.queue.is_clear
+        if runtime.busy or is_awaited or any(is_kept(runtime.id) for is_kept in self.keeping):
             return False
         del self._open[runtime.id]
-        self._host.caches.drop(runtime.id)
-        self._host.scopes_seen.discard(runtime.id)
+        self._kernel.caches.drop(runtime.id)
         return True

@@ -1,149 +1,59 @@
-"""The engine: opens threads and orders the effects. It decides nothing."""
+"""The engine: opens threads, and answers what concerns all of them. It decides nothing."""
 
 import asyncio
-import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from attrs import frozen
-
-from memory_engine.attempt import Reduced
-from memory_engine.caches import Caches
-from memory_engine.clock import Clock
-from memory_engine.codec import encode_event
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.config import EngineConfig
-from memory_engine.context.rendering import Renderer
-from memory_engine.correlation import UNLINKED, linked
 from memory_engine.directory import OpenThreads
-from memory_engine.errors import EngineClosed, EventTooLarge, InvalidSearch, ReadOnly, ThreadNotFound
+from memory_engine.errors import InvalidSearch, ThreadNotFound
 from memory_engine.events.base import Event
-from memory_engine.events.delivery import Destination
-from memory_engine.events.execution import ExecutionResume
-from memory_engine.events.memory import InitialChunk, MemoryForget, ThreadSeeded
+from memory_engine.events.memory import InitialChunk, ThreadSeeded
 from memory_engine.events.registry import EventRegistry
-from memory_engine.ids import IdSource, check_identifier
-from memory_engine.llm.base import LanguageModel
-from memory_engine.persistence import (
-    CompactionPolicy,
-    Head,
-    Store,
-    StoreStats,
-    ThreadFilter,
-    ThreadRecord,
-    check_record,
-)
-from memory_engine.pools import INDUSTRY, recorded_us
-from memory_engine.preparing import Preparer
-from memory_engine.projections.base import Projection
-from memory_engine.projections.inline import InlinePlan
-from memory_engine.projections.outbox import DELIVERING
-from memory_engine.projections.patterns.redaction import Redactor
-from memory_engine.projections.preferences.domain import Domain
-from memory_engine.projections.promotion.scoring import Scorer
+from memory_engine.ids import check_identifier
+from memory_engine.kernel import Kernel
+from memory_engine.lazy import lazy_modules
+from memory_engine.observers import Observer, Observers
+from memory_engine.persistence import CompactionPolicy, Store, StoreStats, ThreadFilter, ThreadRecord
 from memory_engine.projections.worker import ProjectionWorker
-from memory_engine.queue import Request
 from memory_engine.reading import LogReader
-from memory_engine.recall.base import Embedder, VectorIndexFactory
+from memory_engine.recall.asked import asked
 from memory_engine.recall.found import Found
-from memory_engine.recall.kept import KeptVectors, forgotten_at
-from memory_engine.recall.passages import Extractors
-from memory_engine.recall.ranking import Ranker
-from memory_engine.recall.reranking import Reranker
 from memory_engine.recall.service import Recall
-from memory_engine.recall.similarity import TextIndex
-from memory_engine.recall.vectors import Graphs
 from memory_engine.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.relay import Relay
-from memory_engine.replay.verify import Verifier
-from memory_engine.replayable import ReplayableStore
-from memory_engine.runtime import ThreadRuntime
-from memory_engine.scopes import Agent, Industry, Scope, Tenant, User
-from memory_engine.searchable import asked
-from memory_engine.state import State
+from memory_engine.scoped import create_thread
+from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.thread import Thread
 from memory_engine.thread_info import ThreadInfo
-from memory_engine.tokens import TokenCounter
 
-_log = logging.getLogger("memory_engine")
-
-PAUSED_S = 0.1
-"""How often a closing engine looks whether what it waits for waits for the end of a pause."""
-SIMILARITIES_MAX = 256
-"""Indexes of likeness that are kept in memory, each of one view of one thread."""
-
-Observer = Callable[[RecordedEvent], None]
-"""Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
+if TYPE_CHECKING:
+    from memory_engine.replay import anchors, importing, verify
+    from memory_engine.replay.anchors import Anchor
+    from memory_engine.replay.verify import Progress, VerifyReport
+else:
+    anchors, importing, verify = lazy_modules("memory_engine.replay", "anchors", "importing", "verify")
 
 
-@frozen(kw_only=True)
-class Parts:
-    """What an engine is made of; `wiring.open` puts it together."""
-
-    store: Store
-    config: EngineConfig
-    events: EventRegistry
-    reducers: ReducerRegistry
-    compactors: Sequence[tuple[Compactor, int]]
-    fallback: Compactor
-    projections: tuple[Projection[object], ...]
-    renderers: Mapping[str, Renderer]
-    counter: TokenCounter
-    clock: Clock
-    ids: IdSource
-    domain: Domain
-    model: LanguageModel | None
-    embedder: Embedder | None
-    vector_index: VectorIndexFactory
-    graphs: Graphs | None
-    extractors: Extractors
-    ranker: Ranker
-    reranker: Reranker | None
-    redactor: Redactor | None
-    scorers: Sequence[Scorer]
-
-
-class Engine(ReplayableStore):
+class Engine:
     """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
 
-    def __init__(self, parts: Parts) -> None:
-        self.parts = parts
-        self.config = parts.config
-        self.store = parts.store
-        self.events = parts.events
-        self.reducers = parts.reducers
-        self.extractors = parts.extractors
-        self.preparer = Preparer(parts.events, parts.ids, parts.clock, parts.config.event_bytes_max)
-        self.closing = False
-        self.closed = False
-        self.reader = LogReader(parts.store, parts.events, read_only=parts.config.read_only)
-        self.compaction = CompactionService(self, parts.config.compaction, parts.compactors, parts.fallback)
-        self.plan = InlinePlan(parts.projections)
-        self.worker = ProjectionWorker(
-            parts.store, self.reader, tuple(p for p in parts.projections if p.mode == "async")
-        )
-        self.directory = OpenThreads(self, self.plan)
-        self.verifier = Verifier(parts.store, self.reader, parts.reducers, parts.projections, parts.extractors)
-        self.relay = Relay(self)
-        self.scopes_seen: set[str] = set()
-        self.flights: dict[tuple[str, str], asyncio.Future[str]] = {}
-        self.caches: Caches = Caches()
-        self.recall = Recall(self)
-        self._observers: list[Observer] = []
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._endless: set[asyncio.Task[None]] = set()
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
         self._close_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Engine":
         if self.config.read_only:
             return self
-        if any(p.mode == "async" for p in self.parts.projections):
-            self.spawn(self.worker.run(), until_close=True)
-        self.spawn(self.relay.recover())
+        if any(p.mode == "async" for p in self.kernel.projections):
+            self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
+        self.kernel.tasks.spawn(self.kernel[Relay].recover())
         return self
 
     async def __aexit__(
@@ -154,7 +64,7 @@ class Engine(ReplayableStore):
     async def close(self) -> None:
         """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
         if self._close_task is None:
-            self.closing = True
+            self.kernel.tasks.closing = True
             self._close_task = asyncio.get_running_loop().create_task(self._close())
         try:
             await asyncio.shield(self._close_task)
@@ -163,16 +73,39 @@ class Engine(ReplayableStore):
             raise
 
     async def _close(self) -> None:
-        for task in self._endless:
-            task.cancel()
-        while self._tasks:
-            self.directory.release_paused()
-            await asyncio.wait(self._tasks, timeout=PAUSED_S)
-        await self.directory.close()
-        self.closed = True
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        tasks, threads = self.kernel.tasks, self.kernel[OpenThreads]
+        await tasks.end(threads.release_paused)
+        await threads.close()
+        tasks.closed = True
+        await tasks.wait()
         await self.store.close()
+
+    # what it is made of
+
+    @property
+    def config(self) -> EngineConfig:
+        """What it was told when it was opened."""
+        return self.kernel.config
+
+    @property
+    def store(self) -> Store:
+        """Where it keeps things."""
+        return self.kernel.store
+
+    @property
+    def reader(self) -> LogReader:
+        """The logs, decoded."""
+        return self.kernel.reader
+
+    @property
+    def events(self) -> EventRegistry:
+        """The types of events that it knows."""
+        return self.kernel.events
+
+    @property
+    def recall(self) -> Recall:
+        """What its threads are searched with."""
+        return self.kernel[Recall]
 
     # threads
 
@@ -196,7 +129,7 @@ class Engine(ReplayableStore):
         chunks what `dispatch` raises; then there is no thread.
         """
         record = ThreadRecord(
-            id=thread_id or self.new_id(),
+            id=thread_id or self.kernel.new_id(),
             kind=kind,
             user_id=user_id,
             tenant_id=tenant_id,
@@ -204,62 +137,34 @@ class Engine(ReplayableStore):
             parent_id=parent_id,
             metadata=dict(metadata or {}),
             policy=policy,
-            created_at_us=recorded_us(kind, self.now_us()),
+            created_at_us=self.kernel.kind(kind).recorded_us(self.kernel.now_us()),
         )
-        self.check_writable("a thread")
-        check_record(record)
-        seeded = ThreadSeeded(chunks=tuple(initial_chunks))
-        if initial_chunks:
-            self.try_first(record.id, seeded)
-        await self.store.create(record, Head(), ())
-        thread = Thread(self, record.id)
-        if initial_chunks:
-            await thread.dispatch(seeded)
-        return thread
-
-    def check_writable(self, what: str) -> None:
-        """Raise `ReadOnly` where this engine only looks."""
-        if self.config.read_only:
-            raise ReadOnly(what)
-
-    def try_first(self, thread_id: str, event: Event) -> None:
-        """Reduce an event as the first of a thread: what will be refused is refused before the id is taken."""
-        payload, recorded = encode_event(event, self.events)
-        if len(payload) > self.config.event_bytes_max:
-            raise EventTooLarge(recorded.event_type, len(payload), self.config.event_bytes_max)
-        reducers = self.reducers.of_type(recorded.event_type)
-        reduce_into(State().draft(), reducers, recorded, ReduceContext(1, "", self.now_us()), thread_id)
+        first = ThreadSeeded(chunks=tuple(initial_chunks)) if initial_chunks else None
+        await create_thread(self.kernel, record, first)
+        return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
-        return Thread(self, thread_id)
+        return Thread(self.kernel, thread_id)
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
         """A user's own thread: preferences, playbooks, memory. It is made by the first event for it.
 
         Raises `InvalidIdentifier`. Users of one id in two tenants are two users.
         """
-        return User(self, user_id, tenant_id)
+        return User(self.kernel, "user", user_id, tenant_id)
 
     def tenant(self, tenant_id: str) -> Tenant:
         """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
-        return Tenant(self, tenant_id)
+        return Tenant(self.kernel, "tenant", tenant_id)
 
     def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
         """An agent's own thread: its memory, and what it grants to others. Raises `InvalidIdentifier`."""
-        return Agent(self, agent_id, tenant_id)
+        return Agent(self.kernel, "agent", agent_id, tenant_id)
 
     def industry(self, name: str) -> Industry:
         """An industry's own thread: patterns that its tenants share. Raises `InvalidIdentifier`."""
-        return Industry(self, name)
-
-    def scope(self, destination: Destination) -> Scope:
-        """The thread that a fact is for."""
-        if destination.kind == "user":
-            return self.user(destination.id, tenant_id=destination.tenant_id)
-        if destination.kind == "agent":
-            return self.agent(destination.id, tenant_id=destination.tenant_id)
-        return self.industry(destination.id) if destination.kind == "industry" else self.tenant(destination.id)
+        return Industry(self.kernel, "industry", name)
 
     async def threads(  # noqa: PLR0913 - scopes are keywords of the public face
         self,
@@ -304,45 +209,25 @@ class Engine(ReplayableStore):
         `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
         `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
         """
-        if self.closing:
-            raise EngineClosed
-        if isinstance(event, NewEvent):
-            prepared = self.preparer.one(event)
-        else:
-            prepared = self.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
-        runtime = self.directory.get(thread_id) or await self.directory.open(thread_id)
-        request = Request((prepared,), system=type(prepared.event) is ExecutionResume)
-        return (await runtime.submit(request))[0]
+        return await self.thread(thread_id).dispatch(
+            event,
+            event_id=event_id,
+            occurred_at=occurred_at,
+            causation_id=causation_id,
+            correlation_id=correlation_id,
+        )
 
     async def dispatch_all(self, thread_id: str, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
-        if not events:
-            return ()
-        runtime = self.directory.get(thread_id) or await self.directory.open(thread_id)
-        request = self.request(events)
-        return await runtime.submit(request)
+        return await self.thread(thread_id).dispatch_all(events)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns what ends it. What it raises is logged."""
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
+        return self.kernel[Observers].add(observer)
 
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
-        self.compaction.register(compactor)
-
-    def similarity(self, thread_id: str, view: str) -> TextIndex:
-        """The index over the texts of a thread's view, by likeness; those used longest ago are made anew."""
-        embedder, runtime = self.recall.embedder, self.directory.get(thread_id)
-        forgot = forgotten_at(runtime.head) if runtime is not None else 0
-        return self.caches.made(
-            thread_id,
-            f"similar:{view}:{embedder.name if embedder is not None else ''}",
-            lambda: TextIndex(
-                embedder, self.parts.vector_index, KeptVectors(self.store, thread_id, view, forgotten_at=forgot)
-            ),
-            at_most=SIMILARITIES_MAX,
-        )
+        self.kernel[CompactionService].register(compactor)
 
     # the whole store
 
@@ -379,7 +264,9 @@ class Engine(ReplayableStore):
         while True:
             found = [record for record, _ in await self.store.threads(where)]
             with suppress(ThreadNotFound):  # one was deleted meanwhile: look again which there are
-                return await self.recall.search([one.id for one in found if kind or one.kind != INDUSTRY], wanted)
+                return await self.recall.search(
+                    [one.id for one in found if kind or not self.kernel.kind(one.kind).pooled], wanted
+                )
 
     async def stats(self) -> StoreStats:
         """Totals over the store."""
@@ -391,86 +278,53 @@ class Engine(ReplayableStore):
 
     async def settle(self) -> None:
         """Wait until no compaction is under way, and asynchronous projections and vectors are up to date."""
-        await self.relay.recover()
-        await self.relay.settle()
-        for runtime in self.directory.all():
-            await self.compaction.settle(runtime)
-            for projection in self.parts.projections:
+        kernel = self.kernel
+        await kernel[Relay].recover()
+        await kernel[Relay].settle()
+        for runtime in kernel[OpenThreads].all():
+            await kernel[CompactionService].settle(runtime)
+            for projection in kernel.projections:
                 if projection.mode == "async":
-                    await self.worker.catch_up(projection, runtime.id)
+                    await kernel[ProjectionWorker].catch_up(projection, runtime.id)
         await self.recall.settle()
 
-    # what its parts ask of it
+    # looking back
 
-    def now_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-        return self.parts.clock.now_us()
+    async def verify(
+        self, thread_ids: Collection[str] | None = None, progress: "Progress | None" = None
+    ) -> "list[VerifyReport]":
+        """Verify the given threads, or all (see `Thread.verify`)."""
+        if thread_ids is None:
+            thread_ids = [info.id for info in await self.threads()]
+        reports: list[VerifyReport] = []
+        for thread_id in thread_ids:
+            before = sum(report.events for report in reports)
+            counted = None if progress is None else verify.counted_from(progress, before)
+            reports.append(await self.thread(thread_id).verify(counted))
+        return reports
 
-    def new_id(self) -> str:
-        """A fresh UUIDv7."""
-        return self.parts.ids.event_id(self.now_us())
+    async def import_log(
+        self, path: str | Path, *, thread_id: str = "", progress: "Progress | None" = None
+    ) -> "importing.ImportReport":
+        """Make a thread of a file that `Thread.export` wrote: the same events, operations and hashes.
 
-    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task that the engine owns; what it raises is logged.
-
-        When the engine closes it waits for the task's end, and with `until_close` cancels it first.
+        `thread_id` (default: as it was) may be a thread that holds a beginning of this very log: it goes on from there.
+        The whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
         """
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        if until_close:
-            self._endless.add(task)
-        task.add_done_callback(self._task_done)
-        return task
+        return await importing.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
 
-    def _task_done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        self._endless.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a background task of the engine failed", exc_info=error)
+    async def anchors(self) -> "list[Anchor]":
+        """An anchor of each thread's head, in the order in which the threads were made."""
+        return [await self.thread(info.id).anchor() for info in await self.threads()]
 
-    def request(self, events: Sequence[Event | NewEvent], *, system: bool = False) -> Request:
-        """Encode events so that waiting cannot change them. While the engine closes, it takes `system` ones only."""
-        if self.closed or (self.closing and not system):
-            raise EngineClosed
-        prepared = self.preparer.all(events)
-        resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
-        return Request(prepared, system=system or resuming)
+    async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Anchor]":
+        """Those of the anchors that the logs here do not bear out: another hash at that seq, or no such thread."""
+        return await anchors.check_anchors(self.kernel, anchored)
 
-    def committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Let compaction look at the thresholds, and tell observers and projections.
+    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> list[RecordedEvent]:
+        """The events that bear a correlation id, of all threads, in the order in which they were recorded.
 
-        The queue is blocked now, if it must be. The others are told in the loop's next
-        round: the senders go on first.
+        `limit` keeps the latest N. Events that forks share come once, from the thread that recorded them.
         """
-        self.compaction.after_commit(runtime, reduced[-1].stored if reduced else None)
-        if runtime.indexed and self.recall.embedder is not None:
-            self.recall.embedding.touched(runtime.id)
-        for step in reduced:
-            if step.stored.type in DELIVERING:
-                self.relay.touched(runtime.id)
-            if step.stored.type == MemoryForget.event_type:
-                self.caches.drop(runtime.id)
-                if self.recall.graphs is not None:
-                    self.spawn(self.recall.forget_thread(runtime.id))
-            if step.stored.type == ExecutionResume.event_type:
-                self.relay.resumed()
-        if self._observers or self.worker.is_needed:
-            asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
-
-    def _tell(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        for step in reduced if self._observers else ():
-            recorded = runtime.recorded(step)
-            for observer in list(self._observers):
-                self._notify(observer, recorded)
-        self.worker.touched(runtime.id)
-
-    def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
-        try:
-            with linked(UNLINKED):  # of whoever sent the events that were committed, there may be several
-                observer(recorded)
-        except Exception:  # the boundary to user code: the event is durable, whatever an observer makes of it
-            _log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)
-
-    async def state_at(self, thread_id: str, seq: int) -> State:
-        """The state after the event at `seq`."""
-        return await self.reader.state_at(thread_id, seq)
+        found = await self.store.correlated(correlation_id, limit=limit)
+        return [self.reader.decode(thread_id, stored) for thread_id, stored in found]

@@ -12,10 +12,10 @@ from memory_engine.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.errors import InvalidMemory, UnknownChunk
 from memory_engine.events import MemoryForget, ResultsOffloaded
 from memory_engine.events.base import TextPart
+from memory_engine.handle import ThreadHandle
 
 if TYPE_CHECKING:
     from memory_engine.records import Receipt
-    from memory_engine.thread import Thread
 
 _RESULTS = frozenset(
     {ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
@@ -36,7 +36,7 @@ class Opened:
     next_start: int | None
 
 
-async def offload(thread: "Thread", *, min_chars: int, keep_chars: int) -> "Receipt | None":
+async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> "Receipt | None":
     """Shorten results of `min_chars` characters and more that are in the state; `None` if there are none.
 
     CRITICAL chunks stay whole. Raises `InvalidMemory` where nothing would get shorter.
@@ -62,7 +62,7 @@ def _text(chunk: Chunk) -> str:
     return "\n".join(part.text for part in chunk.content if isinstance(part, TextPart))
 
 
-async def open_reference(thread: "Thread", reference: str, *, start: int, chars: int) -> Opened:
+async def open_reference(thread: ThreadHandle, reference: str, *, start: int, chars: int) -> Opened:
     """A piece of the text behind a reference: a chunk's id, as it stands in the note that was left behind.
 
     Raises `UnknownChunk` for one that is not in the log, or was forgotten, `InvalidMemory` for a piece
@@ -90,7 +90,7 @@ def _id_of(reference: str) -> str:
     return found["id"] if found is not None else reference.strip().strip("\"'")
 
 
-async def _original(thread: "Thread", chunk_id: str) -> Chunk:
+async def _original(thread: ThreadHandle, chunk_id: str) -> Chunk:
     """The chunk as it was before it was shortened."""
     ids = [chunk_id]
     chunk = await thread.chunk(chunk_id)
@@ -103,9 +103,9 @@ async def _original(thread: "Thread", chunk_id: str) -> Chunk:
     return chunk
 
 
-async def _is_forgotten(thread: "Thread", chunk_ids: list[str]) -> bool:
+async def _is_forgotten(thread: ThreadHandle, chunk_ids: list[str]) -> bool:
     """Whether any of these chunks was forgotten. Reads the log only of threads where something was."""
-    store, reader = thread.engine.store, thread.engine.reader
+    store, reader = thread.kernel.store, thread.kernel.reader
     head = await store.head(thread.id)
     first = min(int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids)
     last = head.marks.get(MemoryForget.event_type, 0)

@@ -15,6 +15,7 @@ from memory_engine.events import (
     PatternPublished,
     PatternWithdrawn,
 )
+from memory_engine.kinds import ThreadKind
 from memory_engine.queue import Prepared
 
 INDUSTRY = "industry"
@@ -41,6 +42,5 @@ def pooled(prepared: Prepared) -> Prepared:
     return msgspec.structs.replace(prepared, causation_id="", correlation_id="")
 
 
-def recorded_us(kind: str, now_us: int) -> int:
-    """The time that is kept of a moment (microseconds since 1970): in an industry's thread, the day it was."""
-    return now_us - now_us % DAY_US if kind == INDUSTRY else now_us
+INDUSTRIES = ThreadKind(name=INDUSTRY, check=check_pooled, admit=pooled, grain_us=DAY_US, pooled=True)
+"""Their threads take patterns and nothing else, and of a moment they keep the day."""

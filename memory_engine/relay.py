@@ -2,13 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from attrs import define, field
 
+from memory_engine.attempt import Reduced
 from memory_engine.correlation import UNLINKED, Links, linked
 from memory_engine.errors import (
     EngineClosed,
@@ -19,16 +19,15 @@ from memory_engine.errors import (
     ThreadNotFound,
     WrongThreadKind,
 )
-from memory_engine.events import Destination, FactsDelivered, MemoryForget, Reach
+from memory_engine.events import Destination, ExecutionResume, FactsDelivered, MemoryForget, Reach
 from memory_engine.events.outbox import RefusedFact
-from memory_engine.persistence import PAUSED
-from memory_engine.pools import INDUSTRY
-from memory_engine.projections.outbox import FACTS, OUTBOX, Fact, WaitingFact
-from memory_engine.projections.patterns.withdrawing import bereft, withdraw_orphans
+from memory_engine.handle import ThreadHandle
+from memory_engine.kernel import Kernel
+from memory_engine.persistence import PAUSED, Store
+from memory_engine.projections.outbox import DELIVERING, FACTS, OUTBOX, Fact, WaitingFact
 from memory_engine.replay.files.imported import Imported, imported_of
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
+from memory_engine.runtime import ThreadRuntime
+from memory_engine.scoped import scope_of
 
 _log = logging.getLogger("memory_engine.relay")
 
@@ -49,10 +48,16 @@ class _Round:
 
 
 class Relay:
-    """Delivers for one engine. A fact whose thread cannot take it now stays in its outbox and is logged."""
+    """Delivers for one engine. A fact whose thread cannot take it now stays in its outbox and is logged.
 
-    def __init__(self, engine: "Engine") -> None:
-        self._engine = engine
+    `before` is awaited with a thread before what waits in its outbox is delivered; `owing` finds the threads that a
+    process which died has left with something to do then.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.before: list[Callable[[ThreadHandle], Awaitable[None]]] = []
+        self.owing: list[Callable[[Store], Awaitable[Sequence[str]]]] = []
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._recovery: asyncio.Task[None] | None = None
         self._touched: set[str] = set()
@@ -64,25 +69,34 @@ class Relay:
 
         Raises what the store raises; the next who reads tries again.
         """
-        if self._engine.config.read_only:
+        if self._kernel.config.read_only:
             return
         task = self._recovery
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            task = self._recovery = self._engine.spawn(self._recover())
+            task = self._recovery = self._kernel.tasks.spawn(self._recover())
         if not task.done():
             await asyncio.shield(task)
 
     async def _recover(self) -> None:
-        for thread_id in await self._engine.store.holders(OUTBOX.name, OUTBOX.version):
+        for thread_id in await self._kernel.store.holders(OUTBOX.name, OUTBOX.version):
             await self._try(thread_id)
-        for thread_id in await bereft(self._engine.store):
-            await self._try(thread_id)
+        for owing in self.owing:
+            for thread_id in await owing(self._kernel.store):
+                await self._try(thread_id)
+
+    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        """Deliver what a commit brought for other threads; with a pause's end, what waited for it."""
+        for step in reduced:
+            if step.stored.type in DELIVERING:
+                self.touched(runtime.id)
+            if step.stored.type == ExecutionResume.event_type:
+                self.resumed()
 
     def touched(self, thread_id: str) -> None:
         """A thread has new facts: deliver them soon."""
         self._touched.add(thread_id)
         if thread_id not in self._under_way:
-            self._under_way[thread_id] = self._engine.spawn(self._follow(thread_id))
+            self._under_way[thread_id] = self._kernel.tasks.spawn(self._follow(thread_id))
 
     def resumed(self) -> None:
         """A pause has ended: what waited for that may go on."""
@@ -133,13 +147,14 @@ class Relay:
 
     async def _round(self, thread_id: str, done: "_Round") -> None:
         async with self._locks.setdefault(thread_id, asyncio.Lock()):
-            source = self._engine.thread(thread_id)
+            source = ThreadHandle(self._kernel, thread_id)
             if not done.patient and await self._is_paused(thread_id):
                 self._paused.add(thread_id)
             else:
-                await withdraw_orphans(source)
+                for prepare in self.before:
+                    await prepare(source)
             waiting = [row for _, row in (await source.rows(OUTBOX)).items()]
-            elsewhere = await imported_of(self._engine.store, thread_id) if waiting else Imported()
+            elsewhere = await imported_of(self._kernel.store, thread_id) if waiting else Imported()
             for row in waiting:
                 if row.fact.seq not in elsewhere and row.fact.destination not in done.stuck:
                     await self._carry(row, thread_id, done)
@@ -150,13 +165,13 @@ class Relay:
     async def _carry(self, row: WaitingFact, thread_id: str, done: "_Round") -> None:
         fact = row.fact
         try:
-            target = self._engine.scope(fact.destination)
+            target = scope_of(self._kernel, fact.destination)
             if not done.patient and await self._is_paused(target.id):
                 done.stuck.add(fact.destination)
                 self._paused.add(thread_id)
                 return
-            event = row.decode(self._engine.events)
-            with linked(UNLINKED if target.kind == INDUSTRY else await self._links(thread_id, fact)):
+            event = row.decode(self._kernel.events)
+            with linked(UNLINKED if self._kernel.kind(target.kind).pooled else await self._links(thread_id, fact)):
                 await target.dispatch(event, event_id=fact.arrival)
             done.arrived.append(fact.id)
             if target.kind == "tenant" and isinstance(event, MemoryForget):
@@ -172,12 +187,12 @@ class Relay:
 
     async def _links(self, thread_id: str, fact: Fact) -> Links:
         """What a fact's arrival bears: the event that brought it, and what that belongs to."""
-        row = (await self._engine.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
+        row = (await self._kernel.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
         return Links(fact.event_id, row.correlation_id if row is not None else "")
 
     async def _is_paused(self, thread_id: str) -> bool:
         try:
-            return (await self._engine.store.head(thread_id)).status == PAUSED
+            return (await self._kernel.store.head(thread_id)).status == PAUSED
         except ThreadNotFound:
             return False
 
@@ -191,16 +206,16 @@ class Relay:
         except MemoryEngineError as error:  # what cannot be delivered is no reason to forget nothing
             _log.warning("facts of thread %r wait while some are forgotten: %s", thread_id, error)
         forgotten = frozenset(event_ids)
-        source = self._engine.thread(thread_id)
+        source = ThreadHandle(self._kernel, thread_id)
         waiting = {row.fact.id for _, row in (await source.rows(OUTBOX)).items()}
         rows = await source.rows(FACTS)
         facts = [fact for _, fact in rows.items() if not forgotten.isdisjoint((fact.event_id, *fact.sources))]
         seqs: dict[Destination, list[int]] = {}
         for fact in facts:
-            if fact.destination.kind == INDUSTRY:
+            if self._kernel.kind(fact.destination.kind).pooled:
                 continue  # what it rested on is forgotten: the share is withdrawn, see `withdraw_orphans`
             try:
-                found = await self._engine.store.find(self._engine.scope(fact.destination).id, [fact.arrival])
+                found = await self._kernel.store.find(scope_of(self._kernel, fact.destination).id, [fact.arrival])
             except (ThreadNotFound, InvalidIdentifier):
                 continue
             seqs.setdefault(fact.destination, []).extend(stored.seq for stored in found)

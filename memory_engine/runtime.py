@@ -7,16 +7,15 @@ the state and submitting what was computed from it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from memory_engine import snapshots
-from memory_engine.attempt import Attempt, Reduced, linked_row, passage_step
+from memory_engine.attempt import Attempt, Reduced, linked_row
 from memory_engine.codec import checked_record
-from memory_engine.config import EngineConfig
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
@@ -26,7 +25,7 @@ from memory_engine.errors import (
     StorageBusy,
     ThreadClosed,
 )
-from memory_engine.events.registry import EventRegistry
+from memory_engine.kernel import Kernel
 from memory_engine.log import as_recorded, live_chunk, load_state, next_head, read_back
 from memory_engine.persistence import (
     ARCHIVED,
@@ -38,16 +37,14 @@ from memory_engine.persistence import (
     HeadMoved,
     LiveChunk,
     LoadedThread,
-    Store,
 )
-from memory_engine.pools import INDUSTRY, pooled, recorded_us
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import DELIVERING, check_destinations
 from memory_engine.queue import BlockingReason, Request, ThreadQueue
-from memory_engine.recall.passages import Extractors, PassageChange, PassageStep
+from memory_engine.recall.passages import PassageChange, PassageStep, passage_step
 from memory_engine.records import Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.reducing import ReduceContext, reduce_into
 from memory_engine.state import State
 
 T = TypeVar("T")
@@ -57,45 +54,26 @@ PAUSE_POLL_S = 0.2
 """How often an event that waits for a pause to end looks whether another process has ended it."""
 
 
-class Services(Protocol):
-    """What a thread needs of its engine."""
-
-    config: EngineConfig
-    store: Store
-    events: EventRegistry
-    reducers: ReducerRegistry
-    extractors: Extractors
-    closed: bool
-
-    def now_us(self) -> int:
-        """The time to record with."""
-        ...
-
-    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task that the engine owns. It waits for its end when it closes, or ends it (`until_close`)."""
-        ...
-
-    def committed(self, runtime: "ThreadRuntime", reduced: "Sequence[Reduced]") -> None:
-        """Events of a thread became durable."""
-        ...
-
-    async def state_at(self, thread_id: str, seq: int) -> State:
-        """The state after the event at seq."""
-        ...
+Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
+"""Called with the events of a thread that became durable; the queue's next event is taken after it."""
 
 
 class ThreadRuntime:
     """A thread in memory: head, state and queue. Made by the engine, one for each open thread."""
 
-    def __init__(self, services: Services, loaded: LoadedThread, projections: InlineProjections) -> None:
-        self._services = services
+    def __init__(
+        self, kernel: Kernel, loaded: LoadedThread, projections: InlineProjections, committed: Committed
+    ) -> None:
+        self._kernel = kernel
+        self._on_commit = committed
         self.record = loaded.record
+        self.kind = kernel.kind(loaded.record.kind)
         self.id = loaded.record.id
         self.head = loaded.head
-        self.state = load_state(loaded, services.events)
+        self.state = load_state(loaded, kernel.events)
         self.projections = projections
         self.indexed = loaded.indexed
-        self.queue = ThreadQueue(self.id, services.config.queue_capacity)
+        self.queue = ThreadQueue(self.id, kernel.config.queue_capacity)
         self.busy = False
         self.failed: MemoryEngineError | None = None
         self.compaction_backoff = 0
@@ -118,7 +96,7 @@ class ThreadRuntime:
                 self._take_up([request])
             else:
                 if not self.queue.put_nowait(request):
-                    await self.queue.put(request, self._services.config.queue_timeout_s)
+                    await self.queue.put(request, self._kernel.config.queue_timeout_s)
                 self.pump()
             return await request.future
         except asyncio.CancelledError:
@@ -135,11 +113,11 @@ class ThreadRuntime:
     def pump(self) -> None:
         """Take what waits, reduce it, and hand it to the store. Does nothing while a commit is under way."""
         while not self.busy:
-            requests = self.queue.take(self._services.config.batch_events_max)
+            requests = self.queue.take(self._kernel.config.batch_events_max)
             if not requests:
                 if self.head.status == PAUSED and len(self.queue) and not self._watching:
                     self._watching = True
-                    self._services.spawn(self._watch_pause(), until_close=True)
+                    self._kernel.tasks.spawn(self._watch_pause(), until_close=True)
                 return
             self._take_up(requests)
 
@@ -151,7 +129,7 @@ class ThreadRuntime:
                 missing += self.projections.missing(prepared.event.event_type)
         if missing:
             self.busy = True
-            self._services.spawn(self._bring_in(requests, missing))
+            self._kernel.tasks.spawn(self._bring_in(requests, missing))
             return
         attempt = Attempt(self.state, self.head)
         for n, request in enumerate(requests):
@@ -169,12 +147,12 @@ class ThreadRuntime:
 
     async def archive(self) -> None:
         """Take no more events, whoever sends them. Raises `ContentionError` where others write without pause."""
-        tries = self._services.config.commit_tries_max
+        tries = self._kernel.config.commit_tries_max
         for _ in range(tries):
             await self.idle()
             head = msgspec.structs.replace(self.head, status=ARCHIVED, epoch=self.head.epoch + 1)
             try:
-                await self._services.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
+                await self._kernel.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
             except HeadMoved:
                 await self.reload()
                 continue
@@ -199,7 +177,7 @@ class ThreadRuntime:
                 self.projections.apply(concerned)
         except MemoryEngineError as error:
             if request.has_callers_ids:
-                self._services.spawn(self._settle_or_fail(request, error))
+                self._kernel.tasks.spawn(self._settle_or_fail(request, error))
             else:
                 request.fail(error)
             return
@@ -211,13 +189,13 @@ class ThreadRuntime:
 
     def _passages(self, reduced: Sequence[Reduced]) -> list[PassageStep]:
         """What events change for search. Raises `ReducerError` naming the type whose extractor fails."""
-        found = (passage_step(self._services.extractors, self.id, step.event, step.stored) for step in reduced)
+        found = (passage_step(self._kernel.extractors, self.id, step.event, step.stored) for step in reduced)
         return [step for step in found if step is not None]
 
     def _check_open(self) -> None:
-        if self._services.closed:
+        if self._kernel.tasks.closed:
             raise EngineClosed
-        if self._services.config.read_only:
+        if self._kernel.config.read_only:
             raise ReadOnly("an event")
         if self.failed is not None:
             raise self.failed
@@ -230,14 +208,14 @@ class ThreadRuntime:
         state, head = attempt.state, attempt.head
         reduced: list[Reduced] = []
         live: dict[str, LiveChunk | None] = {}
-        now_us = recorded_us(self.record.kind, self._services.now_us())
+        now_us = self.kind.recorded_us(self._kernel.now_us())
         for sent in request.pending:
-            prepared = pooled(sent) if self.record.kind == INDUSTRY else sent
+            prepared = self.kind.admit(sent) if self.kind.admit is not None else sent
             event, draft = prepared.event, state.draft()
             if event.event_type in DELIVERING:
                 check_destinations(event, self.record.tenant_id)
             context = ReduceContext(head.seq + 1, prepared.id, now_us)
-            entries = self._services.reducers.of_type(event.event_type)
+            entries = self._kernel.reducers.of_type(event.event_type)
             reduction = reduce_into(draft, entries, event, context, self.id)
             names = [entry.name for entry in entries]
             record = checked_record(reduction, event, thread_id=self.id, reducers=names)
@@ -264,7 +242,7 @@ class ThreadRuntime:
         )
 
     async def _load_state(self, seq: int) -> State:
-        return await self._services.state_at(self.id, seq)
+        return await self._kernel.reader.state_at(self.id, seq)
 
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True
@@ -279,7 +257,7 @@ class ThreadRuntime:
             projections=projections,
             passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
         )
-        future = self._services.store.commit(unit)
+        future = self._kernel.store.commit(unit)
         attempt.settle(self._receipt)
         future.add_done_callback(lambda done: self._committed(attempt, done))
 
@@ -288,7 +266,7 @@ class ThreadRuntime:
         if error is not None:
             attempt.unsettle()
         if isinstance(error, HeadMoved | EventIdTaken):
-            self._services.spawn(self._retry(attempt, error))
+            self._kernel.tasks.spawn(self._retry(attempt, error))
             return
         self._finish(attempt, error)
 
@@ -300,7 +278,7 @@ class ThreadRuntime:
             self._follow_status()
             for request, _, _ in attempt.requests:
                 request.resolve()
-            self._services.committed(self, attempt.reduced)
+            self._on_commit(self, attempt.reduced)
         else:
             self.projections.discard()
             for request, _, _ in attempt.requests:
@@ -331,7 +309,7 @@ class ThreadRuntime:
                 request.tries += 1
                 if isinstance(error, EventIdTaken) or request.tries > 1:
                     await self._settle(request)
-                if request.tries > self._services.config.commit_tries_max:
+                if request.tries > self._kernel.config.commit_tries_max:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
                     again.append(request)
@@ -388,11 +366,11 @@ class ThreadRuntime:
         Raises what reading the thread raises; a file that is busy is looked at later.
         """
         now = asyncio.get_running_loop().time()
-        if self.busy or now < self._looked_s + self._services.config.follow_s:
+        if self.busy or now < self._looked_s + self._kernel.config.follow_s:
             return
         self._looked_s = now
         with suppress(StorageBusy):
-            head = await self._services.store.head(self.id)
+            head = await self._kernel.store.head(self.id)
             if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
                 await self.exclusively(self.reload)
 
@@ -422,7 +400,7 @@ class ThreadRuntime:
     async def _settle(self, request: Request) -> None:
         """Find events that are recorded already; resolve the request if all are, fail it on a conflict."""
         ids = [event.id for event in request.pending]
-        found = {stored.id: stored for stored in await self._services.store.find(self.id, ids)}
+        found = {stored.id: stored for stored in await self._kernel.store.find(self.id, ids)}
         for prepared in request.pending:
             stored = found.get(prepared.id)
             if stored is None:
@@ -436,7 +414,7 @@ class ThreadRuntime:
             request.resolve()
 
     def _first_receipt(self, stored: StoredEvent) -> Receipt:
-        recorded = read_back(self.id, stored, self._services.events)
+        recorded = read_back(self.id, stored, self._kernel.events)
         return Receipt(
             thread_id=self.id,
             seq=stored.seq,
@@ -451,8 +429,8 @@ class ThreadRuntime:
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""
         self._looked_s = asyncio.get_running_loop().time()
-        loaded = await self._services.store.load(self.id)
-        self.state = load_state(loaded, self._services.events)
+        loaded = await self._kernel.store.load(self.id)
+        self.state = load_state(loaded, self._kernel.events)
         self.head = loaded.head
         self.indexed = loaded.indexed
         await self.projections.load()
@@ -472,7 +450,7 @@ class ThreadRuntime:
         """Follow the store's head if it has moved; what waits fails where the thread can be read no more."""
         self.busy = True
         try:
-            if await self._services.store.head(self.id) != self.head:
+            if await self._kernel.store.head(self.id) != self.head:
                 await self.reload()
         except StorageBusy:
             pass

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from memory_engine.events.memory import MemoryForget
 from memory_engine.persistence import ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadFilter
-from memory_engine.recall.kept import all_dropped, forgotten_at
 from memory_engine.state import State
 
 PROJECTION = "snapshots"
@@ -27,6 +27,8 @@ ROWS_SHARE = 4
 """A view's rows are kept where they are at most one for so many seqs since the last ones: all take linear space."""
 MEMORY_MAX = 512
 """Snapshots of a thread that are held in memory before they are made anew."""
+VIEW_VECTORS = ("view_vectors", 1)
+"""Name and version of the rows that hold vectors of views' texts (see `recall.kept`)."""
 _STATE = "state:"
 _VIEWS = (("view/", "view0"),)
 
@@ -44,12 +46,22 @@ _DECODER = msgspec.msgpack.Decoder(StateSnapshot)
 _ROWS = msgspec.msgpack.Decoder(dict[str, bytes])
 
 
+def forgotten_at(head: Head) -> int:
+    """The seq of a thread's last forgetting, 0 if there was none."""
+    return head.marks.get(MemoryForget.event_type, 0)
+
+
+def vectors_dropped(seq: int) -> ProjectionChange:
+    """The change that destroys all vectors of a thread's views: one of them may tell of what was forgotten."""
+    return ProjectionChange(*VIEW_VECTORS, {}, seq, (("", "\U0010ffff"),))
+
+
 def of_commit(before: Head, state: State, head: Head) -> list[ProjectionChange]:
     """What a commit changes beside its events: a snapshot if one is due, and caches that a forgetting destroys."""
     changes: list[ProjectionChange] = []
     dropped = forgotten_at(head) > forgotten_at(before)
     if dropped:
-        changes.append(all_dropped(head.seq))
+        changes.append(vectors_dropped(head.seq))
     due = head.seq // EVERY > before.seq // EVERY and state.tally.chunks <= CHUNKS_MAX
     if due or dropped:
         rows = {_state_key(head.seq): _encoded(state, head.hash)} if due else {}
@@ -148,3 +160,11 @@ class Snapshots:
             found = await self._store.threads(ThreadFilter(id=thread_id))
             self._origins[thread_id] = found[0][0].forked_from if found else None
         return self._origins[thread_id]
+
+
+def dropped(seq: int, views: frozenset[str] | None) -> ProjectionChange:
+    """The change that destroys all snapshots of a thread, or those of some views: they are made again when needed."""
+    names = [("state:", "state;"), ("view/", "view0")]
+    if views is not None:
+        names = [(f"view/{name}/", f"view/{name}0") for name in sorted(views)]
+    return ProjectionChange(PROJECTION, VERSION, {}, seq, tuple(names))

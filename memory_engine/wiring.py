@@ -9,30 +9,42 @@ from attrs import frozen
 
 from memory_engine.clock import Clock, SystemClock
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors import EmbeddedCompactor, WorkingHistoryCompactor
 from memory_engine.config import EngineConfig
-from memory_engine.context.rendering import DEFAULT_RENDERERS
-from memory_engine.engine import Engine, Parts
+from memory_engine.context.rendering import DEFAULT_RENDERERS, Rendering
+from memory_engine.directory import OpenThreads
+from memory_engine.engine import Engine
 from memory_engine.errors import DuplicateRegistration, SchemaError
 from memory_engine.events import builtin_registry
+from memory_engine.handle import ThreadHandle
 from memory_engine.ids import IdSource, RandomIds
+from memory_engine.kernel import Kernel
 from memory_engine.llm import LanguageModel, LiteLLM
+from memory_engine.llm.base import MemoryModel
 from memory_engine.llm.litellm_embedder import LiteLLMEmbedder
+from memory_engine.observers import Observers
 from memory_engine.persistence import Store
 from memory_engine.plugins import Plugin, installed_plugins
+from memory_engine.pools import INDUSTRIES, INDUSTRY
 from memory_engine.projections.builtin import builtin_projections
 from memory_engine.projections.passages import extractors_of
-from memory_engine.projections.patterns.redaction import Redactor
+from memory_engine.projections.patterns.redaction import Redactor, Redactors
+from memory_engine.projections.patterns.withdrawing import bereft, withdraw_all, withdraw_orphans
 from memory_engine.projections.preferences.domain import Domain
-from memory_engine.projections.promotion.scoring import Scorer
+from memory_engine.projections.promotion.scoring import Scorer, Scorers
+from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.recall.base import Embedder, VectorIndex, checked_embedder
 from memory_engine.recall.embedders import CachedEmbedder
+from memory_engine.recall.models import SearchModels
 from memory_engine.recall.passages import Extractor
 from memory_engine.recall.ranking import Ranker, rank
 from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.service import Recall
 from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import builtin_reducers
 from memory_engine.reducing import ReducerRegistry
+from memory_engine.relay import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.tokens import EstimatedTokens, TokenCounter
 
@@ -89,16 +101,19 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         ids=ids or RandomIds(),
         domain=_declared(domain),
         model=LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model,
-        embedder=_embedder(embedder, reranker),
-        graphs=_graphs(path),
-        ranker=ranker,
-        reranker=reranker,
+        models=SearchModels(
+            embedder=_embedder(embedder, reranker),
+            vector_index=_vector_index,
+            graphs=_graphs(path),
+            ranker=ranker,
+            reranker=reranker,
+        ),
         redactor=redactor,
         scorers=scorers,
     )
     store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     try:
-        engine = Engine(_parts(store, config, taken, sources))
+        engine = Engine(_kernel(store, config, taken, sources))
     except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
@@ -147,10 +162,7 @@ class _Sources:
     ids: IdSource
     domain: Domain
     model: LanguageModel | None
-    embedder: Embedder | None
-    graphs: Graphs | None
-    ranker: Ranker
-    reranker: Reranker | None
+    models: SearchModels
     redactor: Redactor | None
     scorers: Sequence[Scorer]
 
@@ -164,7 +176,7 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
     return None if given is None else checked_embedder(given)
 
 
-def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Parts:
+def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Kernel:
     """Everything the plug-ins bring, in their order; a name given twice is refused."""
     events = builtin_registry()
     reducers = ReducerRegistry()
@@ -182,29 +194,55 @@ def _parts(store: Store, config: EngineConfig, plugins: Sequence[Plugin], source
         compactors += plugin.compactors
         renderers.update(plugin.renderers)
         extractors.update(plugin.extractors)
-    return Parts(
+    kernel = Kernel(
         store=store,
         config=config,
         events=events,
         reducers=reducers,
-        compactors=compactors,
-        fallback=embedded,
         projections=tuple(projections.values()),
-        renderers=renderers,
-        counter=sources.counter,
+        extractors=extractors_of(extractors),
+        kinds={INDUSTRY: INDUSTRIES},
         clock=sources.clock,
         ids=sources.ids,
-        domain=sources.domain,
-        model=sources.model,
-        embedder=sources.embedder,
-        vector_index=_vector_index,
-        graphs=sources.graphs,
-        extractors=extractors_of(extractors),
-        ranker=sources.ranker,
-        reranker=sources.reranker,
-        redactor=sources.redactor,
-        scorers=sources.scorers,
     )
+    kernel.provide(Rendering, Rendering(renderers, sources.counter))
+    kernel.provide(MemoryModel, MemoryModel(sources.model))
+    kernel.provide(Domain, sources.domain)
+    kernel.provide(Scorers, Scorers(sources.scorers))
+    kernel.provide(Redactors, Redactors(sources.redactor))
+    _services(kernel, sources.models, compactors, embedded)
+    return kernel
+
+
+def _services(
+    kernel: Kernel, models: SearchModels, compactors: Sequence[tuple[Compactor, int]], fallback: Compactor
+) -> None:
+    """Put the services of an engine together: what follows on what, in which order."""
+    threads = kernel.provide(OpenThreads, OpenThreads(kernel))
+    asynchronous = tuple(p for p in kernel.projections if p.mode == "async")
+    worker = kernel.provide(ProjectionWorker, ProjectionWorker(kernel.store, kernel.reader, asynchronous))
+    relay = kernel.provide(Relay, Relay(kernel))
+    recall = kernel.provide(Recall, Recall(kernel, models))
+    compaction = kernel.provide(CompactionService, CompactionService(kernel, compactors, fallback))
+    observers = kernel.provide(Observers, Observers())
+
+    async def compacted(thread_id: str) -> None:
+        await compaction.settle(await threads.taken(thread_id))
+
+    async def withdrawn(thread_id: str) -> None:
+        await withdraw_all(ThreadHandle(kernel, thread_id))
+
+    threads.on_open += [compaction.recover]
+    # the queue is blocked first, if it must be
+    threads.on_commit += [compaction.after_commit, recall.after_commit, relay.after_commit, observers.after_commit]
+    threads.on_commit += [lambda runtime, _: worker.touched(runtime.id)]
+    threads.keeping += [compaction.is_running]
+    threads.before_context += [compaction.before_context]
+    threads.before_scopes += [relay.recover]
+    threads.before_delete += [withdrawn, compacted]
+    threads.after_delete += [recall.forget_thread]
+    relay.before += [withdraw_orphans]
+    relay.owing += [bereft]
 
 
 def _vector_index(dimension: int) -> VectorIndex:

@@ -50,7 +50,7 @@ async def digest_of(engine: Engine, thread_id: str) -> dict[str, object]:
     placed = [(placed.key.hex(), placed.container, placed.chunk) for placed in state.placed()]
     views = {
         f"{view.name}@{view.version}": _sha((await thread.rows(view, at=info.events)).encoded())
-        for view in engine.parts.projections
+        for view in engine.kernel.projections
     }
     return {
         "events": info.events,

@@ -71,7 +71,7 @@ async def _read(engine: Engine, thread: Thread) -> list[str]:
     parts: list[object] = [await thread.info(), str(await thread.report()), (await thread.context()).messages]
     parts += [event async for event in thread.events()]
     parts += list(await engine.store.read(thread.id, after=0, upto=10_000, limit=10_000))
-    parts += [await thread.view(projection.name) for projection in engine.parts.projections]
+    parts += [await thread.view(projection.name) for projection in engine.kernel.projections]
     return [_plain(part) for part in parts]
 
 

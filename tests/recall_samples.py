@@ -24,7 +24,7 @@ TALK: Sequence[tuple[str, str]] = (
 async def contents(thread: Thread, at: int = 0) -> dict[int, object]:
     """Every passage of a thread's index that stands, or stood at a seq, by place."""
     await thread.search("anything")  # brings the index up to date
-    index = thread.engine.store.passages
+    index = thread.kernel.store.passages
     places, _ = await index.unembedded(thread.id, "no such model", 100_000)
     looked = await index.look_up(thread.id, LookUp(near=tuple(places), upto=at))
     whole = {place: looked.rows[place] for place in looked.chosen}

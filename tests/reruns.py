@@ -7,17 +7,17 @@ from memory_engine.replay.what_if import Change, WhatIfReport
 
 async def rows(thread: Thread) -> list[StoredEvent]:
     """The rows of a log, byte for byte."""
-    head = await thread.engine.store.head(thread.id)
-    return [row async for page in thread.engine.reader.pages(thread.id, after=0, upto=head.seq) for row in page]
+    head = await thread.kernel.store.head(thread.id)
+    return [row async for page in thread.kernel.reader.pages(thread.id, after=0, upto=head.seq) for row in page]
 
 
 async def tried(thread: Thread, change: Change) -> tuple[WhatIfReport, Thread]:
     """A what-if and its fork, after it was made sure that the original is as it was, and that the fork verifies."""
-    store = thread.engine.store
+    store = thread.kernel.store
     before = await store.load(thread.id), await rows(thread)
     report = await thread.what_if(change)
     assert before == (await store.load(thread.id), await rows(thread))
-    fork = thread.engine.thread(report.fork_id)
+    fork = Thread(thread.kernel, report.fork_id)
     assert None is (await fork.verify()).divergence
     assert (report.head, report.state.as_data()["b"]) == (
         (await fork.info()).events, {"thread_id": fork.id, "seq": report.head}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import EngineConfig, errors
 from memory_engine import events as e
-from memory_engine.past import Past
 from memory_engine.replay.bisecting import bisect
 from memory_engine.testing import ManualClock
+from memory_engine.thread import Past
 from tests.command_line import Run
 from tests.conversations import NEVER, SMALL, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each

@@ -202,7 +202,7 @@ async def test_room_that_nobody_takes_goes_to_the_next() -> None:
             await asyncio.sleep(0)
         late = asyncio.ensure_future(thread.dispatch_all(turns(1, start=6)))
         await asyncio.sleep(0)
-        assert 3 == len((await thread._runtime()).queue)
+        assert 3 == len((await thread.runtime()).queue)
         await thread.resume()
         await asyncio.gather(*waiting, late)
         assert ["word1", "word2", "word5", "word6"] == await texts(thread)

@@ -12,6 +12,8 @@ from memory_engine import events as e
 from memory_engine.errors import InvalidIdentifier, StorageBusy, ThreadClosed, ThreadNotFound
 from memory_engine.events import Destination, FactsDelivered
 from memory_engine.projections.outbox import OUTBOX
+from memory_engine.projections.tool_cache import Flights
+from memory_engine.relay import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 
@@ -64,7 +66,7 @@ async def test_a_fact_that_cannot_arrive_now_waits_in_its_order() -> None:
         sender = engine.agent("a")
         for name in "bc":
             await engine.agent(name).memory.append("episodic", "old")
-        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
+        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
         await sender.dispatch_all([fact("one", "b"), fact("two", "b"), fact("three", "c")])
         store.fail(StorageBusy("busy", 0.0))
         with pytest.raises(StorageBusy):
@@ -139,7 +141,7 @@ async def test_closing_does_not_wait_for_a_pause() -> None:
         await engine.agent("b").memory.append("episodic", "old")
         await engine.agent("b").pause()
         await engine.agent("a").dispatch(fact("one", "b"))
-        waiting = engine.spawn(engine.agent("a").delivered())
+        waiting = engine.kernel.tasks.spawn(engine.agent("a").delivered())
         await engine.settle()
         await asyncio.wait_for(engine.close(), 2)
         assert waiting.done()
@@ -164,7 +166,7 @@ async def test_recovery_is_tried_again(caplog: pytest.LogCaptureFixture) -> None
     kept.times = -1
     kept.close = _nothing  # type: ignore[method-assign]
     async with memory_engine.open(kept) as engine:
-        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(fact("one", "b"))
     kept.times = 1
     with caplog.at_level(logging.CRITICAL):
@@ -179,7 +181,7 @@ async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture
     kept = FaultyStore(MemoryStore())
     kept.close = _nothing  # type: ignore[method-assign]
     async with memory_engine.open(kept) as engine:
-        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(fact("one", "b"))
         await engine.agent("a").archive()
     for _ in range(2):
@@ -209,8 +211,13 @@ async def test_nothing_is_kept_of_threads_that_are_let_go() -> None:
             await sender.tool_cache.cached_call("look", {}, _looked, duration=1)
             await sender.scratchpad.read()
         await engine.settle()
-        kept = (engine.scopes_seen, engine.caches._of, engine.relay._locks, engine.relay._under_way, engine.flights)
-        assert [True] * 5 == [len(one) <= 6 for one in kept]
+        kept = (
+            engine.kernel.caches._of,
+            engine.kernel[Relay]._locks,
+            engine.kernel[Relay]._under_way,
+            engine.kernel.made(Flights),
+        )
+        assert [True] * 4 == [len(one) <= 6 for one in kept]
 
 
 async def _looked() -> str:

@@ -9,6 +9,7 @@ import pytest
 import memory_engine
 from memory_engine import BlockingReason, CompactionPolicy, EngineConfig, NewEvent, Thread, errors
 from memory_engine import events as e
+from memory_engine.directory import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import (
     FakeCompactor,
@@ -378,7 +379,7 @@ async def test_a_sender_that_gives_up_makes_room_for_the_next() -> None:
         await passes()
         waiting[1].cancel()
         await passes()
-        runtime = engine.directory.get(thread.id)
+        runtime = engine.kernel[OpenThreads].get(thread.id)
         assert runtime is not None
         assert 3 == len(runtime.queue)
         await thread.resume()

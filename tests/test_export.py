@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, UserMessage
 from memory_engine import events as e
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import (
     ImportRefused,
     ReadOnly,
@@ -297,7 +298,7 @@ async def test_a_thread_at_work_takes_the_rest_between_its_events(tmp_path: Path
         await thread.export(tmp_path / "whole.jsonl")
     async with memory_engine.open(":memory:") as engine:
         await engine.import_log(tmp_path / "part.jsonl")
-        runtime = await engine.directory.open("t")
+        runtime = await engine.kernel[OpenThreads].open("t")
         runtime.queue.block(BlockingReason.COMPACTING)
         waiting = asyncio.ensure_future(engine.thread("t").dispatch(UserMessage(content="I wait.")))
         await asyncio.sleep(0)

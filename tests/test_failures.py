@@ -434,7 +434,7 @@ async def test_closing_twice_is_closing_once(path: str) -> None:
     async with memory_engine.open(path) as engine:
         await asyncio.gather(engine.close(), engine.close())
         await engine.close()
-        assert engine.closed
+        assert engine.kernel.tasks.closed
 
 
 @pytest.mark.parametrize("how", ["leave_open", "leave_store_open", "leave_compacting", "unclean"])

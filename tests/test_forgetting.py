@@ -12,6 +12,7 @@ from memory_engine.events import Destination, PlaybookCall
 from memory_engine.lifecycle import AgentLifecycle
 from memory_engine.projections.builtin import builtin_projections
 from memory_engine.projections.screen import ProactiveTool
+from memory_engine.relay import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.conversations import turns
@@ -170,7 +171,7 @@ async def shared(thread: Thread) -> str:
     destination = Destination("agent", "coder", "acme")
     receipt = await thread.dispatch(e.MemoryShared(destination=destination, layer="episodic", content=SAID))
     await thread.delivered()
-    agent = thread.engine.agent("coder", tenant_id="acme")
+    agent = Engine(thread.kernel).agent("coder", tenant_id="acme")
     await agent.memory.append("episodic", "something else")
     await agent.memory.compact("episodic", keep_last=1)
     return receipt.event_id
@@ -178,7 +179,7 @@ async def shared(thread: Thread) -> str:
 
 async def task_of_an_agent(thread: Thread) -> str:
     """The task of a run that was ended."""
-    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
     await run.start(SAID)
     await run.end("done")
     return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskStarted))
@@ -186,7 +187,7 @@ async def task_of_an_agent(thread: Thread) -> str:
 
 async def task_that_failed(thread: Thread) -> str:
     """The task of a run that failed."""
-    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
     await run.start(SAID)
     await run.fail("no such file")
     return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskStarted))
@@ -194,7 +195,7 @@ async def task_that_failed(thread: Thread) -> str:
 
 async def result_of_an_agent(thread: Thread) -> str:
     """What a run found out, and its agent keeps."""
-    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
     await run.start("find the totals")
     await run.end(f"The dataset format is: {SECRET}.")
     return next(event.id for event in await thread.latest(9) if isinstance(event.event, e.TaskCompleted))
@@ -202,7 +203,7 @@ async def result_of_an_agent(thread: Thread) -> str:
 
 async def tool_of_an_agent(thread: Thread) -> str:
     """A tool's result in a run's working memory."""
-    run = AgentLifecycle(thread.engine, thread, agent_id="coder")
+    run = AgentLifecycle(Engine(thread.kernel), thread, agent_id="coder")
     await run.start("find the totals")
     await run.tool_used(ToolCall(id="c1", name="look"), SAID)
     return next(event.id for event in await thread.latest(9) if isinstance(event.event, ToolResult))
@@ -277,7 +278,7 @@ async def test_a_fact_that_could_not_leave_is_forgotten_with_its_source() -> Non
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
         receipt = await thread.dispatch(e.ScratchpadWritten(content=SAID))
-        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
+        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # only when it is asked to
         for commit in (2, 3):  # the delivery after the verdict, and the one before the forgetting
             store.fail(StorageBusy("busy", 0.0), commit=commit)
         with pytest.raises(StorageBusy):

@@ -342,7 +342,7 @@ async def test_views_are_as_they_were(browser: Browser, engine: Engine) -> None:
         row["name"]: row["rows"] for row in rows(await get(browser, "views", {"thread": tenant, "seq": 1}), "views")
     }
     past = await engine.thread(tenant).at(1)
-    expected = {p.name: len(await past.view(p.name)) for p in engine.parts.projections}
+    expected = {p.name: len(await past.view(p.name)) for p in engine.kernel.projections}
     assert {name: count for name, count in expected.items() if count} == found
     given = {"thread": tenant, "seq": 1, "name": "agent_md"}
     whole = await get(browser, "view", given)

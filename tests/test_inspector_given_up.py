@@ -32,7 +32,7 @@ async def test_reads_that_are_given_up_leave_the_store_readable(tmp_path: Path) 
                 await engine.store.head("t")
 
         for _ in range(100):
-            task = asyncio.create_task(apart(engine, reading))
+            task = asyncio.create_task(apart(engine.kernel, reading))
             await engine.store.head("t")
             await engine.store.head("t")
             task.cancel()
@@ -58,6 +58,6 @@ async def test_work_apart_gives_and_raises_as_it_would_here(tmp_path: Path) -> N
         async def failing() -> int:
             return (await engine.store.head("nobody")).seq
 
-        assert 1 == await apart(engine, mended)
+        assert 1 == await apart(engine.kernel, mended)
         with pytest.raises(memory_engine.errors.ThreadNotFound):
-            await apart(engine, failing)
+            await apart(engine.kernel, failing)

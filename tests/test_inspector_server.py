@@ -24,6 +24,7 @@ from starlette.types import Message
 import memory_engine
 from memory_engine import Chunk, EngineConfig, Plugin, UserMessage
 from memory_engine.cli import main
+from memory_engine.directory import OpenThreads
 from memory_engine.inspector import CannotServe, create_app, serving
 from memory_engine.inspector import live as news
 from memory_engine.inspector.answering import encode
@@ -264,7 +265,7 @@ async def test_looking_at_everything_writes_nothing(tmp_path: Path, *, is_live: 
                 for name in ("event", "state", "context", "views"):
                     assert 200 == (await browser.api(name, {"thread": "coding", "seq": seq})).status
             assert before == fingerprint(path)
-            assert [] == engine.directory.all()
+            assert [] == engine.kernel[OpenThreads].all()
     finally:
         if is_live:
             await writer.__aexit__(None, None, None)

@@ -13,6 +13,7 @@ from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse
 from memory_engine import events as e
 from memory_engine.context.builder import FRAME
 from memory_engine.context.messages import message_tokens
+from memory_engine.context.rendering import Rendering
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.caching.rolling import Drawn, Rolling
 from memory_engine.replay.diffing.rendered import kept_bytes, rendered
@@ -121,7 +122,7 @@ async def test_a_compaction_breaks_it_where_the_summary_stands() -> None:
             one.why,
         )
         assert (1, kept_bytes(rendered(before.messages), rendered(after.messages))) == (one.message, one.byte)
-        counter = thread.engine.parts.counter
+        counter = thread.kernel[Rendering].counter
         again = [message for message in after.messages[1:] if message in before.messages]
         assert sum(message_tokens(message, counter) for message in again) == one.lost_tokens > 0
         [recorded] = [event async for event in thread.events(after=8, upto=9)]
@@ -217,7 +218,7 @@ async def test_what_stands_last_is_marked_as_such() -> None:
             found.breaks[-1].event_type,
             found.breaks[-1].why,
         )
-        task = message_tokens({"role": "user", "content": "[Task] do it"}, thread.engine.parts.counter)
+        task = message_tokens({"role": "user", "content": "[Task] do it"}, thread.kernel[Rendering].counter)
         assert task == found.breaks[0].lost_tokens
 
 
@@ -300,7 +301,7 @@ async def test_rolling_contexts_are_those_of_the_states(log: list[Event], budget
     async with same_each_time() as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(log)
-        parts = engine.parts
+        parts = engine.kernel[Rendering]
         rolling = Rolling(memory_engine.State(), "t", budget, Drawn(parts.renderers, parts.counter))
         async for event in thread.events():
             rolling.step(event.operations, event.chunks, event.seq)

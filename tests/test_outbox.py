@@ -9,6 +9,7 @@ from memory_engine import Destination, Engine, Event, MemoryShared, RecordedEven
 from memory_engine.errors import InvalidEvent, StorageBusy
 from memory_engine.events import MemoryAppended
 from memory_engine.projections.outbox import OUTBOX
+from memory_engine.relay import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 
@@ -57,7 +58,7 @@ async def test_a_crash_in_between_delivers_once(commit: int) -> None:
         store.fail(StorageBusy("it died here", 0.0), commit=commit)
         await sender.dispatch(shared("one"), event_id="e1")
         with pytest.raises(StorageBusy):
-            await engine.relay.deliver(sender.id)
+            await engine.kernel[Relay].deliver(sender.id)
     async with memory_engine.open(kept) as engine:
         await engine.settle()
         assert 1 == len(await arrived(engine))
@@ -72,7 +73,7 @@ async def test_who_reads_first_waits_for_what_was_left(tmp_path: Path) -> None:
     """The first read of a user, tenant or agent sees what a dead process had still to deliver."""
     path = str(tmp_path / "m.db")
     async with memory_engine.open(path) as engine:
-        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.agent("a").dispatch(shared("one"))
         assert [] == await engine.threads(agent_id="b")
     async with memory_engine.open(path) as engine:

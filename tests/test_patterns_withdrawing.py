@@ -14,6 +14,7 @@ from memory_engine.errors import NotJoined, StorageBusy, UnknownPattern
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.projections.patterns.folding import PATTERNS, shares
 from memory_engine.projections.patterns.pooling import pattern_id
+from memory_engine.relay import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.patterns import approved, joined, promoted, texts, told
@@ -238,7 +239,7 @@ async def test_S8_who_reads_first_sees_the_withdrawal_that_a_crash_left(tmp_path
         await joined(engine, "acme", "globex")
         await approved(engine, "acme", "Returns double after discounts")
         await engine.settle()
-        engine.relay.touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
+        engine.kernel[Relay].touched = lambda thread_id: None  # type: ignore[method-assign]  # it dies before
         await engine.tenant("acme").agent_md.remove((await engine.tenant("acme").agent_md.lines())[0].id)
         assert 1 == len(await texts(engine, "globex"))
     async with memory_engine.open(path) as engine:

@@ -11,6 +11,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
+from memory_engine.directory import OpenThreads
 from memory_engine.persistence import CommitUnit
 from memory_engine.projections.promotion.routing import Placement
 from memory_engine.projections.promotion.scoring import PromotionContext, Salience, Score, Scorer
@@ -454,7 +455,7 @@ async def test_S5_a_snippet_forgotten_while_it_is_judged_is_not_promoted() -> No
 
 async def _waiting(engine: Engine, count: int) -> None:
     """Wait until so many requests are in the queue of the thread."""
-    runtime = engine.directory.get("t")
+    runtime = engine.kernel[OpenThreads].get("t")
     assert runtime is not None
     while len(runtime.queue) < count:  # noqa: ASYNC110 - nothing tells when a request joins a queue that is paused
         await asyncio.sleep(0)

@@ -169,7 +169,7 @@ class Loop:
         self._driven.wrong.extend(f"{self._thread.id} at {place}: {fault}" for fault in faults(messages))
 
     async def _check_limits(self, place: int) -> None:
-        limits = self._thread.engine.config.conversation
+        limits = self._thread.kernel.config.conversation
         exchanges = await self._thread.conversation.exchanges()
         summary = await self._thread.conversation.summary()
         held = {

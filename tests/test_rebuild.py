@@ -105,7 +105,7 @@ async def test_a_rebuild_of_what_is_well_changes_nothing(path: str) -> None:
     """Every table is as it was; the report says what was made."""
     before = tables(path)
     async with memory_engine.open(path) as engine:
-        report = await rebuild(engine, "t")
+        report = await rebuild(engine.kernel, "t")
         info = await engine.thread("t").rebuild()
     assert before == tables(path)
     assert (info.events, info.chunks) == (report.events, report.chunks)
@@ -122,7 +122,7 @@ async def test_only_the_named_views_are_touched(path: str) -> None:
     tamper(path, DAMAGE["a row of the state moved"])
     before = tables(path)
     async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
-        report = await rebuild(engine, "t", ["conversation"])
+        report = await rebuild(engine.kernel, "t", ["conversation"])
     after = tables(path)
     assert (["conversation"], None, None) == (list(report.views), report.chunks, report.passages)
     for name in ("heads", "live", "passages"):
@@ -130,7 +130,7 @@ async def test_only_the_named_views_are_touched(path: str) -> None:
     made = {row[0] for row in set(after["projection_rows"]) - set(before["projection_rows"])}
     assert {"conversation"} == made
     async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
-        assert len(after["passages"]) == (await rebuild(engine, "t", [], search=True)).passages
+        assert len(after["passages"]) == (await rebuild(engine.kernel, "t", [], search=True)).passages
     assert after["projection_rows"] == tables(path)["projection_rows"]
     assert after["passages"] != tables(path)["passages"]
 
@@ -306,7 +306,7 @@ async def test_readers_see_the_old_or_the_new(path: str) -> None:
 
         old, found = seen(), set[tuple[int, ...]]()
         async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
-            rebuilding = asyncio.ensure_future(rebuild(engine, "t"))
+            rebuilding = asyncio.ensure_future(rebuild(engine.kernel, "t"))
             while not rebuilding.done():
                 found.add(seen())
                 await asyncio.sleep(0)
@@ -342,7 +342,7 @@ async def test_one_view_after_the_other_is_all_at_once(events: Sequence[Event]) 
         await thread.search("first")
         await each(thread, events)
         assert (await thread.verify()).divergence is None
-        names = [projection.name for projection in engine.parts.projections]
+        names = [projection.name for projection in engine.kernel.projections]
         await thread.rebuild()
         whole = [await thread.view(name) for name in names], await contents(thread)
         for name in names:
@@ -368,7 +368,7 @@ async def test_a_rebuild_is_one_commit() -> None:
         await thread.rebuild()
         [unit] = units
         assert unit.passages is not None
-        assert {projection.name for projection in engine.parts.projections} < {c.projection for c in unit.projections}
+        assert {projection.name for projection in engine.kernel.projections} < {c.projection for c in unit.projections}
 
 
 # the command

@@ -357,7 +357,7 @@ def _kept(folder: Path) -> list[bytes]:
 async def _many(engine: Engine) -> Thread:
     """A thread with vectors enough for a graph, in an engine that builds one of so few."""
     pytest.importorskip("hnswlib")
-    engine.recall.vector_index = lambda dimension: AdaptiveIndex(dimension, threshold=100)
+    engine.recall._models.vector_index = lambda dimension: AdaptiveIndex(dimension, threshold=100)
     thread = await engine.create_thread("t")
     for at in range(0, GRAPH_MIN, 200):
         await thread.dispatch_all([user(f"parcel {n} goes") for n in range(at, at + 200)])
@@ -398,7 +398,7 @@ async def test_a_graph_that_is_being_built_does_not_outlive_its_thread(tmp_path:
     async with memory_engine.open(path, embedder=HashEmbedder(16), config=KEPT) as engine:
         thread = await _many(engine)
         await thread.search("parcel")
-        spaces = [one for one in engine.caches._of["t"].values() if isinstance(one, VectorSpace)]
+        spaces = [one for one in engine.kernel.caches._of["t"].values() if isinstance(one, VectorSpace)]
         await thread.delete()
         async with asyncio.timeout(30):
             while any(space._is_building for space in spaces):  # noqa: ASYNC110 - a worker's end

@@ -23,10 +23,10 @@ from memory_engine import (
 )
 from memory_engine.clock import to_datetime
 from memory_engine.errors import EventNotFound, PastIsReadOnly, ReadOnly, SeqNotInLog
-from memory_engine.past import Past
 from memory_engine.persistence import ProjectionChange
 from memory_engine.projections.builtin import builtin_projections
 from memory_engine.testing import ManualClock
+from memory_engine.thread import Past
 from tests.test_view_laws import EVENTS, views
 
 CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))
@@ -56,7 +56,7 @@ async def talk(thread: Thread, turns: int) -> None:
 
 async def kept(thread: Thread) -> dict[str, bytes]:
     """The snapshots of a thread that are in the store."""
-    _, rows = await thread.engine.store.rows(*SNAPSHOTS, thread.id)
+    _, rows = await thread.kernel.store.rows(*SNAPSHOTS, thread.id)
     return dict(rows)
 
 

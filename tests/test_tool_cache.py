@@ -16,6 +16,7 @@ from memory_engine import events as e
 from memory_engine.errors import StorageBusy
 from memory_engine.projections.cached_results import TOOL_CACHE
 from memory_engine.projections.parameters import cache_key, canonical
+from memory_engine.projections.tool_cache import Flights
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore, ManualClock
 
@@ -270,7 +271,7 @@ async def test_C3_equal_calls_at_once_run_the_tool_once() -> None:
         gate.set()
         made = await asyncio.gather(*calls)
         assert (1, ["a"] * 20, 19) == (tool.runs, [c.result for c in made], sum(c.hit for c in made))
-        assert {} == engine.flights
+        assert {} == engine.kernel.made(Flights)
 
 
 async def test_C3_calls_with_other_parameters_do_not_wait_for_each_other() -> None:

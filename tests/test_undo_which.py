@@ -18,7 +18,9 @@ from memory_engine import (
     Replacement,
     RestoredChunk,
 )
+from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undoing import compactions
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import (
     CompactionNotLive,
     EventTooLarge,
@@ -230,15 +232,15 @@ async def test_what_another_engine_forgets_meanwhile_stays_away(tmp_path: Path) 
         thread = await one.create_thread("t")
         made = await say(thread, [*turns(2), note("scrap", "disposable")])
         await thread.compact()
-        runtime = await one.directory.open("t")
-        look = one.compaction._look  # the moment between looking and writing is what this is about
+        runtime = await one.kernel[OpenThreads].open("t")
+        look = one.kernel[CompactionService]._look  # the moment between looking and writing is what this is about
 
         async def forget_then_go_on(given: object) -> None:
             await look(runtime)
             if runtime.head.seq == 5:
                 await other.thread("t").forget(chunk_ids=[made[2], made[0]])
 
-        one.compaction._look = forget_then_go_on  # type: ignore[method-assign, assignment]
+        one.kernel[CompactionService]._look = forget_then_go_on  # type: ignore[method-assign, assignment]
         await thread.undo_compaction()
         assert ["word2"] == await texts(thread)
 

@@ -16,8 +16,8 @@ import memory_engine
 from memory_engine import EngineConfig, UserMessage
 from memory_engine.cli import main
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
-from memory_engine.replay import verify_file
-from memory_engine.replay.checking import parallel
+from memory_engine.files import verify_file as verify_file_module
+from memory_engine.files.verify_file import verify_file
 from tests.conversations import NEVER
 from tests.test_verify import POSITION, ROOT, filled, tamper
 
@@ -75,21 +75,23 @@ async def test_after_a_divergence_no_other_thread_is_begun(many: str) -> None:
 
 async def test_a_process_that_dies_names_its_thread(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the middle of a thread: an error that names it, and the others are ended."""
-    dying = parallel._BEGIN.replace(
+    dying = verify_file_module._BEGIN.replace(
         "serve(asked)",
         "import memory_engine.replay.verify as v, os, signal\n"
         "v.Verifier.verify = lambda *args: os.kill(os.getpid(), signal.SIGKILL)\n"
         "serve(asked)",
     )
-    monkeypatch.setattr(parallel, "_BEGIN", dying)
+    monkeypatch.setattr(verify_file_module, "_BEGIN", dying)
     with pytest.raises(WorkerFailed, match=r"thread 't[34]' could not be verified: its process ended with code -9"):
         await verify_file(many, jobs=2)
 
 
 async def test_what_a_process_raises_names_its_thread(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is, the one who asked is told in a line."""
-    failing = parallel._BEGIN.replace("import json, sys", "import json, sys, memory_engine.wiring as w\nw.open = 1 / 1")
-    monkeypatch.setattr(parallel, "_BEGIN", failing)
+    failing = verify_file_module._BEGIN.replace(
+        "import json, sys", "import json, sys, memory_engine.wiring as w\nw.open = 1 / 1"
+    )
+    monkeypatch.setattr(verify_file_module, "_BEGIN", failing)
     with pytest.raises(WorkerFailed, match=r"thread 't[34]' could not be verified: TypeError"):
         await verify_file(many, jobs=2)
 

@@ -10,13 +10,15 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import TaskNotRunning
 from memory_engine.events import PlaybookCall
 from memory_engine.lifecycle import AgentLifecycle
 from memory_engine.projections.conversation.limits import ConversationLimits
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.projections.screen import ProactiveTool
-from memory_engine.projections.tool_cache import CachedCall
+from memory_engine.projections.tool_cache import CachedCall, Flights
+from memory_engine.relay import Relay
 from tests.conversations import log
 from tests.test_cancellation import WAYS, Cancelled, assert_nobody_writes, by_task, moments
 from tests.test_view_crash import check_facts, views
@@ -32,7 +34,7 @@ class Case:
 
     def __init__(self, thread: Thread) -> None:
         self.thread = thread
-        self.engine = thread.engine
+        self.engine = Engine(thread.kernel)
         self.others: list[asyncio.Future[CachedCall]] = []
 
     async def before(self) -> None:
@@ -282,14 +284,14 @@ async def assert_at_rest(engine: Engine, thread: Thread) -> None:
     """Nothing is held, nothing waits, and every view is what the log gives."""
     await engine.settle()
     async with asyncio.timeout(5):
-        for runtime in engine.directory.all():
+        for runtime in engine.kernel[OpenThreads].all():
             while runtime.busy or len(runtime.queue):
                 await runtime.idle()
                 await asyncio.sleep(0)
     await engine.settle()
-    assert ({}, {}) == (engine.flights, engine.relay._under_way)
-    assert [] == [lock for lock in engine.relay._locks.values() if lock.locked()]
-    for runtime in engine.directory.all():
+    assert ({}, {}) == (engine.kernel.made(Flights), engine.kernel[Relay]._under_way)
+    assert [] == [lock for lock in engine.kernel[Relay]._locks.values() if lock.locked()]
+    for runtime in engine.kernel[OpenThreads].all():
         assert (False, 0) == (runtime.busy, len(runtime.queue))
     head = (await thread.info()).events
     for name, rows in (await views(engine, thread.id)).items():

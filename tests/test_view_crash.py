@@ -17,6 +17,7 @@ from memory_engine import events as e
 from memory_engine.projections.builtin import builtin_projections
 from memory_engine.projections.conversation.folding import CONVERSATION, tally_of
 from memory_engine.projections.outbox import FACTS, OUTBOX, Fact
+from memory_engine.scoped import scope_of
 from tests.conversations import log
 from tests.view_crash_child import CONFIG
 
@@ -75,7 +76,7 @@ async def check_facts(engine: Engine, logs: dict[str, list[RecordedEvent]]) -> N
         assert 0 == len(await engine.thread(thread_id).rows(OUTBOX))
         for fact in (await engine.thread(thread_id).view(FACTS.name)).values():
             assert isinstance(fact, Fact)
-            sent[engine.scope(fact.destination).id, fact.arrival] += 1
+            sent[scope_of(engine.kernel, fact.destination).id, fact.arrival] += 1
     came = Counter((name, event.id) for name, events in logs.items() for event in events if event.id[:5] == "fact:")
     assert sent == came
     assert set(came.values()) <= {1}

@@ -13,7 +13,9 @@ from memory_engine import Event, Plugin, RecordedEvent, Rows, UserMessage, error
 from memory_engine import events as e
 from memory_engine.events import Destination
 from memory_engine.projections import ProjectionMode
+from memory_engine.projections.layers.view import Memory
 from memory_engine.projections.preferences.view import PREFERENCES
+from memory_engine.scoped import scope_of
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import HOSTILE
@@ -163,10 +165,10 @@ async def test_no_id_reaches_another_tenant(mine: str, theirs: str, name: str, k
         to = Destination("tenant", mine) if kind == "tenant" else Destination(kind, name, mine)  # type: ignore[arg-type]
         await source.dispatch(e.MemoryShared(destination=to, layer="semantic", content="secret", key="secret"))
         await source.delivered()
-        assert "secret" == getattr(await engine.scope(to).memory.recall("secret"), "value", "")
+        assert "secret" == getattr(await Memory(scope_of(engine.kernel, to)).recall("secret"), "value", "")
         foreign = Destination("tenant", theirs) if kind == "tenant" else Destination(kind, name, theirs)  # type: ignore[arg-type]
         if mine != theirs:
-            assert None is await engine.scope(foreign).memory.recall("secret")
+            assert None is await Memory(scope_of(engine.kernel, foreign)).recall("secret")
             with pytest.raises(errors.InvalidEvent):
                 await source.dispatch(e.MemoryShared(destination=foreign, layer="semantic", content="x", key="x"))
         others = [engine.user(name), engine.agent(name)]

@@ -103,7 +103,7 @@ async def test_a_lazy_view_is_written_without_being_read() -> None:
         thread = await engine.create_thread("t")
         receipts = [await thread.dispatch(Noted(content=text)) for text in ("one", "two", "three")]
         assert "outbox" not in store.read_rows
-        notes_view = engine.parts.projections[-1]
+        notes_view = engine.kernel.projections[-1]
         assert [("0000000002", "two"), ("0000000003", "three")] == await thread.tail(notes_view, 2)
         assert (3, len('"one""two""three"')) == await thread.measure(notes_view)
         await thread.forget(event_ids=[receipts[1].event_id])
@@ -129,7 +129,7 @@ async def test_another_version_is_made_from_the_log(tmp_path: Path) -> None:
     async with memory_engine.open(path, plugins=with_notes()) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([Noted(content="one"), UserMessage(content="hi"), Noted(content="two")])
-        await thread.rows(engine.parts.projections[-1])
+        await thread.rows(engine.kernel.projections[-1])
     async with memory_engine.open(path, plugins=with_notes(version=2, prefix="v2 ")) as engine:
         assert ["v2 one", "v2 two"] == list((await engine.thread("t").view("notes")).values())
         await engine.thread("t").dispatch(Noted(content="three"))
@@ -232,7 +232,7 @@ async def test_reads_follow_other_processes(tmp_path: Path) -> None:
             assert n == len(await seen.state())
             assert str(n) == (await seen.context()).messages[-1]["content"]
             assert [str(m) for m in range(1, n + 1)] == list((await seen.view("notes")).values())
-            assert str(n) == (await seen.tail(reader.parts.projections[-1], 1))[0][1]
+            assert str(n) == (await seen.tail(reader.kernel.projections[-1], 1))[0][1]
         await writer.user("u").preferences.update("tone", "dry")
         assert "dry" == await reader.user("u").preferences.get("tone")
         await writer.user("u").preferences.update("tone", "warm")

@@ -56,7 +56,7 @@ async def words(thread: Thread) -> str:
 
 async def rows(thread: Thread) -> Sequence[StoredEvent]:
     """The rows of the log as they are stored."""
-    return await thread.engine.store.read(thread.id, after=0, upto=1_000, limit=1_000)
+    return await thread.kernel.store.read(thread.id, after=0, upto=1_000, limit=1_000)
 
 
 boxes = Plugin("boxes")

@@ -18,10 +18,10 @@ from memory_engine.cli.what_if import (
     registered_compactors,
 )
 from memory_engine.compaction.base import Compactor, calls_model
+from memory_engine.files.chart import draw
+from memory_engine.files.compare import Comparison, Kept, compare_compactors
 from memory_engine.persistence import CompactionPolicy
 from memory_engine.plugins import Plugin, installed_plugins
-from memory_engine.replay.comparing import Comparison, Kept, compare_compactors
-from memory_engine.replay.comparisons.chart import draw
 
 ROWS_SHOWN_MAX = 40
 

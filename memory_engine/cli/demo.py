@@ -20,6 +20,7 @@ from memory_engine.cli.terminal import Terminal
 from memory_engine.cli.text import counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
 from memory_engine.context import Context
+from memory_engine.context.rendering import Rendering
 from memory_engine.engine import Engine
 from memory_engine.events.base import SummaryLine
 from memory_engine.events.compaction import CompactionCompleted
@@ -170,7 +171,7 @@ def _put_context(engine: Engine, context: Context, saved: int, terminal: Termina
     instead = f", instead of about {number(context.tokens + saved)}" if saved > 0 else ""
     _step(terminal, "context", f"the next model call: {measure(context)}{instead}")
     width = min(terminal.width, 110) - 29
-    put_messages_briefly(context, engine.parts.counter, terminal, width=width, margin=_INDENT)
+    put_messages_briefly(context, engine.kernel[Rendering].counter, terminal, width=width, margin=_INDENT)
 
 
 async def _put_why(shown: _Shown, chunk: Chunk, terminal: Terminal) -> None:

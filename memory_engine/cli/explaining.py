@@ -19,11 +19,11 @@ from memory_engine.config import EngineConfig
 from memory_engine.context.builder import Context
 from memory_engine.engine import Engine
 from memory_engine.moments import Moment
-from memory_engine.past import Past
 from memory_engine.replay.bisecting import bisect as bisected
 from memory_engine.replay.diff import Changed, Diff
 from memory_engine.replay.diff import diff as difference
 from memory_engine.replay.why import why as explained
+from memory_engine.thread import Past
 
 T = TypeVar("T")
 LISTED = 20

@@ -7,8 +7,8 @@ from types import CodeType
 import msgspec
 
 from memory_engine.errors import InvalidExpression
-from memory_engine.past import Past
 from memory_engine.replay.diffing.rendered import message_text
+from memory_engine.thread import Past
 
 NAMES: dict[str, str] = {
     "state": "the state",

@@ -12,6 +12,7 @@ from memory_engine.cli.excerpts import of_chunk, parents
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.cli.text import counted, number, one_line, size
+from memory_engine.context.rendering import Rendering
 from memory_engine.llm import Tokenizer
 from memory_engine.recall.found import Hit
 from memory_engine.replay.data import chunk_as_data, hit_as_data
@@ -150,7 +151,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, tokens) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
-        counter = engine.parts.counter
+        counter = engine.kernel[Rendering].counter
     if terminal.as_json:
         shown: dict[str, object] = {
             "thread_id": found.thread_id,

@@ -55,7 +55,7 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _Outcome:
     views = asked.view if asked.view or not asked.search else []
-    chosen(engine.parts.projections, views)  # a name that is none is refused before anything is made
+    chosen(engine.kernel.projections, views)  # a name that is none is refused before anything is made
     progress = Progress("rebuilding", terminal)
     outcome = _Outcome()
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
@@ -65,7 +65,9 @@ async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal
             progress.update({"threads": len(outcome.reports), "events": before + events})
 
         try:
-            report = await rebuild(engine, thread_id, views, search=True if asked.search else None, progress=shown)
+            report = await rebuild(
+                engine.kernel, thread_id, views, search=True if asked.search else None, progress=shown
+            )
         except MemoryEngineError as error:
             if asked.thread is not None:
                 raise

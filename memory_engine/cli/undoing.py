@@ -10,6 +10,7 @@ from memory_engine.cli.text import counted, number, one_line
 from memory_engine.cli.what_if import compactor_named
 from memory_engine.cli.working import put_compaction
 from memory_engine.compaction.history import Compaction
+from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undoing import compactions as compactions_of
 from memory_engine.events.compaction import CompactionUndone
 from memory_engine.replay.ledger import CacheBreak, CacheLedger
@@ -95,7 +96,9 @@ def _declare_redo(parser: argparse.ArgumentParser) -> None:
 async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact the originals of a compaction again."""
     async with existing(asked.db, entry_points=asked.plugins) as engine:
-        compactor = compactor_named(asked.compactor, engine.compaction.compactors) if asked.compactor else None
+        compactor = (
+            compactor_named(asked.compactor, engine.kernel[CompactionService].compactors) if asked.compactor else None
+        )
         thread = engine.thread(asked.thread)
         report = await thread.redo_compaction(asked.id, compactor=compactor)
         summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]

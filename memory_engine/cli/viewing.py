@@ -24,7 +24,7 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
-        names = [projection.name for projection in engine.parts.projections]
+        names = [projection.name for projection in engine.kernel.projections]
         if asked.view is not None and asked.view not in names:
             raise WrongArgument(f"there is no view {asked.view!r}; there are {', '.join(names)}")
         if asked.view is None:

@@ -12,6 +12,7 @@ from memory_engine.cli.databases import existing
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.text import counted, number
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.service import CompactionService
 from memory_engine.engine import Engine
 from memory_engine.events.compaction import CompactionCompleted
 from memory_engine.events.registry import EventRegistry
@@ -132,7 +133,10 @@ def compactor_named(name: str, registered: Sequence[Compactor]) -> Compactor:
 
 def registered_compactors(engine: Engine, plugins: Sequence[Plugin]) -> list[Compactor]:
     """Those of the engine, and those that plug-ins bring."""
-    return [*engine.compaction.compactors, *(compactor for plugin in plugins for compactor, _ in plugin.compactors)]
+    return [
+        *engine.kernel[CompactionService].compactors,
+        *(compactor for plugin in plugins for compactor, _ in plugin.compactors),
+    ]
 
 
 def check_model(asked: argparse.Namespace) -> None:

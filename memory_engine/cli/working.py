@@ -15,7 +15,8 @@ from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.text import counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
 from memory_engine.compaction.running import CompactionReport
-from memory_engine.replay import Divergence, verify_file
+from memory_engine.files.verify_file import verify_file
+from memory_engine.replay import Divergence
 
 LINE_COLUMNS = 400
 """What is shown of a line that says what differs."""

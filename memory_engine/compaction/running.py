@@ -31,7 +31,7 @@ Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
 """Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
 GRACE_S = 0.5
-"""How long a compactor that was cancelled may take to end. Past it, nobody waits for it any more."""
+"""How long a compactor that was cancelled may take to end. PastHandle it, nobody waits for it any more."""
 ERROR_CHARS_MAX = 2_000
 """What is recorded of an error's text."""
 

@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from attrs import field, frozen
 
+from memory_engine.attempt import Reduced
 from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.originals import LogOriginals
 from memory_engine.compaction.planning import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.running import CompactionReport, Run, Trigger, owner_is_gone
-from memory_engine.config import EngineConfig
 from memory_engine.correlation import Links, linked
 from memory_engine.errors import (
     CompactionError,
@@ -29,40 +29,15 @@ from memory_engine.errors import (
 )
 from memory_engine.events.base import Event
 from memory_engine.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
-from memory_engine.persistence import CompactionPolicy, Store
-from memory_engine.queue import BlockingReason, Request
-from memory_engine.reading import LogReader
-from memory_engine.records import NewEvent, Receipt, StoredEvent
+from memory_engine.kernel import Kernel
+from memory_engine.persistence import CompactionPolicy
+from memory_engine.queue import BlockingReason
+from memory_engine.records import NewEvent, Receipt
 from memory_engine.runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
 
 T = TypeVar("T")
-
-
-class Services(Protocol):
-    """What the service needs of its engine."""
-
-    config: EngineConfig
-    store: Store
-    reader: LogReader
-    closing: bool
-
-    def now_us(self) -> int:
-        """The time."""
-        ...
-
-    def request(self, events: Sequence[Event | NewEvent], *, system: bool = False) -> Request:
-        """Encode events."""
-        ...
-
-    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task that the engine owns, and that ends, or is ended, with it."""
-        ...
-
-    def new_id(self) -> str:
-        """A fresh id."""
-        ...
 
 
 @frozen
@@ -78,15 +53,14 @@ class CompactionService:
 
     def __init__(
         self,
-        services: Services,
-        policy: CompactionPolicy,
+        kernel: Kernel,
         compactors: Sequence[tuple[Compactor, int]],
         fallback: Compactor,
     ) -> None:
-        self._services = services
-        self._policy = policy
+        self._kernel = kernel
+        self._policy = kernel.config.compaction
         self._compactors = [c for c, _ in sorted(compactors, key=lambda entry: -entry[1])]
-        self._fallback = fallback
+        self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
         self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
 
@@ -107,14 +81,14 @@ class CompactionService:
         """Whether a compaction of the thread is under way in this process."""
         return thread_id in self._running
 
-    def after_commit(self, runtime: ThreadRuntime, last: StoredEvent | None) -> None:
+    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         """Start a compaction in the background if one is due; the queue is blocked from this moment.
 
-        `last` is the last event of the commit: it is what caused the compaction.
+        The last event of the commit is what caused it.
         """
         policy = self.policy_of(runtime)
         tally = runtime.state.tally
-        if not is_due(tally, policy) or self.is_running(runtime.id) or self._services.closing:
+        if not is_due(tally, policy) or self.is_running(runtime.id) or self._kernel.tasks.closing:
             return
         self._spare_restored(runtime)
         if tally.compactable < runtime.compaction_backoff:
@@ -123,6 +97,7 @@ class CompactionService:
         if not plan:
             runtime.compaction_backoff = tally.compactable + max(1, policy.threshold // 4)
             return
+        last = reduced[-1].stored if reduced else None
         with linked(Links() if last is None else Links(last.id, last.correlation_id)):
             self._start(runtime, lambda: self._attempt(runtime, "auto", None))
 
@@ -168,7 +143,7 @@ class CompactionService:
         return await asyncio.shield(self._alone(runtime, lambda: self._commit(runtime, make)))
 
     async def _commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
-        tries = self._services.config.commit_tries_max
+        tries = self._kernel.config.commit_tries_max
         for _ in range(tries):
             await self._look(runtime)
             try:
@@ -182,7 +157,7 @@ class CompactionService:
 
     async def _look(self, runtime: ThreadRuntime) -> None:
         """See what other processes have committed."""
-        head = await self._services.store.head(runtime.id)
+        head = await self._kernel.store.head(runtime.id)
         if (head.seq, head.epoch) != (runtime.head.seq, runtime.head.epoch):
             await runtime.exclusively(runtime.reload)
 
@@ -207,7 +182,7 @@ class CompactionService:
 
     async def _turn(self, runtime: ThreadRuntime) -> None:
         await self.settle(runtime)
-        if self._services.closing:
+        if self._kernel.tasks.closing:
             raise EngineClosed
 
     async def recover(self, runtime: ThreadRuntime) -> None:
@@ -215,11 +190,11 @@ class CompactionService:
         seq = runtime.head.open_compaction
         if not seq or self.is_running(runtime.id):
             return
-        for stored in await self._services.store.read(runtime.id, after=seq - 1, upto=seq, limit=1):
-            event = self._services.reader.decode(runtime.id, stored).event
+        for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1):
+            event = self._kernel.reader.decode(runtime.id, stored).event
             if not isinstance(event, CompactionStarted):
                 return
-            late = self._services.now_us() > event.deadline_us
+            late = self._kernel.now_us() > event.deadline_us
             if late or owner_is_gone(event.owner):
                 reason = "past its deadline" if late else "its process is gone"
                 try:
@@ -257,7 +232,7 @@ class CompactionService:
         future.add_done_callback(_observed)
         self._running[runtime.id] = loop.create_future()
         runtime.queue.block(BlockingReason.COMPACTING)
-        self._services.spawn(self._run(runtime, work, future), until_close=True)
+        self._kernel.tasks.spawn(self._run(runtime, work, future), until_close=True)
         return future
 
     async def _run(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]], future: "asyncio.Future[T]") -> None:
@@ -301,7 +276,7 @@ class CompactionService:
         except CompactorFailed:
             if not is_overdue(runtime.state.tally, self.policy_of(runtime)):
                 raise
-            return await self._execute(runtime, "hard", Again(plan), [self._fallback])
+            return await self._execute(runtime, "hard", Again(plan), [self.fallback])
 
     def _plan(self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None) -> Plan:
         policy = self.policy_of(runtime)
@@ -317,15 +292,15 @@ class CompactionService:
 
         run = Run(
             thread_id=runtime.id,
-            compaction_id=self._services.new_id(),
+            compaction_id=self._kernel.new_id(),
             state=runtime.state,
             plan=wanted.plan,
             trigger=trigger,
-            pieces=assigned(runtime.state, wanted.plan, compactors, self._fallback, wanted.afresh),
+            pieces=assigned(runtime.state, wanted.plan, compactors, self.fallback, wanted.afresh),
             policy=self.policy_of(runtime),
-            originals=LogOriginals(self._services.reader, runtime.id),
+            originals=LogOriginals(self._kernel.reader, runtime.id),
             append=append,
-            now_us=self._services.now_us(),
+            now_us=self._kernel.now_us(),
             stiff=runtime.stiff,
             afresh=wanted.afresh,
         )
@@ -333,7 +308,7 @@ class CompactionService:
 
     async def _append(self, runtime: ThreadRuntime, event: Event | NewEvent) -> Receipt:
         """Commit an event of the protocol itself, past the block, to its end even where the caller is cancelled."""
-        request = self._services.request([event], system=True)
+        request = self._kernel.request([event], system=True)
         task = asyncio.ensure_future(runtime.submit(request))
         try:
             return (await asyncio.shield(task))[0]

@@ -21,9 +21,12 @@ from memory_engine.compaction.history import (
 from memory_engine.compaction.originals import LogOriginals
 from memory_engine.compaction.planning import Plan, plan_manual
 from memory_engine.compaction.restoring import restored_chunks
-from memory_engine.compaction.service import Again
+from memory_engine.compaction.service import Again, CompactionService
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import CompactionNotLive
 from memory_engine.events.compaction import CompactionUndone
+from memory_engine.handle import ThreadHandle
+from memory_engine.kernel import Kernel
 from memory_engine.records import NewEvent, Receipt
 from memory_engine.runtime import ThreadRuntime
 
@@ -32,70 +35,70 @@ _CHUNK_ID = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
 if TYPE_CHECKING:
     from memory_engine.compaction.base import Compactor
     from memory_engine.compaction.running import CompactionReport
-    from memory_engine.engine import Engine
-    from memory_engine.thread import Thread
 
 
-async def compactions(thread: "Thread") -> list[Compaction]:
+async def compactions(thread: ThreadHandle) -> list[Compaction]:
     """The compactions of a thread that came to their end, oldest first, and what became of each."""
-    return await read_compactions(thread.engine.reader, thread.id, await thread.state())
+    return await read_compactions(thread.kernel.reader, thread.id, await thread.state())
 
 
-async def undo_compaction(thread: "Thread", compaction: str, *, reason: str) -> Receipt:
+async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
     """Put what a compaction took back where its summaries stand.
 
     `compaction` is its id, the id of one of its summaries, or empty: the latest that is not undone. Waits for a
     compaction under way. What was forgotten since does not come back. Raises `CompactionNotLive`, and what `dispatch`
     raises; `EventTooLarge` where the originals together are larger than an event may be.
     """
-    engine = thread.engine
-    runtime = engine.directory.get(thread.id) or await engine.directory.open(thread.id)
+    kernel = thread.kernel
+    runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
 
     async def make() -> NewEvent:
-        found = await _Found.of(engine, runtime, compaction, undone=False)
+        found = await _Found.of(kernel, runtime, compaction, undone=False)
         event = await found.undo(reason)
         event_id = f"undo:{event.compaction_id[:256]}:{event.completed}"
-        if await engine.store.find(thread.id, [event_id]):  # a what-if has let something else stand in its place
+        if await kernel.store.find(thread.id, [event_id]):  # a what-if has let something else stand in its place
             event_id = f"{event_id}:{event.seen}"
         return NewEvent(event, id=event_id)
 
-    return await engine.compaction.commit(runtime, make)
+    return await kernel[CompactionService].commit(runtime, make)
 
 
-async def redo_compaction(thread: "Thread", compaction: str, *, compactor: "Compactor | None") -> "CompactionReport":
+async def redo_compaction(
+    thread: ThreadHandle, compaction: str, *, compactor: "Compactor | None"
+) -> "CompactionReport":
     """Compact again what a compaction took: the originals, through summaries of summaries, however many they are.
 
     Where it is live, each of its summaries is replaced, if the new one is shorter than the originals. Where it was
     undone, what came back is compacted. By `compactor` alone, if it is given. Forgotten text is never compacted.
     Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed`.
     """
-    engine = thread.engine
-    runtime = engine.directory.get(thread.id) or await engine.directory.open(thread.id)
+    kernel = thread.kernel
+    runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
 
     async def again() -> Again:
-        found = await _Found.of(engine, runtime, compaction, undone=True)
+        found = await _Found.of(kernel, runtime, compaction, undone=True)
         return await found.again()
 
-    return await engine.compaction.redo(runtime, again, compactor)
+    return await kernel[CompactionService].redo(runtime, again, compactor)
 
 
 @frozen
 class _Found:
     """The compaction that is meant, as the thread stands now."""
 
-    engine: "Engine"
+    kernel: Kernel
     runtime: ThreadRuntime
     compaction: Compaction
     steps: Steps
     aftermath: Aftermath
 
     @classmethod
-    async def of(cls, engine: "Engine", runtime: ThreadRuntime, named: str, *, undone: bool) -> "_Found":
+    async def of(cls, kernel: Kernel, runtime: ThreadRuntime, named: str, *, undone: bool) -> "_Found":
         """By its id, that of a summary, or the latest: with `undone`, also one that was undone."""
-        steps = await read_steps(engine.reader, runtime.id, runtime.state.seq)
-        found = await _named(engine, runtime.id, steps, named, undone=undone)
-        aftermath = await read_aftermath(engine.reader, runtime.id, runtime.state, after=found.seq)
-        return cls(engine, runtime, settled(found, steps, aftermath), steps, aftermath)
+        steps = await read_steps(kernel.reader, runtime.id, runtime.state.seq)
+        found = await _named(kernel, runtime.id, steps, named, undone=undone)
+        aftermath = await read_aftermath(kernel.reader, runtime.id, runtime.state, after=found.seq)
+        return cls(kernel, runtime, settled(found, steps, aftermath), steps, aftermath)
 
     def refused(self, why: str) -> CompactionNotLive:
         """The error that says why it cannot be done."""
@@ -115,7 +118,7 @@ class _Found:
                 taken.update(dict.fromkeys(replaced.covers, standing[0] if standing else ""))
         if not taken:
             raise self.refused(f"its summary is gone{_since(compaction.by)}: what it covered stays away too")
-        before = await self.engine.reader.state_at(self.runtime.id, compaction.seq - 1)
+        before = await self.kernel.reader.state_at(self.runtime.id, compaction.seq - 1)
         return CompactionUndone(
             compaction_id=compaction.compaction_id,
             completed=compaction.seq,
@@ -157,7 +160,7 @@ class _Found:
         standing = {fate.chunk_id: chunk for fate in fates if (chunk := state.get(fate.chunk_id)) is not None}
         if not standing:
             raise self.refused(self._why_gone(fates))
-        plan = plan_manual(state, self.engine.compaction.policy_of(self.runtime), list(standing))
+        plan = plan_manual(state, self.kernel[CompactionService].policy_of(self.runtime), list(standing))
         summaries = {
             chunk.id: chunk.parent_ids
             for chunk in standing.values()
@@ -172,8 +175,8 @@ class _Found:
 
     async def _originals(self, covered: dict[str, tuple[str, ...]]) -> dict[str, list[Chunk]]:
         """By each summary: the originals of what it covers that were not forgotten; left out where there are none."""
-        forgettings = await read_forgettings(self.engine.reader, self.runtime.id, 0, self.runtime.state.seq)
-        log = LogOriginals(self.engine.reader, self.runtime.id)
+        forgettings = await read_forgettings(self.kernel.reader, self.runtime.id, 0, self.runtime.state.seq)
+        log = LogOriginals(self.kernel.reader, self.runtime.id)
         found = {summary: await log.afresh(covers, forgettings) for summary, covers in covered.items()}
         return {summary: originals for summary, originals in found.items() if originals}
 
@@ -199,7 +202,7 @@ def _since(seq: int) -> str:
     return f" since event {seq}" if seq else ""
 
 
-async def _named(engine: "Engine", thread_id: str, steps: Steps, named: str, *, undone: bool) -> Compaction:
+async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, undone: bool) -> Compaction:
     """The compaction of a name. Raises `CompactionNotLive` for one that never came to its end, or is not known."""
     standing = [one for one in steps.finished if undone or one.seq not in steps.undone]
     if not named:
@@ -212,7 +215,7 @@ async def _named(engine: "Engine", thread_id: str, steps: Steps, named: str, *, 
     if named in steps.unfinished:
         raise CompactionNotLive(thread_id, named, steps.unfinished[named])
     if _CHUNK_ID.fullmatch(named):
-        root = await summary_root(engine.reader, thread_id, named)
+        root = await summary_root(kernel.reader, thread_id, named)
         for one in steps.finished:
             if any(root in replaced.summaries for replaced in one.replaced):
                 return one

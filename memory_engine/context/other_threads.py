@@ -1,17 +1,16 @@
 """Which other threads a thread may recall from: those of its tenant, its user, its agent."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
+from memory_engine.handle import ThreadHandle
+from memory_engine.kernel import Kernel
 from memory_engine.persistence import ThreadFilter, ThreadRecord
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
-    from memory_engine.thread import Thread
+from memory_engine.relay import Relay
+from memory_engine.scoped import ScopeHandle
 
 
-async def searchable(thread: "Thread", others: "Sequence[Thread]", *, at: int | None) -> tuple[str, ...]:
+async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
     """The ids of the other threads, those of scopes that nothing was dispatched to left out.
 
     Raises `InvalidSearch` for what this thread may not recall from, for what is no handle, and where threads are
@@ -23,29 +22,26 @@ async def searchable(thread: "Thread", others: "Sequence[Thread]", *, at: int | 
         return ()
     if at is not None:
         raise InvalidSearch("at", at, "it is a seq of this thread, and the threads of `recall_from` have their own")
-    engine = thread.engine
-    await engine.relay.recover()
-    own = await _record(engine, thread)
+    kernel = thread.kernel
+    await kernel[Relay].recover()
+    own = await _record(kernel, thread)
     ids = []
     for other in others:
-        record = await _record(engine, other)
+        record = await _record(kernel, other)
         if own is not None and record is not None and other.id != thread.id:
             _check(own, record)
             ids.append(other.id)
     return tuple(dict.fromkeys(ids))
 
 
-async def _record(engine: "Engine", thread: "Thread") -> ThreadRecord | None:
+async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
     """What the store says of a thread; `None` for a scope's that nothing was dispatched to."""
-    from memory_engine.scopes import Scope
-    from memory_engine.thread import Thread
-
-    if not isinstance(thread, Thread):
-        raise InvalidSearch("recall_from", thread, "it is no handle: engine.user(...), engine.thread(...)")
-    if thread.engine is not engine:
+    if not isinstance(thread, ThreadHandle):
+        raise InvalidSearch("recall_from", thread, "it is not a handle: engine.user(...), engine.thread(...)")
+    if thread.kernel is not kernel:
         raise InvalidSearch("recall_from", thread.id, "it is another engine's")
-    found = await engine.store.threads(ThreadFilter(id=thread.id))
-    kind = thread.kind if isinstance(thread, Scope) else ""
+    found = await kernel.store.threads(ThreadFilter(id=thread.id))
+    kind = thread.kind if isinstance(thread, ScopeHandle) else ""
     if found and kind not in ("", found[0][0].kind):
         raise WrongThreadKind(thread.id, found[0][0].kind, kind)
     if not found and not kind:

@@ -10,7 +10,6 @@ The block is a view: reading a context writes nothing to the log.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
@@ -18,19 +17,19 @@ from memory_engine.context.builder import Budget, Context, Draft, draft_context
 from memory_engine.context.excerpts import excerpt
 from memory_engine.context.other_threads import searchable
 from memory_engine.context.policy import ContextPolicy
+from memory_engine.context.rendering import Rendering
+from memory_engine.handle import ThreadHandle
+from memory_engine.kernel import Kernel
 from memory_engine.recall.analysis import terms
+from memory_engine.recall.asked import checked_query
 from memory_engine.recall.found import Hit
 from memory_engine.recall.passages import PLACES_BITS
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.searching import LIMIT_MAX, Asked
+from memory_engine.recall.service import Recall
 from memory_engine.recall.showing import Shown, shown
 from memory_engine.recall.storing import LookUp
-from memory_engine.searchable import checked_query
 from memory_engine.state import State
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
-    from memory_engine.thread import Thread
 
 OWN_KINDS = ("message", "tool", "note", "task", "snippet")
 """What is recalled of the thread itself."""
@@ -56,41 +55,41 @@ PIECES_MAX = 2
 
 
 @frozen(kw_only=True)
-class Recall:
+class RecallRequest:
     """What is to be recalled, into how many tokens (`None`: beside all of the state), as of which seq, from where."""
 
     query: str
     max_tokens: int | None
     at: int | None
     policy: ContextPolicy
-    others: "Sequence[Thread]" = ()
+    others: Sequence[ThreadHandle] = ()
 
 
-async def recalled_context(thread: "Thread", state: State, recall: Recall) -> Context:
+async def recalled_context(thread: ThreadHandle, state: State, recall: RecallRequest) -> Context:
     """The context of a state with what a question brings back.
 
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
     """
-    engine = thread.engine
+    kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
     draft = draft_context(
         state,
         thread_id=thread.id,
         budget=Budget(max_tokens=recall.max_tokens, policy=recall.policy),
-        renderers=engine.parts.renderers,
-        counter=engine.parts.counter,
+        renderers=kernel[Rendering].renderers,
+        counter=kernel[Rendering].counter,
     )
     if draft.room < ROOM_MIN or not state.seq:
         return draft.finished()
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
-    found = await engine.recall.search((thread.id, *others), asked)
+    found = await kernel[Recall].search((thread.id, *others), asked)
     block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
     block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
     if len(found) < limit and block.left >= ROOM_MIN:
-        await _fill(engine, draft, block, recall.at or 0)
+        await _fill(kernel, draft, block, recall.at or 0)
     return evolve(block.context(), recall_failure=found.failure)
 
 
@@ -222,7 +221,7 @@ def _line(hit: Hit) -> str:
     return "\n  ".join(hit.rendered().splitlines())
 
 
-async def _fill(engine: "Engine", draft: Draft, block: _Block, at: int) -> None:
+async def _fill(kernel: Kernel, draft: Draft, block: _Block, at: int) -> None:
     """Put what was said before the visible turns into what is left, the newest first, until one does not fit.
 
     The index is asked which of it still stands: what was forgotten, or ended, is not there.
@@ -230,9 +229,11 @@ async def _fill(engine: "Engine", draft: Draft, block: _Block, at: int) -> None:
     last = draft.state.seq
     first = max(1, last + 1 - block.left // HIT_TOKENS_MIN - len(draft.pieces))
     places = [seq << PLACES_BITS | n for seq in range(first, last + 1) for n in range(PIECES_MAX)]
-    looked = await engine.recall.indexing.look_up(draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at))
+    looked = await kernel[Recall].indexing.look_up(
+        draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at)
+    )
     standing = sorted(set(places).intersection(looked.chosen), reverse=True)
-    passages = await shown(engine.reader, engine.parts.extractors, draft.thread_id, standing)
+    passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
     for place in standing:
         if place in passages and not block.append(_said_lately(passages[place], draft.thread_id)):
             return

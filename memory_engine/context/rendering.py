@@ -4,15 +4,27 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 from xml.sax.saxutils import escape, quoteattr
 
+from attrs import frozen
+
 from memory_engine.chunks import Chunk
 from memory_engine.compaction.base import render_lines
 from memory_engine.events.base import Content, TextPart
+from memory_engine.tokens import TokenCounter
 
 Message = dict[str, object]
 """A chat-completions message."""
 
 Renderer = Callable[[Chunk], Iterable[Message]]
 """The messages of one chunk; none hides it from the model. Pure: the same chunk, the same messages."""
+
+
+@frozen
+class Rendering:
+    """How chunks look to models, by their type, and how tokens are counted."""
+
+    renderers: Mapping[str, Renderer]
+    counter: TokenCounter
+
 
 _LABELS = {
     "parent_message": "Message from the parent agent",

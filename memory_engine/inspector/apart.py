@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from typing import TypeVar
 
-from memory_engine.engine import Engine
+from memory_engine.kernel import Kernel
 
 T = TypeVar("T")
 
@@ -41,12 +41,12 @@ async def beside(work: Callable[[], T]) -> T:
     return await done
 
 
-async def apart(engine: Engine, work: Callable[[], Coroutine[object, object, T]]) -> T:
-    """Do work that awaits the engine, and only reads it, in a loop of its own. Who is cancelled cancels it.
+async def apart(kernel: Kernel, work: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Do work that awaits the engine, and only reads it, in a loop of its own. Cancelling the caller cancels it.
 
     Where the engine is open for writing too, its writer and its caches belong to this very loop: then it is done here.
     """
-    if not engine.config.read_only:
+    if not kernel.config.read_only:
         return await work()
     given_up = threading.Event()
 

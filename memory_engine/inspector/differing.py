@@ -4,11 +4,11 @@ from collections.abc import Collection, Sequence
 
 from memory_engine.inspector.apart import apart, beside
 from memory_engine.inspector.states import Laid, Seen
-from memory_engine.past import Past
 from memory_engine.replay.diff import ContextDiff, Diff, Point, diff
 from memory_engine.replay.diffing.lineage import shared_seq
 from memory_engine.replay.diffing.matching import Side, match
 from memory_engine.state import Placed, State
+from memory_engine.thread import Past
 
 WHOLE_MAX = 2_000
 """Chunks of a state whose contexts and views are compared too: with more, each takes the time of a blink."""
@@ -25,8 +25,8 @@ async def difference(a: Seen, b: Seen) -> dict[str, object]:
     one, other = await a.laid(), await b.laid()
     if max(len(one), len(other)) <= WHOLE_MAX:
         before, after = await a.held(), await b.held()
-        return await apart(a.engine, lambda: _whole(before, after))
-    shared = await shared_seq(a.engine, (a.id, a.seq), (b.id, b.seq))
+        return await apart(a.kernel, lambda: _whole(before, after))
+    shared = await shared_seq(a.kernel, (a.id, a.seq), (b.id, b.seq))
     only_one, only_other, moved = await beside(lambda: _different(one, other, shared))
     is_forward = (a.seq, a.id) <= (b.seq, b.id)
     left, right = Side(a, await _narrowed(a, only_one)), Side(b, await _narrowed(b, only_other))

@@ -27,7 +27,7 @@ async def why(inspection: Inspection, query: Query) -> object:
     async def explained() -> dict[str, object]:
         return (await explain(past, chunk_id)).as_data()
 
-    return await apart(inspection.engine, explained)
+    return await apart(inspection.engine.kernel, explained)
 
 
 async def diff(inspection: Inspection, query: Query) -> object:
@@ -57,7 +57,7 @@ async def ledger(inspection: Inspection, query: Query) -> object:
     async def kept() -> dict[str, object]:
         return (await cache_ledger(begin, upto, max_tokens)).as_data()
 
-    return {"after": begin.seq, "upto": upto.seq, **await apart(engine, kept)}
+    return {"after": begin.seq, "upto": upto.seq, **await apart(engine.kernel, kept)}
 
 
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:

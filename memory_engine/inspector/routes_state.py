@@ -7,7 +7,7 @@ from attrs import asdict
 
 from memory_engine.context.builder import Context, build_context
 from memory_engine.context.messages import message_tokens
-from memory_engine.context.rendering import Message
+from memory_engine.context.rendering import Message, Rendering
 from memory_engine.errors import UnknownView
 from memory_engine.inspector.apart import beside
 from memory_engine.inspector.inspection import Inspection, Route
@@ -50,7 +50,7 @@ async def context(inspection: Inspection, query: Query) -> object:
     """What a model would have been sent after a seq. Raises `ContextBudgetError`."""
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     whole = await past.state()
-    parts = inspection.engine.parts
+    parts = inspection.engine.kernel[Rendering]
 
     def build() -> dict[str, object]:
         built = build_context(
@@ -115,7 +115,7 @@ async def views(inspection: Inspection, query: Query) -> object:
     past = await inspection.past(query)
     head = await inspection.engine.store.head(past.id)
     found = []
-    for projection in inspection.engine.parts.projections:
+    for projection in inspection.engine.kernel.projections:
         types = event_types(projection)
         if types is not None and not last_of(head, types):
             continue  # nothing that it reads has ever happened in this thread
@@ -135,7 +135,7 @@ async def view(inspection: Inspection, query: Query) -> object:
 
 
 def _projection(inspection: Inspection, name: str) -> Projection[object]:
-    known = {projection.name: projection for projection in inspection.engine.parts.projections}
+    known = {projection.name: projection for projection in inspection.engine.kernel.projections}
     if name not in known:
         raise UnknownView(name, tuple(known))
     return known[name]

@@ -14,11 +14,12 @@ from attrs import frozen
 from memory_engine.chunks import Chunk
 from memory_engine.engine import Engine
 from memory_engine.inspector.apart import beside
+from memory_engine.kernel import Kernel
 from memory_engine.log import fold
 from memory_engine.moments import Moment
-from memory_engine.past import Past
 from memory_engine.reading import FAR, LogReader
 from memory_engine.state import Placed, State
+from memory_engine.thread import Past
 
 T = TypeVar("T", bound=Sized)
 
@@ -136,16 +137,16 @@ class Seen(Past):
     """A thread at a seq whose states are those that the inspector keeps."""
 
     def __init__(self, engine: Engine, states: States, thread_id: str, seq: int) -> None:
-        super().__init__(engine, thread_id, seq)
+        super().__init__(engine.kernel, thread_id, seq)
         self._states = states
 
     async def state(self, *, at: Moment | None = None) -> State:
         """The state as it was."""
-        return await self._states.whole(self.id, await self._upto(at))
+        return await self._states.whole(self.id, await self.upto(at) or 0)
 
     async def held(self) -> "Held":
         """The same, with its state at hand: to be read anywhere."""
-        return Held(self._engine, self.id, await self.state())
+        return Held(self.kernel, self.id, await self.state())
 
     async def laid(self) -> Laid:
         """The state as it was, laid out; the chunks may lack their contents."""
@@ -159,9 +160,9 @@ class Seen(Past):
 class Held(Past):
     """A thread at the seq of a state that was read already."""
 
-    def __init__(self, engine: Engine, thread_id: str, state: State) -> None:
-        super().__init__(engine, thread_id, state.seq)
-        self._at_seq = state
+    def __init__(self, kernel: Kernel, thread_id: str, state: State) -> None:
+        super().__init__(kernel, thread_id, state.seq)
+        self._state_then = state
 
 
 def _lay_out(state: State) -> Laid:

@@ -37,6 +37,7 @@ from memory_engine.lifecycle.extraction import Extractor, Fact, Finished, ModelF
 from memory_engine.lifecycle.keeping import TEXT_CHARS_MAX, Keeper
 from memory_engine.lifecycle.preparing import STARTED, Known, Preparation, known_for, told
 from memory_engine.lifecycle.run import Run
+from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.derived import derived_id
 from memory_engine.projections.layers.entering import check_layers
 from memory_engine.projections.layers.sharing import also_share
@@ -78,7 +79,7 @@ class AgentLifecycle:
         self.thread = thread
         self.agent_id = agent_id
         self._tenant_id = tenant_id
-        model = engine.parts.model
+        model = engine.kernel[MemoryModel].model
         self._extractor = extractor or (ModelFacts(model) if model is not None else StatedFacts())
         self._memories_max = memories_max
         self._task: Preparation | None = None
@@ -104,7 +105,7 @@ class AgentLifecycle:
         if self._task is not None:
             raise TaskNotRunning(self.thread.id, "start", is_running=True)
         known = await self._known(task)
-        task_id, started = self._engine.new_id(), self._engine.new_id()
+        task_id, started = self._engine.kernel.new_id(), self._engine.kernel.new_id()
         events: list[Event | NewEvent] = [
             NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
             self._keeper.episode(STARTED, [f"Started: {task}"], task_id, (started,)),
@@ -233,7 +234,7 @@ class AgentLifecycle:
         """
         self._running("subagent")
         info = await self.thread.info()
-        call_id = self._engine.new_id()
+        call_id = self._engine.kernel.new_id()
         await self.thread.dispatch(LlmSubagentSpawn(call_id=call_id, agent_id=agent_id, task=task))
         await also_share(self.agent, agent_id, check_layers(layers), write=write)
         try:
@@ -285,7 +286,7 @@ class AgentLifecycle:
     def _keeper(self) -> Keeper:
         """How what is kept gets into the agent's memory."""
         destination = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
-        return Keeper(destination, self.thread.id, self._engine.now_us())
+        return Keeper(destination, self.thread.id, self._engine.kernel.now_us())
 
     async def _learned(self, task: Preparation, result: Said) -> tuple[Fact, ...]:
         """What the extractor found that is not known already."""

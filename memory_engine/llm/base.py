@@ -47,3 +47,10 @@ class LanguageModel(Protocol):
     async def aclose(self) -> None:
         """Let go of connections. Calls under way may fail."""
         ...
+
+
+@frozen
+class MemoryModel:
+    """The model that views ask for shorter texts, if there is one."""
+
+    model: LanguageModel | None

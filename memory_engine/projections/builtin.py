@@ -2,7 +2,6 @@
 
 from typing import cast
 
-from memory_engine.projections.agent_md import AGENT_MD
 from memory_engine.projections.base import Projection
 from memory_engine.projections.conversation.folding import CONVERSATION
 from memory_engine.projections.documents.folding import DOCUMENTS
@@ -14,6 +13,7 @@ from memory_engine.projections.patterns.folding import PATTERNS
 from memory_engine.projections.patterns.pooling import POOL
 from memory_engine.projections.playbooks import PLAYBOOKS
 from memory_engine.projections.preferences.view import PREFERENCES
+from memory_engine.projections.promotion.agent_md import AGENT_MD
 from memory_engine.projections.promotion.verdicts import PROMOTION
 from memory_engine.projections.screen import SCREEN
 from memory_engine.projections.tool_cache import TOOL_CACHE

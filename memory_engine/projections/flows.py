@@ -1,7 +1,7 @@
 """`thread.flows`: flows that completed in a conversation, what their user made of them, and which become playbooks."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
@@ -16,14 +16,15 @@ from memory_engine.events import (
     PlaybookCall,
     PlaybookPromoted,
 )
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.projections.derived import derived_id
-from memory_engine.projections.playbooks import Playbook
+from memory_engine.projections.playbooks import Playbook, Playbooks
 from memory_engine.projections.reactions import ReactionJudge, WordingJudge
+from memory_engine.projections.scratchpad import Scratchpad
 from memory_engine.records import NewEvent, RecordedEvent
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
+from memory_engine.relay import Relay
+from memory_engine.scoped import ScopeHandle
 
 FlowStatus = Literal["completed", "liked", "rejected", "promoted"]
 """Completed and not judged yet; liked, with no user to keep the playbook; rejected; a playbook."""
@@ -129,7 +130,7 @@ FLOWS = FlowsFold()
 class Flows:
     """The flows of one conversation. `judge` reads what a message says about the flow before it."""
 
-    def __init__(self, thread: "Thread", *, judge: ReactionJudge | None = None) -> None:
+    def __init__(self, thread: ThreadHandle, *, judge: ReactionJudge | None = None) -> None:
         self._thread = thread
         self._judge = judge or WordingJudge()
 
@@ -148,7 +149,7 @@ class Flows:
         `tool_calls` are in the order in which they were made, with the parameters worth repeating.
         """
         event = FlowCompleted(
-            flow_id=flow_id or self._thread.engine.new_id(),
+            flow_id=flow_id or self._thread.kernel.new_id(),
             flow_dact=flow_dact,
             user_query=user_query,
             slots=dict(slots or {}),
@@ -180,7 +181,7 @@ class Flows:
         record = await self.get(flow_id)
         content = content or ("said to be good" if satisfied else "said to be wrong")
         said = NewEvent(
-            FeedbackGiven(satisfied=satisfied, flow_id=flow_id, content=content), id=self._thread.engine.new_id()
+            FeedbackGiven(satisfied=satisfied, flow_id=flow_id, content=content), id=self._thread.kernel.new_id()
         )
         events: list[Event | NewEvent] = [said]
         reason = f"positive feedback: {content}"
@@ -191,7 +192,7 @@ class Flows:
             await self._thread.dispatch_all(events)
         except IdempotencyConflict:  # promoted meanwhile, for another reason
             await self._thread.dispatch_all(events[:1])
-        await self._thread.delivered()
+        await self._thread.kernel[Relay].deliver(self._thread.id)
         return await self.get(flow_id)
 
     async def review(self, user_message: str) -> tuple[PlaybookPromoted, ...]:
@@ -216,7 +217,7 @@ class Flows:
             event = await self._promoted(record, f"{reaction.kind}: {reaction.reason}")
             if event is not None and await self._is_first(event):
                 promoted.append(event)
-        await self._thread.delivered()
+        await self._thread.kernel[Relay].deliver(self._thread.id)
         return tuple(event.event for event in promoted if isinstance(event.event, PlaybookPromoted))
 
     async def _promoted(self, record: FlowRecord, reason: str, *said: str) -> NewEvent | None:
@@ -254,15 +255,15 @@ class Flows:
         info = await self._thread.info()
         if not info.user_id:
             return None
-        playbooks = self._thread.engine.user(info.user_id, tenant_id=info.tenant_id).playbooks
+        playbooks = Playbooks(ScopeHandle(self._thread.kernel, "user", info.user_id, info.tenant_id))
         matches = await playbooks.find(user_query, flow=flow_dact, limit=1, threshold=threshold)
         if not matches:
             return None
         playbook = matches[0].playbook
         event_id = derived_id("recalled", str(await self._asked_at()), flow_dact, user_query, playbook.id)
-        if not await self._thread.engine.store.find(self._thread.id, [event_id]):
+        if not await self._thread.kernel.store.find(self._thread.id, [event_id]):
             try:
-                await self._thread.scratchpad.write(playbook.text, flow=flow_dact, recalled=True, event_id=event_id)
+                await Scratchpad(self._thread).write(playbook.text, flow=flow_dact, recalled=True, event_id=event_id)
             except IdempotencyConflict:  # another task prepared the same request, with other reads before it
                 return playbook
         return playbook

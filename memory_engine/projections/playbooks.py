@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import frozen
 
 from memory_engine.events import Event, MemoryForget, PlaybookCall, PlaybookRemoved, PlaybookSaved
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.recall.service import Recall
 from memory_engine.recall.similarity import REQUESTS, Corpus, TextIndex
 from memory_engine.records import RecordedEvent
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 VALUE_CHARS_MAX = 200
 LINE_CHARS_MAX = 400
@@ -152,7 +150,7 @@ _ROW = msgspec.json.Decoder(Playbook)
 class Playbooks:
     """A user's playbooks."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def save(  # noqa: PLR0913 - the fields of a playbook, by keyword
@@ -238,13 +236,13 @@ class Playbooks:
 
     def _asked(self, stored: Mapping[str, bytes]) -> dict[str, str]:
         """The requests that the user's recipes answered, read anew only where a row changed."""
-        return self._thread.engine.caches.made(self._thread.id, "playbooks asked", _Asked).follow(stored)
+        return self._thread.kernel.caches.made(self._thread.id, "playbooks asked", _Asked).follow(stored)
 
     def _index(self, at: int | None) -> TextIndex:
-        engine = self._thread.engine
+        kernel = self._thread.kernel
         if at is not None:
-            return TextIndex(engine.recall.embedder, engine.parts.vector_index)
-        return engine.similarity(self._thread.id, PLAYBOOKS.name)
+            return kernel[Recall].similarity_now()
+        return kernel[Recall].similarity(self._thread.id, PLAYBOOKS.name)
 
     async def remove(self, playbook_id: str, *, reason: str = "") -> bool:
         """Take a playbook away; whether there was one. The same recipe may come back when it works again."""

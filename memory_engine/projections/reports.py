@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 from memory_engine.context.builder import build_context
-from memory_engine.context.rendering import Message
+from memory_engine.context.rendering import Message, Rendering
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.cached_results import TOOL_CACHE, CacheEntry, entries_of
 from memory_engine.projections.conversation.folding import (
     CONVERSATION,
@@ -19,10 +19,8 @@ from memory_engine.projections.conversation.folding import (
     tally_of,
 )
 from memory_engine.projections.conversation.texts import utf8_bytes
+from memory_engine.projections.conversation.view import Conversation
 from memory_engine.projections.screen import SCREEN, session_of
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 _log = logging.getLogger("memory_engine.report")
 
@@ -55,7 +53,7 @@ class Figures:
     is_cycle_open: bool
 
 
-async def memory_report(thread: "Thread", *, at: int | None = None) -> Report:
+async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Report:
     """Report on a thread (as of an earlier seq, with `at`), and log it in one record of `memory_engine.report`.
 
     The record's message is the text; its attributes `thread_id` and `memory` hold the data for log collectors.
@@ -66,7 +64,7 @@ async def memory_report(thread: "Thread", *, at: int | None = None) -> Report:
     session = session_of(await thread.rows(SCREEN, at=at)).session_id
     figures = figures_of(session or thread.id, count, summary, tally, is_cycle_open=is_open)
     cached = entries_of(await thread.rows(TOOL_CACHE, at=at))
-    messages = await thread.conversation.messages(at=at)
+    messages = await Conversation(thread).messages(at=at)
     if summary is None and not count and not is_open:  # its loop does without conversation memory: the context it is
         messages = await _context_messages(thread, at)
     report = Report(
@@ -77,10 +75,10 @@ async def memory_report(thread: "Thread", *, at: int | None = None) -> Report:
     return report
 
 
-async def _context_messages(thread: "Thread", at: int | None) -> list[Message]:
+async def _context_messages(thread: ThreadHandle, at: int | None) -> list[Message]:
     """The whole context, without the compaction that asking for it may begin: a report changes nothing."""
     state = await thread.state(at=at)
-    parts = thread.engine.parts
+    parts = thread.kernel[Rendering]
     context = build_context(
         state, thread_id=thread.id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
     )

@@ -8,11 +8,11 @@ from attrs import frozen
 from memory_engine.chunks import RECALLED, Chunk
 from memory_engine.errors import IdempotencyConflict, InvalidEvent
 from memory_engine.events import ScratchpadRemoved, ScratchpadWritten
+from memory_engine.handle import ThreadHandle
 from memory_engine.state import State, StateView
 
 if TYPE_CHECKING:
     from memory_engine.records import Receipt
-    from memory_engine.thread import Thread
 
 SCRATCHPAD = "scratchpad"
 
@@ -34,7 +34,7 @@ class Snippet:
 class Scratchpad:
     """Reads come from memory. The snippets live in the thread's state, in the order of their last use."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def write(self, text: str, *, flow: str = "", recalled: bool = False, event_id: str = "") -> Snippet:
@@ -48,7 +48,7 @@ class Scratchpad:
             raise InvalidEvent(ScratchpadWritten.event_type, "content", "a snippet says something; this one is empty")
         reads = self._reads()
         read, before = tuple(reads), dict(reads)
-        cap = self._thread.engine.config.scratchpad_snippets_max
+        cap = self._thread.kernel.config.scratchpad_snippets_max
         event = ScratchpadWritten(content=text, flow=flow, read=read, cap=cap, recalled=recalled)
         try:
             receipt: Receipt = await self._thread.dispatch(event, event_id=event_id)
@@ -64,9 +64,9 @@ class Scratchpad:
 
     async def _written(self, event: ScratchpadWritten, event_id: str) -> Snippet | None:
         """The snippet of an earlier attempt, if that said the same: what had been read by then may have been other."""
-        engine = self._thread.engine
-        for stored in await engine.store.find(self._thread.id, [event_id]):
-            recorded = engine.reader.decode(self._thread.id, stored)
+        kernel = self._thread.kernel
+        for stored in await kernel.store.find(self._thread.id, [event_id]):
+            recorded = kernel.reader.decode(self._thread.id, stored)
             first = recorded.event
             if isinstance(first, ScratchpadWritten) and (first.content, first.flow, first.recalled) == (
                 event.content,
@@ -109,7 +109,7 @@ class Scratchpad:
 
     def _reads(self) -> dict[str, None]:
         """What was read since the last write, in order. It is logged by the next write, which evicts by it."""
-        return self._thread.engine.caches.made(self._thread.id, "scratchpad reads", _no_reads)
+        return self._thread.kernel.caches.made(self._thread.id, "scratchpad reads", _no_reads)
 
     def _use(self, used: Iterable[Snippet]) -> None:
         reads = self._reads()
@@ -119,7 +119,7 @@ class Scratchpad:
 
     def _current(self, state: State) -> tuple[Snippet, ...]:
         """The snippets of the state at hand, made once for each state."""
-        caches = self._thread.engine.caches
+        caches = self._thread.kernel.caches
         cached = caches.get(self._thread.id, SCRATCHPAD, _Cached)
         if cached is None or cached.state is not state:
             cached = _Cached(state, snippets_of(state))

@@ -1,25 +1,23 @@
 """Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 from attrs import field, frozen
 
 from memory_engine.clock import to_us
 from memory_engine.context.messages import Piece, assemble
-from memory_engine.context.rendering import Message
+from memory_engine.context.rendering import Message, Rendering
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
 from memory_engine.events.base import Event
 from memory_engine.events.memory import MemoryForget
 from memory_engine.events.screen import ProactiveResult, ScreenInjected
 from memory_engine.events.session import SessionEnded, SessionStarted
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.projections.parameters import cache_key, canonical
 from memory_engine.records import RecordedEvent
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):
@@ -132,7 +130,7 @@ class ProactiveTool:
 class Screen:
     """The screen of one thread's session."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def inject(
@@ -151,13 +149,13 @@ class Screen:
             return []
         session_id = session_id or session.session_id
         event = ScreenInjected(
-            content=content, results=recorded, session_id=session_id, claim=self._thread.engine.new_id()
+            content=content, results=recorded, session_id=session_id, claim=self._thread.kernel.new_id()
         )
         try:
             receipt = await self._thread.dispatch(event, event_id=f"screen:{session.seq}:{session_id}")
         except IdempotencyConflict:  # another sender was first
             return []
-        renderers = self._thread.engine.parts.renderers
+        renderers = self._thread.kernel[Rendering].renderers
         return assemble(
             Piece(chunk, tuple(renderers.get(chunk.type, renderers["*"])(chunk)), n)
             for n, chunk in enumerate(receipt.chunks)

@@ -3,17 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from memory_engine.errors import MemoryEngineError
 from memory_engine.events.tool_cache import ToolCacheDropped, ToolCacheHit, ToolResultCached
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.cached_results import TOOL_CACHE, CacheEntry, entries_of, entry_of
 from memory_engine.projections.parameters import cache_key, canonical
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 _log = logging.getLogger("memory_engine.tool_cache")
 
@@ -29,10 +26,14 @@ class CachedCall:
     entry: CacheEntry | None
 
 
+class Flights(dict[tuple[str, str], asyncio.Future[str]]):
+    """The tools that are running in this process, by thread and key of their call."""
+
+
 class ToolCache:
     """The cache of one thread. Every change is an event, so it outlives the process and forks with the thread."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def add(  # noqa: PLR0913 - what a cached result is made of, as the agent's loop has it
@@ -107,7 +108,7 @@ class ToolCache:
         if duration <= 0:
             entry = await self.lookup(tool, parameters)
             return _hit_of(entry) if entry is not None else CachedCall(result=await call(), hit=False, entry=None)
-        flights, flight = self._thread.engine.flights, (self._thread.id, key)
+        flights, flight = self._thread.kernel.made(Flights), (self._thread.id, key)
         while (running := flights.get(flight)) is not None:
             await asyncio.wait([running])
         flights[flight] = landed = asyncio.get_running_loop().create_future()

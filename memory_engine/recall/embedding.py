@@ -6,17 +6,14 @@ its vector, and an embedder that is down delays, never drops.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from memory_engine.errors import MemoryEngineError, ModelError, StorageError, ThreadNotFound
-from memory_engine.persistence import Store
-from memory_engine.reading import LogReader
+from memory_engine.kernel import Kernel
 from memory_engine.recall.base import INVALID, Embedder, Vector, embedded, packed
 from memory_engine.recall.indexing import Progress
-from memory_engine.recall.passages import Extractors
+from memory_engine.recall.models import SearchModels
 from memory_engine.recall.showing import shown
 
 _log = logging.getLogger("memory_engine.recall")
@@ -29,28 +26,6 @@ EMBEDDED_CHARS = 8_192
 """Of a longer text the beginning is embedded: models read no more."""
 
 
-class Host(Protocol):
-    """What embedding needs of its engine."""
-
-    store: Store
-    reader: LogReader
-    extractors: Extractors
-
-    @property
-    def closing(self) -> bool:
-        """Whether the engine takes nothing new."""
-        ...
-
-    @property
-    def embedder(self) -> Embedder | None:
-        """The model, if there is one."""
-        ...
-
-    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task that the engine owns."""
-        ...
-
-
 async def embed(embedder: Embedder, texts: list[str]) -> list[Vector]:
     """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
     whole = [text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts]  # there may be lone surrogates
@@ -60,8 +35,9 @@ async def embed(embedder: Embedder, texts: list[str]) -> list[Vector]:
 class Embedding:
     """Works off what is not embedded yet."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, models: SearchModels) -> None:
+        self._kernel = kernel
+        self._models = models
         self._dirty: dict[str, None] = {}
         self._at = ""
         self._task: asyncio.Task[None] | None = None
@@ -69,11 +45,11 @@ class Embedding:
 
     def touched(self, thread_id: str) -> None:
         """A thread has passages without a vector."""
-        if self._host.embedder is None or self._host.closing:
+        if self._models.embedder is None or self._kernel.tasks.closing:
             return
         self._dirty[thread_id] = None
         if self._task is None or self._task.done():
-            self._task = self._host.spawn(self._work(), until_close=True)
+            self._task = self._kernel.tasks.spawn(self._work(), until_close=True)
 
     async def settle(self) -> None:
         """Embed all that waits. Raises `ModelError` where the embedder fails."""
@@ -85,10 +61,10 @@ class Embedding:
 
     async def waiting(self, thread_id: str) -> int:
         """How many passages of a thread have no vector yet."""
-        embedder = self._host.embedder
+        embedder = self._models.embedder
         if embedder is None:
             return 0
-        return (await self._host.store.passages.unembedded(thread_id, embedder.name, 0))[1]
+        return (await self._kernel.store.passages.unembedded(thread_id, embedder.name, 0))[1]
 
     async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
         """Embed what a thread's index has and no vector stands for.
@@ -96,13 +72,13 @@ class Embedding:
         When all is done, vectors of other models go: until then they stand beside. Raises `ModelError`,
         `ThreadNotFound`.
         """
-        embedder = self._host.embedder
+        embedder = self._models.embedder
         if embedder is None:
             return
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
         async with lock:
-            await embed_all(self._host, thread_id, embedder, progress)
-            store = self._host.store.passages
+            await embed_all(self._kernel, thread_id, embedder, progress)
+            store = self._kernel.store.passages
             others = [model for model in await store.models(thread_id) if model != embedder.name]
             if others:
                 await store.drop_vectors(thread_id, others)
@@ -136,15 +112,15 @@ class Embedding:
         return False
 
 
-async def embed_all(host: Host, thread_id: str, embedder: Embedder, progress: Progress | None) -> None:
+async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: Progress | None) -> None:
     """Embed with a model what it has not embedded yet, a batch at a time, each durable with its checkpoint."""
-    store = host.store.passages
+    store = kernel.store.passages
     done = 0
     while True:
         places, waiting = await store.unembedded(thread_id, embedder.name, BATCH)
         if not places:
             return
-        found = await shown(host.reader, host.extractors, thread_id, places)
+        found = await shown(kernel.reader, kernel.extractors, thread_id, places)
         texts = {place: one.embedded() for place, one in found.items()}
         vectors = await embed(embedder, list(texts.values()))
         kept = {place: packed(vector) for place, vector in zip(texts, vectors, strict=True)}

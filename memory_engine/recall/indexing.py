@@ -7,15 +7,13 @@ the next search reads what is missing.
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 from weakref import WeakValueDictionary
 
-from memory_engine.attempt import passage_step
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import ReadOnly
+from memory_engine.kernel import Kernel
 from memory_engine.log import decode_row
-from memory_engine.persistence import Store
-from memory_engine.reading import LogReader
-from memory_engine.recall.passages import Extractors, PassageChange
+from memory_engine.recall.passages import PassageChange, passage_step
 from memory_engine.recall.storing import LookedUp, LookUp
 from memory_engine.runtime import ThreadRuntime
 
@@ -26,24 +24,11 @@ UNFOLDED_MAX = 128
 _NOTHING = LookUp()
 
 
-class Host(Protocol):
-    """What the index needs of its engine."""
-
-    store: Store
-    reader: LogReader
-    extractors: Extractors
-    read_only: bool
-
-    async def runtime(self, thread_id: str) -> ThreadRuntime:
-        """A thread in memory."""
-        ...
-
-
 class Indexing:
     """Brings indexes up to date, each by one task at a time."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
@@ -51,32 +36,32 @@ class Indexing:
 
         Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where it would have to be made by who only looks.
         """
-        passages = self._host.store.passages
+        passages = self._kernel.store.passages
         looked = await passages.look_up(thread_id, wanted)
         needed = wanted.upto or looked.head  # not what others write meanwhile: they might never stop
         while looked.seq < needed:
             await self.catch_up(thread_id)
             looked = await passages.look_up(thread_id, wanted)
-        if looked.unfolded > UNFOLDED_MAX and not self._host.read_only:
+        if looked.unfolded > UNFOLDED_MAX and not self._kernel.config.read_only:
             await passages.fold(thread_id)  # for the searches after this one
         return looked
 
     async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
         """Index what the log has and the index has not; all of it where there is no index."""
-        if self._host.read_only:
+        if self._kernel.config.read_only:
             raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
         async with lock:
-            passages = self._host.store.passages
+            passages = self._kernel.store.passages
             await passages.begin(thread_id)
             await self._read(thread_id, progress)
-            runtime = await self._host.runtime(thread_id)
+            runtime = await self._kernel[OpenThreads].taken(thread_id)
             if not runtime.indexed:
                 await runtime.exclusively(lambda: self._finish(runtime))
 
     async def is_indexed(self, thread_id: str) -> bool:
         """Whether a thread has an index."""
-        return (await self._host.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
+        return (await self._kernel.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
 
     async def _finish(self, runtime: ThreadRuntime) -> None:
         """Index the last events while none is committed; every commit from here on brings its own passages."""
@@ -84,17 +69,17 @@ class Indexing:
         runtime.indexed = True
 
     async def _read(self, thread_id: str, progress: Progress | None) -> None:
-        host = self._host
-        looked = await host.store.passages.look_up(thread_id, _NOTHING)
-        async for page in host.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
+        kernel = self._kernel
+        looked = await kernel.store.passages.look_up(thread_id, _NOTHING)
+        async for page in kernel.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
             steps = []
             for stored in page:
-                event, _ = decode_row(thread_id, stored, host.reader.registry)
-                step = passage_step(host.extractors, thread_id, event, stored)
+                event, _ = decode_row(thread_id, stored, kernel.reader.registry)
+                step = passage_step(kernel.extractors, thread_id, event, stored)
                 if step is not None:
                     steps.append(step)
             change = PassageChange(page[0].seq - 1, page[-1].seq, steps)
-            if not await host.store.passages.write(thread_id, change):
+            if not await kernel.store.passages.write(thread_id, change):
                 return  # somebody else is at it, and has come further
             if progress is not None:
                 progress(page[-1].seq, looked.head)

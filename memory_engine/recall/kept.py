@@ -6,24 +6,10 @@ transaction of a forgetting, since a vector may tell of its text. What is missin
 
 from collections.abc import Mapping
 
-from memory_engine.events.memory import MemoryForget
-from memory_engine.persistence import Head, ProjectionChange, Store
+from memory_engine.persistence import ProjectionChange, Store
 from memory_engine.recall.base import Packed
 from memory_engine.recall.similarity import DIGEST_BYTES
-
-PROJECTION = "view_vectors"
-VERSION = 1
-_ALL = (("", "\U0010ffff"),)
-
-
-def forgotten_at(head: Head) -> int:
-    """The seq of a thread's last forgetting, 0 if there was none."""
-    return head.marks.get(MemoryForget.event_type, 0)
-
-
-def all_dropped(seq: int) -> ProjectionChange:
-    """The change that destroys all vectors of a thread's views."""
-    return ProjectionChange(PROJECTION, VERSION, {}, seq, _ALL)
+from memory_engine.snapshots import VIEW_VECTORS, forgotten_at, vectors_dropped
 
 
 class KeptVectors:
@@ -37,7 +23,7 @@ class KeptVectors:
 
     async def read(self) -> dict[str, tuple[bytes, Packed]]:
         """Digest and vector of each key. Raises `ThreadNotFound`."""
-        _, rows = await self._store.rows(PROJECTION, VERSION, self._thread_id)
+        _, rows = await self._store.rows(*VIEW_VECTORS, self._thread_id)
         prefix = self._prefix
         return {
             key[len(prefix) :]: (row[:DIGEST_BYTES], row[DIGEST_BYTES:])
@@ -51,6 +37,6 @@ class KeptVectors:
         If the thread forgot something since the texts were read, none are kept: one of them may be of that.
         """
         rows = {self._prefix + key: b"".join(one) if one is not None else None for key, one in vectors.items()}
-        await self._store.write_projection(self._thread_id, ProjectionChange(PROJECTION, VERSION, rows, 0))
+        await self._store.write_projection(self._thread_id, ProjectionChange(*VIEW_VECTORS, rows, 0))
         if forgotten_at(await self._store.head(self._thread_id)) > self._forgotten_at:
-            await self._store.write_projection(self._thread_id, all_dropped(0))
+            await self._store.write_projection(self._thread_id, vectors_dropped(0))

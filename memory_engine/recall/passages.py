@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 from attrs import frozen
 
+from memory_engine.errors import ReducerError
 from memory_engine.events.base import Event, UnknownEvent
 from memory_engine.recall.analysis import terms
+from memory_engine.records import StoredEvent
 
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
@@ -211,3 +213,15 @@ def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
             0,
             "" if found else said,
         )
+
+
+def passage_step(
+    extractors: Extractors, thread_id: str, event: Event | UnknownEvent, stored: StoredEvent
+) -> PassageStep | None:
+    """What an event changes for search. Raises `ReducerError` where its extractor fails."""
+    at_us = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
+    try:
+        return extractors.step(event, stored.seq, at_us)
+    except Exception as error:  # the boundary to user code
+        why = f"{type(error).__name__}: {error}"
+        raise ReducerError(thread_id, stored.type, "the extractor of its passages", "", why) from error

@@ -7,29 +7,26 @@
 4. A re-ranker, where there is one, reads the best and orders them again.
 """
 
-import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 from zlib import crc32
 
 from attrs import evolve, field, frozen
 
-from memory_engine.caches import Caches
 from memory_engine.clock import to_datetime
 from memory_engine.errors import InvalidSearch, InvalidVector, ModelError
-from memory_engine.persistence import Store
-from memory_engine.reading import LogReader
-from memory_engine.recall.base import Embedder, Vector, VectorIndexFactory, dimension_of
+from memory_engine.kernel import Kernel
+from memory_engine.recall.base import Embedder, Vector, dimension_of
 from memory_engine.recall.embedding import BATCH, Embedding, embed
 from memory_engine.recall.found import Found, Hit
 from memory_engine.recall.indexing import Indexing
-from memory_engine.recall.passages import Extractors, PassageRow
+from memory_engine.recall.models import SearchModels
+from memory_engine.recall.passages import PassageRow
 from memory_engine.recall.question import Question, read_question
-from memory_engine.recall.ranking import Candidate, Ranked, Ranker, Statistics
-from memory_engine.recall.reranking import Reranker, scores_of
+from memory_engine.recall.ranking import Candidate, Ranked, Statistics
+from memory_engine.recall.reranking import scores_of
 from memory_engine.recall.showing import Shown, shown
 from memory_engine.recall.storing import LEXICAL_MAX, LookedUp, LookUp
-from memory_engine.recall.vectors import SPACES_MAX, Graphs, VectorSpace
+from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 
 QUERY_CHARS_MAX = 8_192
 """Of a longer query this beginning is searched for."""
@@ -82,29 +79,6 @@ class Asked:
     explain: bool = False
 
 
-class Host(Protocol):
-    """What search needs of its engine."""
-
-    store: Store
-    reader: LogReader
-    extractors: Extractors
-    caches: Caches
-
-    ranker: Ranker
-    reranker: Reranker | None
-    vector_index: VectorIndexFactory
-    graphs: Graphs | None
-    embedder: Embedder | None
-
-    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task that the engine owns; with `until_close` it is cancelled when the engine closes."""
-        ...
-
-    def now_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-        ...
-
-
 @frozen
 class _Choice:
     """Candidates of all threads, and what was counted in them."""
@@ -131,8 +105,9 @@ class _Meaning:
 class Searching:
     """Answers searches over any threads of an engine."""
 
-    def __init__(self, host: Host, indexing: Indexing, embedding: Embedding) -> None:
-        self._host = host
+    def __init__(self, kernel: Kernel, models: SearchModels, indexing: Indexing, embedding: Embedding) -> None:
+        self._kernel = kernel
+        self._models = models
         self._indexing = indexing
         self._embedding = embedding
 
@@ -142,15 +117,15 @@ class Searching:
         Raises `ThreadNotFound`, `IntegrityError`. Whatever embedder and re-ranker do, words find.
         """
         text = asked.query[:QUERY_CHARS_MAX]
-        question = read_question(text, now_us=self._host.now_us())
+        question = read_question(text, now_us=self._kernel.now_us())
         meaning = await self._meaning(text) if text.strip() else _Meaning()
         try:
             choice, waiting = await self._choice(thread_ids, asked, question, meaning)
         except (ModelError, InvalidVector) as error:  # another process keeps vectors of the same name and another size
             meaning = _Meaning(failure=str(error))
             choice, waiting = await self._choice(thread_ids, asked, question, meaning)
-        wanted = max(asked.limit, RERANKED) if self._host.reranker is not None else asked.limit
-        ranked = self._host.ranker(question, choice.candidates, choice.statistics, wanted)
+        wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
+        ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
         hits = await self._hits(thread_ids, ranked, choice)
         hits, failure = await self._reranked(text, hits)
         return Found(
@@ -162,7 +137,7 @@ class Searching:
         )
 
     async def _meaning(self, text: str) -> _Meaning:
-        embedder = self._host.embedder
+        embedder = self._models.embedder
         if embedder is None:
             return _Meaning()
         try:
@@ -232,13 +207,13 @@ class Searching:
         if waiting:
             self._embedding.touched(thread_id)
         model, dimension = embedder.name, await dimension_of(embedder)
-        space = self._host.caches.made(
+        space = self._kernel.caches.made(
             thread_id,
             f"vectors:{model}:{dimension}",
-            lambda: VectorSpace(self._host.vector_index, dimension, self._host.graphs),
+            lambda: VectorSpace(self._models.vector_index, dimension, self._models.graphs),
             at_most=SPACES_MAX,
         )
-        await space.follow(self._host.store, thread_id, model, self._host.spawn)
+        await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
         return space, waiting
 
     async def _hits(self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice) -> list[Hit]:
@@ -248,7 +223,7 @@ class Searching:
                 by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
         texts: dict[int, Shown] = {}
         for number, places in by_thread.items():
-            found = await shown(self._host.reader, self._host.extractors, thread_ids[number], places)
+            found = await shown(self._kernel.reader, self._kernel.extractors, thread_ids[number], places)
             texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
         likeness = choice.likeness
         return [
@@ -262,7 +237,7 @@ class Searching:
 
     async def _reranked(self, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:
         """The hits in the order of the re-ranker, if there is one that answers; else why it did not."""
-        reranker = self._host.reranker
+        reranker = self._models.reranker
         if reranker is None or not hits:
             return hits, ""
         best, rest = hits[:RERANKED], hits[RERANKED:]

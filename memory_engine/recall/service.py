@@ -1,46 +1,72 @@
 """Recall, put together for an engine: the index, the vectors' queue, and search."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from memory_engine.caches import Caches
+from memory_engine.attempt import Reduced
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import ModelError, ThreadNotFound
+from memory_engine.events.memory import MemoryForget
+from memory_engine.kernel import Kernel
 from memory_engine.recall.base import Embedder, checked_embedder
 from memory_engine.recall.embedding import Embedding, embed_all
 from memory_engine.recall.found import Found
 from memory_engine.recall.indexing import Indexing, Progress
+from memory_engine.recall.kept import KeptVectors
+from memory_engine.recall.models import SearchModels
+from memory_engine.recall.reranking import Reranker
 from memory_engine.recall.searching import Asked, Searching
+from memory_engine.recall.similarity import TextIndex
+from memory_engine.runtime import ThreadRuntime
+from memory_engine.snapshots import forgotten_at
 
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
-    from memory_engine.runtime import ThreadRuntime
+SIMILARITIES_MAX = 256
+"""Indexes of likeness that are kept in memory, each of one view of one thread."""
 
 
 class Recall:
     """What an engine's threads are searched with."""
 
-    def __init__(self, engine: "Engine") -> None:
-        parts = engine.parts
-        self._engine = engine
-        self.store = engine.store
-        self.reader = engine.reader
-        self.caches: Caches = engine.caches
-        self.extractors = parts.extractors
-        self.embedder = parts.embedder
-        self.vector_index = parts.vector_index
-        self.graphs = parts.graphs
-        self.ranker = parts.ranker
-        self.reranker = parts.reranker
-        self.read_only = engine.config.read_only
-        self.indexing = Indexing(self)
-        self.embedding = Embedding(self)
-        self._searching = Searching(self, self.indexing, self.embedding)
+    def __init__(self, kernel: Kernel, models: SearchModels) -> None:
+        self._kernel = kernel
+        self._models = models
+        self.indexing = Indexing(kernel)
+        self.embedding = Embedding(kernel, models)
+        self._searching = Searching(kernel, models, self.indexing, self.embedding)
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The model that makes vectors, if there is one."""
+        return self._models.embedder
+
+    @property
+    def reranker(self) -> Reranker | None:
+        """What reads the best hits once more, if there is one."""
+        return self._models.reranker
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """See `Searching.search`."""
         return await self._searching.search(thread_ids, asked)
+
+    def similarity(self, thread_id: str, view: str) -> TextIndex:
+        """The index over the texts of a thread's view, by likeness; those used longest ago are made anew."""
+        embedder, runtime = self.embedder, self._kernel[OpenThreads].get(thread_id)
+        forgot = forgotten_at(runtime.head) if runtime is not None else 0
+        return self._kernel.caches.made(
+            thread_id,
+            f"similar:{view}:{embedder.name if embedder is not None else ''}",
+            lambda: TextIndex(
+                embedder,
+                self._models.vector_index,
+                KeptVectors(self._kernel.store, thread_id, view, forgotten_at=forgot),
+            ),
+            at_most=SIMILARITIES_MAX,
+        )
+
+    def similarity_now(self) -> TextIndex:
+        """An index of likeness that is used once: for a view as it was."""
+        return TextIndex(self.embedder, self._models.vector_index)
 
     async def prepare(self, thread_id: str, progress: Progress | None = None) -> None:
         """Bring a thread's index and its vectors up to date."""
@@ -49,21 +75,21 @@ class Recall:
 
     async def fold(self, thread_id: str) -> None:
         """Take the words of what was just brought into a thread's index, if it has one: searches are fast at once."""
-        if (await self.runtime(thread_id)).indexed:
-            await self.store.passages.fold(thread_id)
+        if (await self._kernel[OpenThreads].taken(thread_id)).indexed:
+            await self._kernel.store.passages.fold(thread_id)
 
     async def change_embedder(self, embedder: Embedder, progress: Progress | None = None) -> None:
         """Take another model: its vectors are made beside the old ones, then searches use them and the old ones go.
 
         Until then searches use the old model, which is closed at the end. What this raises (`ModelError`, `TypeError`
-        for what is no embedder) leaves it in its place.
+        for what is not an embedder) leaves it in its place.
         """
         checked_embedder(embedder)
-        threads = await self.store.passages.threads()
+        threads = await self._kernel.store.passages.threads()
         for thread_id in threads:
             with suppress(ThreadNotFound):  # it was deleted meanwhile
-                await embed_all(self, thread_id, embedder, progress)
-        old, self.embedder = self.embedder, embedder
+                await embed_all(self._kernel, thread_id, embedder, progress)
+        old, self._models.embedder = self._models.embedder, embedder
         try:
             for thread_id in threads:
                 await self._let_go_of_old(thread_id)
@@ -79,38 +105,26 @@ class Recall:
             pass
         except ModelError:
             self.embedding.touched(thread_id)
-        self.caches.drop(thread_id)
+        self._kernel.caches.drop(thread_id)
 
-    async def aclose(self) -> None:
-        """Let go of the models."""
-        for model in (self.embedder, self.reranker):
-            if model is not None:
-                await model.aclose()
+    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        """Let what is new wait for its vectors; what was forgotten is in no graph any more."""
+        if runtime.indexed and self._models.embedder is not None:
+            self.embedding.touched(runtime.id)
+        if self._models.graphs is not None and any(r.stored.type == MemoryForget.event_type for r in reduced):
+            self._kernel.tasks.spawn(self.forget_thread(runtime.id))
 
     async def forget_thread(self, thread_id: str) -> None:
         """The thread was deleted, or forgot something: what is kept of its vectors beside the store goes."""
-        if self.graphs is not None:
-            await asyncio.to_thread(self.graphs.drop, thread_id)
+        if self._models.graphs is not None:
+            await asyncio.to_thread(self._models.graphs.drop, thread_id)
 
     async def settle(self) -> None:
         """Work off the vectors' queue."""
         await self.embedding.settle()
 
-    # what its parts ask of it
-
-    @property
-    def closing(self) -> bool:
-        """Whether the engine takes nothing new."""
-        return self._engine.closing
-
-    def now_us(self) -> int:
-        """The engine's time."""
-        return self._engine.now_us()
-
-    def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task that the engine owns."""
-        return self._engine.spawn(work, until_close=until_close)
-
-    async def runtime(self, thread_id: str) -> "ThreadRuntime":
-        """A thread in memory."""
-        return self._engine.directory.get(thread_id) or await self._engine.directory.open(thread_id)
+    async def aclose(self) -> None:
+        """Let go of the models."""
+        for model in (self._models.embedder, self._models.reranker):
+            if model is not None:
+                await model.aclose()

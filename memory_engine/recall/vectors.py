@@ -8,7 +8,7 @@ from typing import Protocol
 from memory_engine.errors import ThreadNotFound
 from memory_engine.persistence import Store
 from memory_engine.recall.base import Vector, VectorIndex, VectorIndexFactory
-from memory_engine.recall.kept import forgotten_at
+from memory_engine.snapshots import forgotten_at
 
 _log = logging.getLogger("memory_engine.recall")
 

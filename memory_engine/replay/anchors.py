@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from memory_engine.clock import to_datetime
 from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
-    from memory_engine.past import Past
+from memory_engine.handle import PastHandle
+from memory_engine.kernel import Kernel
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -39,16 +36,16 @@ class Anchor(msgspec.Struct, frozen=True):
 _LINES = msgspec.json.Decoder(Anchor)
 
 
-async def anchor(past: "Past") -> Anchor:
+async def anchor(past: PastHandle) -> Anchor:
     """The anchor of a thread at a moment."""
-    rows = await past.engine.reader.rows_at(past.id, {past.seq})
+    rows = await past.kernel.reader.rows_at(past.id, {past.seq})
     if past.seq not in rows:
         return Anchor(past.id, 0, "")
     stored = rows[past.seq]
     return Anchor(past.id, stored.seq, stored.hash.hex(), to_datetime(stored.recorded_at_us))
 
 
-async def check_anchors(engine: "Engine", anchors: Sequence[Anchor]) -> list[Anchor]:
+async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Anchor]:
     """Those that the logs here do not bear out, in the order given (see `Engine.check_anchors`).
 
     Hashes are compared as they are recorded: that they are those of the events is what `verify` says.
@@ -56,23 +53,23 @@ async def check_anchors(engine: "Engine", anchors: Sequence[Anchor]) -> list[Anc
     of_threads: dict[str, set[int]] = {}
     for one in anchors:
         of_threads.setdefault(one.thread_id, set()).add(one.seq)
-    held = {thread_id: await _hashes(engine, thread_id, seqs) for thread_id, seqs in of_threads.items()}
+    held = {thread_id: await _hashes(kernel, thread_id, seqs) for thread_id, seqs in of_threads.items()}
     return [one for one in anchors if held[one.thread_id].get(one.seq) != one.hash]
 
 
-async def _hashes(engine: "Engine", thread_id: str, seqs: set[int]) -> dict[int, str]:
+async def _hashes(kernel: Kernel, thread_id: str, seqs: set[int]) -> dict[int, str]:
     """The hashes that the log of a thread has at these seqs; none where there is no such event."""
     try:
-        await engine.store.head(thread_id)
+        await kernel.store.head(thread_id)
     except ThreadNotFound:
         return {}
     try:
-        rows = list(await engine.store.read_at(thread_id, sorted(seqs)))
+        rows = list(await kernel.store.read_at(thread_id, sorted(seqs)))
     except IntegrityError:  # some are gone
         rows = []
         for seq in seqs:
             with suppress(IntegrityError):
-                rows += await engine.store.read_at(thread_id, [seq])
+                rows += await kernel.store.read_at(thread_id, [seq])
     return {0: "", **{stored.seq: stored.hash.hex() for stored in rows}}
 
 

@@ -2,17 +2,19 @@
 
 import inspect
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from attrs import field, frozen
 
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
-from memory_engine.past import Past
+from memory_engine.handle import PastHandle
 from memory_engine.records import RecordedEvent
 from memory_engine.replay.data import event_as_data
 from memory_engine.replay.diff import Diff, diff
 from memory_engine.replay.verify import Progress
 
-Predicate = Callable[[Past], "bool | Awaitable[bool]"]
+P = TypeVar("P", bound=PastHandle)
+Predicate = Callable[[P], "bool | Awaitable[bool]"]
 """What is asked of the thread at a seq. It should be pure: the same past, the same answer."""
 
 
@@ -39,7 +41,7 @@ class Bisection:
         }
 
 
-async def bisect(after: Past, upto: Past, predicate: Predicate, progress: Progress | None = None) -> Bisection:
+async def bisect(after: P, upto: P, predicate: Predicate[P], progress: Progress | None = None) -> Bisection:
     """The first event after `after` and up to `upto` after which the predicate holds.
 
     It is asked about as many times as the number of events can be halved, and first at both ends. Raises
@@ -53,7 +55,7 @@ async def bisect(after: Past, upto: Past, predicate: Predicate, progress: Progre
         raise NothingToBisect(upto.id, low, high, "there is no event between them")
     asked: list[tuple[int, bool]] = []
 
-    async def holds(past: Past) -> bool:
+    async def holds(past: P) -> bool:
         held = await _ask(past, predicate)
         asked.append((past.seq, held))
         if progress is not None:
@@ -66,7 +68,7 @@ async def bisect(after: Past, upto: Past, predicate: Predicate, progress: Progre
         raise NothingToBisect(upto.id, low, high, f"it does not hold at {high}")
     before, turned = after, upto
     while high - low > 1:
-        middle = await upto.at((low + high) // 2)
+        middle = upto.then((low + high) // 2)
         if await holds(middle):
             high, turned = middle.seq, middle
         else:
@@ -77,7 +79,7 @@ async def bisect(after: Past, upto: Past, predicate: Predicate, progress: Progre
     return Bisection(event=event, seq=high, asked=tuple(asked), change=await diff(before, turned))
 
 
-async def _ask(past: Past, predicate: Predicate) -> bool:
+async def _ask(past: P, predicate: Callable[[P], bool | Awaitable[bool]]) -> bool:
     try:
         answer = predicate(past)
         if inspect.isawaitable(answer):

@@ -11,7 +11,8 @@ from attrs import field, frozen
 
 from memory_engine.chunks import Chunk
 from memory_engine.context.builder import build_context
-from memory_engine.past import Past
+from memory_engine.context.rendering import Rendering
+from memory_engine.handle import PastHandle
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.replay.data import chunk_as_data
 from memory_engine.replay.diffing.lineage import shared_seq
@@ -120,13 +121,13 @@ class Diff:
         }
 
 
-async def diff(a: Past, b: Past, *, views: bool = True) -> Diff:
+async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
     """What changed from one moment to another: of one thread, or of a fork and its origin, in either order.
 
     `views=False` leaves out the views, which takes the longer the more of them changed.
     """
     one, other = await a.state(), await b.state()
-    shared = await shared_seq(a.engine, (a.id, a.seq), (b.id, b.seq))
+    shared = await shared_seq(a.kernel, (a.id, a.seq), (b.id, b.seq))
     is_forward = (a.seq, a.id) <= (b.seq, b.id)
     older, newer = (Side(a, one), Side(b, other)) if is_forward else (Side(b, other), Side(a, one))
     chunks = await match(older, newer, shared)
@@ -153,14 +154,14 @@ def _containers(chunks: Sequence[Chunk], state: State) -> dict[str, str]:
     return {chunk_id: at.container for chunk_id, at in placed.items() if at is not None and at.container}
 
 
-def _contexts(a: Past, one: State, b: Past, other: State) -> ContextDiff:
+def _contexts(a: PastHandle, one: State, b: PastHandle, other: State) -> ContextDiff:
     before, after = (
         build_context(
             state,
             thread_id=past.id,
             max_tokens=None,
-            renderers=past.engine.parts.renderers,
-            counter=past.engine.parts.counter,
+            renderers=past.kernel[Rendering].renderers,
+            counter=past.kernel[Rendering].counter,
         )
         for past, state in ((a, one), (b, other))
     )
@@ -173,9 +174,9 @@ def _contexts(a: Past, one: State, b: Past, other: State) -> ContextDiff:
     )
 
 
-async def _views(a: Past, b: Past, shared: int) -> dict[str, RowsDiff]:
+async def _views(a: PastHandle, b: PastHandle, shared: int) -> dict[str, RowsDiff]:
     found: dict[str, RowsDiff] = {}
-    for projection in a.engine.parts.projections:
+    for projection in a.kernel.projections:
         if await _may_differ(projection, a, b, shared):
             rows = _rows_diff((await a.rows(projection)).encoded(), (await b.rows(projection)).encoded())
             if rows.added or rows.removed or rows.changed:
@@ -183,13 +184,13 @@ async def _views(a: Past, b: Past, shared: int) -> dict[str, RowsDiff]:
     return found
 
 
-async def _may_differ(projection: Projection[T], a: Past, b: Past, shared: int) -> bool:
+async def _may_differ(projection: Projection[T], a: PastHandle, b: PastHandle, shared: int) -> bool:
     """Whether either log holds anything that the projection reads after what both share."""
     types = event_types(projection)
     for past in (a, b):
         if past.seq == shared:
             continue
-        marks = (await past.engine.store.head(past.id)).marks
+        marks = (await past.kernel.store.head(past.id)).marks
         if types is None or any(marks.get(name, 0) > shared for name in types):
             return True
     return False

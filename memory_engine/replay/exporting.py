@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import frozen
 
 from memory_engine.errors import IntegrityError, ThreadNotFound
+from memory_engine.handle import ThreadHandle
+from memory_engine.kernel import Kernel
 from memory_engine.log import is_redacted, link_hash
 from memory_engine.moments import Moment, seq_of
 from memory_engine.persistence import ThreadFilter, ThreadRecord
@@ -30,10 +31,6 @@ from memory_engine.replay.files.log_file import (
 from memory_engine.replay.files.redacted_log import RedactedLog
 from memory_engine.replay.redaction import Redaction
 from memory_engine.replay.verify import Progress
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
-    from memory_engine.thread import Thread
 
 COMPRESSED = ".gz"
 _LEVEL = 6
@@ -72,7 +69,7 @@ class ExportReport:
 
 
 async def export(  # noqa: PLR0913 - what an export can be told, by keyword
-    thread: "Thread",
+    thread: ThreadHandle,
     path: Path,
     *,
     upto: Moment | None = None,
@@ -87,10 +84,10 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     there when it is whole, not before. Raises `FileExistsError`, `IntegrityError` where the log cannot be read,
     `InvalidRedaction` for what cannot be taken out.
     """
-    engine = thread.engine
+    kernel = thread.kernel
     _check_free(path, force=force)
     log = await _log_of(thread, upto, redaction)
-    at_head = (await engine.reader.rows_at(thread.id, {log.upto})).get(log.upto)
+    at_head = (await kernel.reader.rows_at(thread.id, {log.upto})).get(log.upto)
     digest = at_head.hash.hex() if at_head is not None else ""
     header = FileHeader(
         format=FORMAT,
@@ -120,29 +117,29 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     )
 
 
-async def _log_of(thread: "Thread", upto: Moment | None, redaction: Redaction | None) -> "Log | RedactedLog":
-    engine = thread.engine
-    found = await engine.store.threads(ThreadFilter(id=thread.id))
+async def _log_of(thread: ThreadHandle, upto: Moment | None, redaction: Redaction | None) -> "Log | RedactedLog":
+    kernel = thread.kernel
+    found = await kernel.store.threads(ThreadFilter(id=thread.id))
     if not found:
         raise ThreadNotFound(thread.id)
     record, head = found[0]
-    seq = head.seq if upto is None else await seq_of(engine.store, thread.id, upto)
+    seq = head.seq if upto is None else await seq_of(kernel.store, thread.id, upto)
     if redaction is None:
-        return Log(engine, record, seq)
-    return await RedactedLog.of(engine, record, seq, redaction)
+        return Log(kernel, record, seq)
+    return await RedactedLog.of(kernel, record, seq, redaction)
 
 
 class Log:
     """A thread's log up to a seq, as it is recorded."""
 
-    def __init__(self, engine: "Engine", thread: ThreadRecord, upto: int) -> None:
-        self._engine = engine
+    def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int) -> None:
+        self._kernel = kernel
         self.thread = thread
         self.upto = upto
 
     def pages(self) -> AsyncIterator[Sequence[StoredEvent]]:
         """Its rows, in order."""
-        return self._engine.reader.pages(self.thread.id, after=0, upto=self.upto)
+        return self._kernel.reader.pages(self.thread.id, after=0, upto=self.upto)
 
     def idle(self) -> tuple[str, ...]:
         """No rule is for nothing: there are none."""

@@ -3,21 +3,21 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import frozen
 
+from memory_engine.compaction.service import CompactionService
+from memory_engine.directory import OpenThreads
 from memory_engine.errors import ContentionError, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.ids import check_identifier
+from memory_engine.kernel import Kernel
 from memory_engine.log import next_head
 from memory_engine.persistence import CommitUnit, Head, HeadMoved, Store, ThreadRecord
+from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.replay.files.file_reading import Batch, LogFile
 from memory_engine.replay.files.imported import imported
 from memory_engine.replay.verify import Progress
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
 
 EVENTS_MAX = 512
 BYTES_MAX = 8 * 1024 * 1024
@@ -54,20 +54,20 @@ class ImportReport:
 
 
 async def import_log(
-    engine: "Engine", path: Path, *, thread_id: str = "", progress: Progress | None = None
+    kernel: Kernel, path: Path, *, thread_id: str = "", progress: Progress | None = None
 ) -> ImportReport:
     """Make a thread of an exported file (see `Engine.import_log`).
 
     `progress` hears of each event twice: once it is checked, and once it is written.
     """
-    if engine.config.read_only:
+    if kernel.config.read_only:
         raise ReadOnly("an import")
     if thread_id:
         check_identifier("thread id", thread_id)
-    tries = engine.config.commit_tries_max
+    tries = kernel.config.commit_tries_max
     for _ in range(tries):
         try:
-            return await _Import(engine, path, thread_id, progress or _nobody).run()
+            return await _Import(kernel, path, thread_id, progress or _nobody).run()
         except HeadMoved:  # somebody else writes to the thread: perhaps another import of the same file
             continue
     raise ContentionError(thread_id or str(path), tries)
@@ -76,11 +76,11 @@ async def import_log(
 class _Import:
     """One attempt."""
 
-    def __init__(self, engine: "Engine", path: Path, thread_id: str, progress: Progress) -> None:
-        self._engine = engine
-        self._store: Store = engine.store
-        self._registry = engine.events
-        self._known = frozenset(cls.event_type for cls in engine.events.classes())
+    def __init__(self, kernel: Kernel, path: Path, thread_id: str, progress: Progress) -> None:
+        self._kernel = kernel
+        self._store: Store = kernel.store
+        self._registry = kernel.events
+        self._known = frozenset(cls.event_type for cls in kernel.events.classes())
         self._path = path
         self._asked_id = thread_id
         self._progress = progress
@@ -105,7 +105,7 @@ class _Import:
             await self._create(record)
         if report.added:
             await self._exclusively(record.id, lambda: self._write(record.id, head or Head()))
-            self._engine.worker.touched(record.id)
+            self._kernel[ProjectionWorker].touched(record.id)
         return report
 
     async def _head(self, thread_id: str) -> Head | None:
@@ -136,19 +136,19 @@ class _Import:
 
     async def _exclusively(self, thread_id: str, work: Callable[[], Awaitable[None]]) -> None:
         """Write while the thread is in no memory here, or else while none of its events is on the way."""
-        runtime = self._engine.directory.get(thread_id)
-        if runtime is None or self._engine.directory.let_go(runtime):
+        runtime = self._kernel[OpenThreads].get(thread_id)
+        if runtime is None or self._kernel[OpenThreads].let_go(runtime):
             await work()
             return
         open_here = runtime
-        await self._engine.compaction.settle(open_here)
+        await self._kernel[CompactionService].settle(open_here)
 
         async def write() -> None:
             try:
                 await work()
             finally:
                 await open_here.reload()
-                self._engine.caches.drop(thread_id)
+                self._kernel.caches.drop(thread_id)
 
         await open_here.exclusively(write)
 

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 
 from attrs import field, frozen
 
+from memory_engine.context.rendering import Rendering
 from memory_engine.events.base import Event, UnknownEvent
+from memory_engine.handle import PastHandle
 from memory_engine.log import decode_row
-from memory_engine.past import Past
 from memory_engine.replay.caching.cache_breaks import CacheBreak, CachedCall, Row, Walk
 from memory_engine.replay.caching.rolling import Drawn, Rolling
 from memory_engine.replay.caching.turns import COMPACTIONS, RESPONSES, Runs
@@ -78,21 +79,21 @@ class CacheLedger:
 
 
 async def cache_ledger(
-    after: Past, upto: Past, max_tokens: int | None, progress: Progress | None = None
+    after: PastHandle, upto: PastHandle, max_tokens: int | None, progress: Progress | None = None
 ) -> CacheLedger:
     """The contexts of the model calls after one moment of a thread up to another, each compared with the one before.
 
     The first is compared with the last call before `after`, if there is one. Contexts are built without a query.
     Raises `ContextBudgetError` where a call's context does not fit into `max_tokens`.
     """
-    engine, thread_id = upto.engine, upto.id
+    kernel, thread_id = upto.kernel, upto.id
     begin = await _last_call(after)
-    drawn = Drawn(engine.parts.renderers, engine.parts.counter)
-    state = await engine.reader.state_at(thread_id, begin)
+    drawn = Drawn(kernel[Rendering].renderers, kernel[Rendering].counter)
+    state = await kernel.reader.state_at(thread_id, begin)
     walk = Walk(Rolling(state, thread_id, max_tokens, drawn), after.seq)
-    async for page in engine.reader.pages(thread_id, after=begin, upto=upto.seq):
+    async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
         for stored in page:
-            event, reduction = decode_row(thread_id, stored, engine.events)
+            event, reduction = decode_row(thread_id, stored, kernel.events)
             walk.step(Row(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
         if progress is not None:
             progress(page[-1].seq - begin)
@@ -106,7 +107,7 @@ async def cache_ledger(
     )
 
 
-async def _last_call(past: Past) -> int:
+async def _last_call(past: PastHandle) -> int:
     """The seq of the state that the last call up to a moment was made with; that of the moment if there was none."""
     async for rows in _backwards(past):
         runs, found = Runs(), 0
@@ -122,9 +123,9 @@ async def _last_call(past: Past) -> int:
     return past.seq
 
 
-async def _backwards(past: Past) -> AsyncIterator[list[tuple[int, Event | UnknownEvent]]]:
+async def _backwards(past: PastHandle) -> AsyncIterator[list[tuple[int, Event | UnknownEvent]]]:
     """The events up to a moment, in windows that each begin further back."""
-    reader, window = past.engine.reader, WINDOW
+    reader, window = past.kernel.reader, WINDOW
     while True:
         first = max(0, past.seq - window)
         rows = [

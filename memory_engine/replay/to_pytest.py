@@ -9,11 +9,12 @@ from attrs import frozen
 
 from memory_engine.chunks import Chunk
 from memory_engine.codec import decode_reduction, resolve_chunks
+from memory_engine.context.thread_context import thread_context
 from memory_engine.errors import NoSuchTest
 from memory_engine.events import builtin_registry
 from memory_engine.events.base import UnknownEvent
+from memory_engine.handle import PastHandle
 from memory_engine.log import is_redacted
-from memory_engine.past import Past
 from memory_engine.records import StoredEvent
 from memory_engine.replay.checking.differences import operation_line
 from memory_engine.replay.source import Constants, literal, quoted
@@ -24,8 +25,8 @@ WHAT_CHARS_MAX = 80
 _WORDS = re.compile(r"[^a-z0-9]+")
 
 
-async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
-    """See `Replayable.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
+async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> str:
+    """See `Thread.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
 
     Raises `NoSuchTest` where the last is before the first, where a name is none, for an event whose class is not
     known here, and for one whose texts were taken out (redacted).
@@ -33,7 +34,7 @@ async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
     piece = _Piece(first, max(1, first.seq), last.seq, _named(first, last, name))
     if not 1 <= piece.first <= piece.last:
         raise NoSuchTest(piece.what, "the last is before the first" if piece.last else "nothing has happened yet")
-    reader = first.engine.reader
+    reader = first.kernel.reader
     before = await reader.state_at(first.id, piece.first - 1)
     stored: list[StoredEvent] = []
     async for page in reader.pages(first.id, after=piece.first - 1, upto=piece.last):
@@ -42,7 +43,7 @@ async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
         if is_redacted(row):
             why = f"the texts of event {row.seq} were taken out, so reducers make something else of it; leave it out"
             raise NoSuchTest(piece.what, why)
-    context = await last.context()
+    context = await thread_context(last)
     return _source(piece, before, stored, await last.state(), context.messages)
 
 
@@ -50,7 +51,7 @@ async def to_pytest(first: Past, last: Past, *, name: str = "") -> str:
 class _Piece:
     """Which events, and what the test of them is called."""
 
-    past: Past
+    past: PastHandle
     first: int
     last: int
     name: str
@@ -61,7 +62,7 @@ class _Piece:
         return f"{events} of thread {self.past.id!r}"
 
 
-def _named(first: Past, last: Past, name: str) -> str:
+def _named(first: PastHandle, last: PastHandle, name: str) -> str:
     slug = _WORDS.sub("_", first.id.lower())[:NAME_CHARS_MAX].strip("_") or "thread"
     name = name or f"{slug}_events_{max(1, first.seq)}_to_{last.seq}"
     name = name if name.startswith("test_") else f"test_{name}"
@@ -126,7 +127,7 @@ def _placed(placed: Placed) -> dict[str, object]:
 
 
 def _event(piece: _Piece, stored: StoredEvent) -> dict[str, object]:
-    registry = piece.past.engine.reader.registry
+    registry = piece.past.kernel.reader.registry
     event = registry.decode(stored.type, stored.version, stored.payload)
     if isinstance(event, UnknownEvent):
         what = f"event {stored.seq} of thread {piece.past.id!r}"

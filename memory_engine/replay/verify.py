@@ -9,6 +9,7 @@ from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperat
 from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
 from memory_engine.executor import apply_to_draft
+from memory_engine.kernel import Kernel
 from memory_engine.log import decode_row, is_redacted, link_hash
 from memory_engine.persistence import Head, LiveChunk, LoadedThread, Store
 from memory_engine.projections.base import Projection, event_types
@@ -88,6 +89,11 @@ class _Replay:
         )
 
 
+def counted_from(progress: Progress, done: int) -> Progress:
+    """A progress that goes on counting where others came to."""
+    return lambda count: progress(done + count)
+
+
 class Verifier:
     """Verifies threads of one store with one engine's reducers."""
 
@@ -105,6 +111,11 @@ class Verifier:
         self._reducers = reducers
         self._projections = projections
         self._extractors = extractors
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> "Verifier":
+        """The verifier of an engine's threads."""
+        return cls(kernel.store, kernel.reader, kernel.reducers, kernel.projections, kernel.extractors)
 
     async def verify(self, thread_id: str, progress: Progress | None = None) -> VerifyReport:
         """Check contiguity, hash links, operations and snapshots, then head, live rows, views and index of a thread.

@@ -7,9 +7,12 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.compaction.base import Compactor, calls_model
-from memory_engine.engine import Engine
+from memory_engine.compaction.service import CompactionService
+from memory_engine.context.rendering import Rendering
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.handle import ThreadHandle
 from memory_engine.ids import check_identifier
+from memory_engine.kernel import Kernel
 from memory_engine.moments import Moment, seq_of
 from memory_engine.persistence import CompactionPolicy, LoadedThread, check_record
 from memory_engine.plugins import Plugin
@@ -20,7 +23,6 @@ from memory_engine.replay.reruns.fork_log import Rules
 from memory_engine.replay.reruns.rerun_counts import Compactions, EventCounts, Refused
 from memory_engine.replay.reruns.rerunning import Rerun, Setting
 from memory_engine.replay.verify import Progress
-from memory_engine.thread import Thread
 
 __all__ = [
     "Call", "Change", "Compactions", "EventCounts", "InsertEvent", "Prices", "Refused", "ReplaceEvent", "SkipEvent",
@@ -40,7 +42,7 @@ class Change:
     """What is to be otherwise. At least one of `edits`, `plugins`, `policy` and `compactor` is given.
 
     `edits` skip, replace and insert events, by the seqs of the original. `plugins` bring reducers in addition to those
-    of the engine, or in their place, and compactors. With a `policy`, a `compactor` or a plug-in's, the recorded
+    of the kernel, or in their place, and compactors. With a `policy`, a `compactor` or a plug-in's, the recorded
     compactions are left out and made anew where the thresholds ask for them: by the given compactor, else by the
     embedded one; with `call_models` alone, by those of the engine. Without these, compactions are as they are recorded.
     With a policy that is not `enabled` none are made. A compactor that calls a model is used only with `call_models`.
@@ -130,7 +132,7 @@ class WhatIfReport:
 
 
 async def what_if(
-    thread: Thread, change: Change, *, fork_id: str = "", progress: Progress | None = None
+    thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: Progress | None = None
 ) -> WhatIfReport:
     """Run a thread's log again into a fork of it, and compare.
 
@@ -138,19 +140,19 @@ async def what_if(
     """
     _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
     begun = time.perf_counter()
-    engine = thread.engine
-    if engine.config.read_only:
+    kernel = thread.kernel
+    if kernel.config.read_only:
         raise ReadOnly("the fork of a what-if")
-    fork_id = fork_id or engine.new_id()
-    await _check_free(engine, fork_id)
-    loaded = await engine.store.load(thread.id)
-    upto = loaded.head.seq if change.upto is None else await seq_of(engine.store, thread.id, change.upto)
-    setting = await setting_of(engine, loaded, change, upto, fork_id=fork_id)
+    fork_id = fork_id or kernel.new_id()
+    await _check_free(kernel, fork_id)
+    loaded = await kernel.store.load(thread.id)
+    upto = loaded.head.seq if change.upto is None else await seq_of(kernel.store, thread.id, change.upto)
+    setting = await setting_of(kernel, loaded, change, upto, fork_id=fork_id)
     run = await rerun(setting, progress)
     assert run.log is not None
     assert run.calls is not None
     turns = paired(run.calls.original, run.calls.fork)
-    compared = await diff(await thread.at(upto), await engine.thread(fork_id).at(run.log.head.seq))
+    compared = await diff(await thread.at(upto), await ThreadHandle(kernel, fork_id).at(run.log.head.seq))
     return WhatIfReport(
         thread_id=thread.id,
         upto=upto,
@@ -173,14 +175,14 @@ async def what_if(
 
 async def rerun(setting: Setting, progress: Progress | None = None) -> Rerun:
     """Run a log again as a setting says; whatever goes wrong, no fork is left."""
-    engine, thread_id = setting.engine, setting.loaded.record.id
+    kernel, thread_id = setting.kernel, setting.loaded.record.id
     recompacts, changes_rules = setting.compactors is not None, bool(setting.changed_types)
     begin = 0 if recompacts or changes_rules else max(0, setting.script.first - 1 - LOOK_BACK)
-    there = await engine.reader.rows_at(thread_id, {begin} if begin else ())
+    there = await kernel.reader.rows_at(thread_id, {begin} if begin else ())
     digest = there[begin].hash if begin else b""
-    run = Rerun.begin(setting, await engine.reader.state_at(thread_id, begin), digest)
+    run = Rerun.begin(setting, await kernel.reader.state_at(thread_id, begin), digest)
     try:
-        async for page in engine.reader.pages(thread_id, after=begin, upto=setting.upto):
+        async for page in kernel.reader.pages(thread_id, after=begin, upto=setting.upto):
             for stored in page:
                 await run.step(stored)
                 if progress is not None and stored.seq % TOLD_EVERY == 0:
@@ -193,38 +195,38 @@ async def rerun(setting: Setting, progress: Progress | None = None) -> Rerun:
     return run
 
 
-async def setting_of(engine: Engine, loaded: LoadedThread, change: Change, upto: int, *, fork_id: str = "") -> Setting:
+async def setting_of(kernel: Kernel, loaded: LoadedThread, change: Change, upto: int, *, fork_id: str = "") -> Setting:
     """What a change means for a thread. Without a `fork_id` nothing is written. Raises `InvalidChange` and the like."""
     record = loaded.record
-    compactors = _compactors(engine, change)
+    compactors = _compactors(kernel, change)
     if not (change.edits or change.plugins or compactors is not None):
         raise InvalidChange("the change", "it changes nothing; give edits, plug-ins, a policy or a compactor")
-    rules = _rules(engine, change.plugins)
+    rules = _rules(kernel, change.plugins)
     script = Script.of(change.edits, upto)
-    await _check_ids(engine, record.id, script)
+    await _check_ids(kernel, record.id, script)
     fork = None
     if fork_id:
         fork = msgspec.structs.replace(
             record,
             id=fork_id,
-            created_at_us=engine.now_us(),
+            created_at_us=kernel.now_us(),
             metadata={**record.metadata, WHAT_IF: str(change)[:1000], **change.metadata},
             policy=change.policy or record.policy,
         )
         check_record(fork)
-    parts = engine.parts
+    parts = kernel[Rendering]
     measures = (
         Measure(thread_id=record.id, max_tokens=change.max_tokens, renderers=parts.renderers, counter=parts.counter),
         Measure(thread_id=record.id, max_tokens=change.max_tokens, renderers=rules.renderers, counter=parts.counter),
     )
     return Setting(
-        engine=engine,
+        kernel=kernel,
         loaded=loaded,
         upto=upto,
         script=script,
         rules=rules,
-        changed_types=_changed_types(engine, rules),
-        policy=change.policy or record.policy or engine.config.compaction,
+        changed_types=_changed_types(kernel, rules),
+        policy=change.policy or record.policy or kernel.config.compaction,
         compactors=compactors,
         by_hand=change.policy is None or change.policy.enabled,
         record=fork,
@@ -232,7 +234,7 @@ async def setting_of(engine: Engine, loaded: LoadedThread, change: Change, upto:
     )
 
 
-def _compactors(engine: Engine, change: Change) -> Sequence[Compactor] | None:
+def _compactors(kernel: Kernel, change: Change) -> Sequence[Compactor] | None:
     """Those that compact anew, in the order in which they are asked; `None`: recorded compactions stand."""
     brought = [entry for plugin in change.plugins for entry in plugin.compactors]
     if change.compactor is not None:
@@ -242,15 +244,15 @@ def _compactors(engine: Engine, change: Change) -> Sequence[Compactor] | None:
     elif change.policy is None:
         return None
     else:
-        chosen = engine.compaction.compactors if change.call_models else (engine.parts.fallback,)
+        chosen = kernel[CompactionService].compactors if change.call_models else (kernel[CompactionService].fallback,)
     for compactor in chosen:
         if calls_model(compactor) and not change.call_models:
             raise ModelNotAllowed(f"the compactor {compactor.name!r}")
     return chosen
 
 
-def _rules(engine: Engine, plugins: Sequence[Plugin]) -> Rules:
-    events, reducers, renderers = engine.events.copy(), engine.reducers.copy(), dict(engine.parts.renderers)
+def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> Rules:
+    events, reducers, renderers = kernel.events.copy(), kernel.reducers.copy(), dict(kernel[Rendering].renderers)
     for plugin in plugins:
         try:
             plugin.install(events, reducers)
@@ -260,30 +262,30 @@ def _rules(engine: Engine, plugins: Sequence[Plugin]) -> Rules:
     return Rules(events=events, reducers=reducers, renderers=renderers)
 
 
-def _changed_types(engine: Engine, rules: Rules) -> frozenset[str]:
+def _changed_types(kernel: Kernel, rules: Rules) -> frozenset[str]:
     """The types of events that other reducers run for, or that another class decodes."""
-    before = {cls.event_type for cls in engine.events.classes()}
+    before = {cls.event_type for cls in kernel.events.classes()}
     types = {cls.event_type for cls in rules.events.classes()}
     return frozenset(
-        name for name in types if name not in before or engine.reducers.of_type(name) != rules.reducers.of_type(name)
+        name for name in types if name not in before or kernel.reducers.of_type(name) != rules.reducers.of_type(name)
     )
 
 
-async def _check_free(engine: Engine, fork_id: str) -> None:
+async def _check_free(kernel: Kernel, fork_id: str) -> None:
     check_identifier("thread id", fork_id)
     try:
-        await engine.store.head(fork_id)
+        await kernel.store.head(fork_id)
     except ThreadNotFound:
         return
     raise ThreadExists(fork_id)
 
 
-async def _check_ids(engine: Engine, thread_id: str, script: Script) -> None:
+async def _check_ids(kernel: Kernel, thread_id: str, script: Script) -> None:
     """Raise `InvalidChange` for an inserted event under an id that the log has, or that another has."""
     ids = [new.id for events in script.inserted.values() for new in events if new.id]
     for event_id in ids:
         check_identifier("event id", event_id)
         if ids.count(event_id) > 1:
             raise InvalidChange(f"inserting {event_id!r}", "two events bear this id")
-    for stored in await engine.store.find(thread_id, ids) if ids else ():
+    for stored in await kernel.store.find(thread_id, ids) if ids else ():
         raise InvalidChange(f"inserting {stored.id!r}", f"event {stored.seq} of the log has this id")

@@ -12,16 +12,15 @@ from memory_engine.chunks import Category, Chunk, Retention
 from memory_engine.context.builder import Context
 from memory_engine.context.choosing import render
 from memory_engine.context.messages import message_tokens
-from memory_engine.context.rendering import Message, render_scratchpad, render_todo_list
+from memory_engine.context.rendering import Message, Rendering, render_scratchpad, render_todo_list
 from memory_engine.errors import UnknownRow, UnknownView
-from memory_engine.past import Past
+from memory_engine.handle import PastHandle, ThreadHandle
 from memory_engine.recall.found import Hit
 from memory_engine.replay.diffing.rendered import message_text
 from memory_engine.replay.explanations.explaining import Tree
 from memory_engine.replay.explanations.explanation import Why
 from memory_engine.replay.explanations.tracing import ChunkRef, EventRef, Tracer
 from memory_engine.state import State
-from memory_engine.thread import Thread
 
 __all__ = ["Why", "why"]
 
@@ -30,14 +29,14 @@ VIEW = "view:"
 _TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
 
 
-async def why(thread: Thread, what: str | Context) -> Why:
+async def why(thread: ThreadHandle, what: str | Context) -> Why:
     """What is behind a chunk (by id), a row of a view (`"view:NAME/KEY"`), or each block of a context.
 
     What is live is told as of the thread's head, or, for a thread at a moment, as of that. Raises `UnknownChunk`,
     `UnknownView`, `UnknownRow`.
     """
     if isinstance(what, Context):
-        home = thread if thread.id == what.thread_id else thread.engine.thread(what.thread_id)
+        home = thread if thread.id == what.thread_id else ThreadHandle(thread.kernel, what.thread_id)
         return await _Blocks(await _past(home), what).explain()
     past = await _past(thread)
     if what.startswith(VIEW):
@@ -45,19 +44,19 @@ async def why(thread: Thread, what: str | Context) -> Why:
     tracer = Tracer(past)
     await tracer.follow([(past.id, what)])
     await tracer.settle()
-    return Tree(tracer.trace, past.engine.reducers).chunk((past.id, what))
+    return Tree(tracer.trace, past.kernel.reducers).chunk((past.id, what))
 
 
-async def _past(thread: Thread) -> Past:
-    if isinstance(thread, Past):
+async def _past(thread: ThreadHandle) -> PastHandle:
+    if isinstance(thread, PastHandle):
         return thread
-    return await Past.of(thread.engine, thread.id, (await thread.engine.store.head(thread.id)).seq)
+    return await thread.at(await thread.last_seq())
 
 
-async def _row(past: Past, what: str) -> Why:
+async def _row(past: PastHandle, what: str) -> Why:
     """A row of a view, and the events that it names."""
     name, _, key = what.removeprefix(VIEW).partition("/")
-    known = tuple(projection.name for projection in past.engine.parts.projections)
+    known = tuple(projection.name for projection in past.kernel.projections)
     if name not in known:
         raise UnknownView(name, known)
     rows = await past.view(name)
@@ -69,7 +68,7 @@ async def _row(past: Past, what: str) -> Why:
     tracer = Tracer(past)
     await tracer.follow([], refs)
     await tracer.settle()
-    tree = Tree(tracer.trace, past.engine.reducers)
+    tree = Tree(tracer.trace, past.kernel.reducers)
     return Why(
         kind="row",
         id=what,
@@ -102,7 +101,7 @@ def _seqs(value: object) -> set[int]:
 class _Blocks:
     """The blocks of one context."""
 
-    def __init__(self, past: Past, context: Context) -> None:
+    def __init__(self, past: PastHandle, context: Context) -> None:
         self._past = past
         self._context = context
         self._tracer = Tracer(past)
@@ -111,14 +110,14 @@ class _Blocks:
     async def explain(self) -> Why:
         """The whole tree."""
         context, past = self._context, self._past
-        state = await past.engine.reader.state_at(past.id, context.seq)
+        state = await past.kernel.reader.state_at(past.id, context.seq)
         shown = [*(chunk.id for chunk in context.chunks if state.get(chunk.id) is not None), *context.excluded]
         refs: list[ChunkRef] = [(past.id, chunk_id) for chunk_id in shown]
         passages = await self._places(context.recalled)
         await self._tracer.follow(refs, [place for place in passages if place is not None])
         await self._tracer.follow(self._recalled_chunks(passages))
         await self._tracer.settle()
-        tree = Tree(self._tracer.trace, past.engine.reducers)
+        tree = Tree(self._tracer.trace, past.kernel.reducers)
         blocks = [self._block(tree, state, chunk, passages) for chunk in self._top(state)]
         left_out = self._left_out(tree)
         return Why(
@@ -151,7 +150,7 @@ class _Blocks:
             return self._recalled_block(tree, chunk, passages)
         shortened = chunk.id in self._context.shortened
         messages = self._messages(state, chunk, shortened=shortened)
-        counter = self._past.engine.parts.counter
+        counter = self._past.kernel[Rendering].counter
         pinned = chunk.retention is Retention.CRITICAL or chunk.category in (*_TRAILING, Category.SYSTEM)
         facts: dict[str, object] = {
             "roles": [str(message["role"]) for message in messages],
@@ -180,7 +179,7 @@ class _Blocks:
         if shortened:
             mark = f" characters of {chunk.id} …]"
             return [message for message in self._context.messages if mark in message_text(message)]
-        renderers = self._past.engine.parts.renderers
+        renderers = self._past.kernel[Rendering].renderers
         if chunk.category in _TRAILING and chunk.type not in renderers:
             if chunk.type == "scratchpad":
                 return list(render_scratchpad(state.children(chunk.id)))
@@ -205,8 +204,8 @@ class _Blocks:
     # what was recalled
 
     def _recalled_block(self, tree: Tree, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
-        messages = list(render(chunk, self._past.engine.parts.renderers))
-        counter = self._past.engine.parts.counter
+        messages = list(render(chunk, self._past.kernel[Rendering].renderers))
+        counter = self._past.kernel[Rendering].counter
         hits = zip(self._context.recalled, passages, strict=True)
         return Why(
             kind="block",

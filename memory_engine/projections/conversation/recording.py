@@ -1,12 +1,11 @@
 """How a turn gets into the log: once, whoever asks how often, and whatever dies in between."""
 
-from typing import TYPE_CHECKING
-
 from memory_engine.codec import encode_event
 from memory_engine.errors import AnotherQuestionOpen, ContentionError, EventTooLarge, IdempotencyConflict
 from memory_engine.events.conversation import CycleStarted, ExchangeFinished
 from memory_engine.events.input import UserMessage
 from memory_engine.events.response import LlmTextResponse
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.conversation.folding import (
     CONVERSATION,
     CycleRow,
@@ -19,14 +18,11 @@ from memory_engine.projections.conversation.folding import (
 from memory_engine.projections.conversation.values import Exchange, exchange_of_event
 from memory_engine.records import NewEvent
 
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
-
 TRIES = 8
 """How often a question is put again that others overtook."""
 
 
-async def opened(thread: "Thread", question: str) -> CycleRow:
+async def opened(thread: ThreadHandle, question: str) -> CycleRow:
     """The open cycle of a question; it is opened now if it is not.
 
     Ids count the cycles, so of two callers that open one at once with the same question, one does.
@@ -54,17 +50,17 @@ async def opened(thread: "Thread", question: str) -> CycleRow:
     raise ContentionError(thread.id, TRIES)
 
 
-def check_recordable(thread: "Thread", question: str, answer: str) -> None:
+def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
     """Raise `InvalidEvent` or `EventTooLarge` for an answer that the log cannot hold.
 
     Before its question is recorded: that would wait for an answer, and refuse every other, for good.
     """
-    payload, recorded = encode_event(ExchangeFinished(question=question, answer=answer, cycle=0), thread.engine.events)
-    if len(payload) > thread.engine.config.event_bytes_max:
-        raise EventTooLarge(recorded.event_type, len(payload), thread.engine.config.event_bytes_max)
+    payload, recorded = encode_event(ExchangeFinished(question=question, answer=answer, cycle=0), thread.kernel.events)
+    if len(payload) > thread.kernel.config.event_bytes_max:
+        raise EventTooLarge(recorded.event_type, len(payload), thread.kernel.config.event_bytes_max)
 
 
-async def asked(thread: "Thread", question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:
+async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:
     """What an answer belongs to: the open cycle, a question that was overtaken; or the exchange that it made already.
 
     Where nothing is open, a cycle is opened. Raises `AnotherQuestionOpen`.
@@ -85,7 +81,7 @@ async def asked(thread: "Thread", question: str, answer: str) -> CycleRow | Exch
     return await opened(thread, question)
 
 
-async def finish(thread: "Thread", found: CycleRow | ExchangeRow, finished: ExchangeFinished) -> Exchange:
+async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: ExchangeFinished) -> Exchange:
     """Record the exchange, and the answer too if that was not said, or neither.
 
     Who comes second with the same answer gets the exchange of the first: a model may have made another
@@ -104,14 +100,14 @@ async def finish(thread: "Thread", found: CycleRow | ExchangeRow, finished: Exch
     row = (await thread.rows(CONVERSATION)).get(exchange_key(found.seq))
     if conflict is None and isinstance(row, ExchangeRow) and row.event_id == exchange_id:
         return Exchange.of(row)
-    for stored in await thread.engine.store.find(thread.id, [exchange_id]):
-        recorded = thread.engine.reader.decode(thread.id, stored)
+    for stored in await thread.kernel.store.find(thread.id, [exchange_id]):
+        recorded = thread.kernel.reader.decode(thread.id, stored)
         if isinstance(recorded.event, ExchangeFinished) and recorded.event.answer == finished.answer:
             return exchange_of_event(recorded, recorded.event)
     raise conflict or ContentionError(thread.id, 1)
 
 
-async def whole_answer(thread: "Thread", finished_seq: int) -> str:
+async def whole_answer(thread: ThreadHandle, finished_seq: int) -> str:
     """The answer of an exchange as it was given."""
     async for event in thread.events(after=finished_seq - 1, upto=finished_seq):
         if isinstance(event.event, ExchangeFinished):

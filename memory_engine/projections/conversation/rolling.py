@@ -8,6 +8,8 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.events.conversation import SummaryRolled
+from memory_engine.handle import ThreadHandle
+from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.base import Rows
 from memory_engine.projections.conversation.folding import (
     CONVERSATION,
@@ -22,10 +24,10 @@ from memory_engine.projections.conversation.folding import (
 from memory_engine.projections.conversation.limits import ConversationLimits
 from memory_engine.projections.conversation.summarizing import Summarizer
 from memory_engine.projections.conversation.texts import format_exchange, format_finding, joined, utf8_bytes
+from memory_engine.projections.scratchpad import Scratchpad
 
 if TYPE_CHECKING:
     from memory_engine.projections.scratchpad import Snippet
-    from memory_engine.thread import Thread
 
 TRIES = 8
 """How often a summary is drawn anew because the exchanges changed meanwhile; then the next turn tries."""
@@ -45,9 +47,9 @@ class _Roll:
     snippets: "Sequence[Snippet]"
 
 
-async def roll(thread: "Thread") -> None:
+async def roll(thread: ThreadHandle) -> None:
     """Fold until nothing is over the limits. Where another task of this process is at it, that one does it all."""
-    lock = thread.engine.caches.made(thread.id, "conversation rolling", asyncio.Lock)
+    lock = thread.kernel.caches.made(thread.id, "conversation rolling", asyncio.Lock)
     if lock.locked():
         return
     async with lock:
@@ -58,13 +60,13 @@ async def roll(thread: "Thread") -> None:
             await _fold(thread, due)
 
 
-async def _due(thread: "Thread") -> _Roll | None:
+async def _due(thread: ThreadHandle) -> _Roll | None:
     """What must be folded now, if anything."""
-    limits = thread.engine.config.conversation
+    limits = thread.kernel.config.conversation
     rows = await thread.rows(CONVERSATION)
     live, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
     # after the rows: a snippet that is forgotten in between is then missing here, or the roll is void
-    snippets = [snippet for snippet in await thread.scratchpad.read() if not snippet.recalled]
+    snippets = [snippet for snippet in await Scratchpad(thread).read() if not snippet.recalled]
     used_upto = summary.insights_upto if summary is not None else 0
     if summary is not None and summary.withheld:
         covered = await _covered_in_log(thread, summary, live)
@@ -79,7 +81,7 @@ async def _due(thread: "Thread") -> _Roll | None:
     return _Roll(summary=summary, tally=tally, covered=covered, remade=False, snippets=fresh)
 
 
-async def _covered_in_log(thread: "Thread", summary: SummaryRow, live: Sequence[ExchangeRow]) -> list[ExchangeRow]:
+async def _covered_in_log(thread: ThreadHandle, summary: SummaryRow, live: Sequence[ExchangeRow]) -> list[ExchangeRow]:
     """The exchanges that a summary stands for, drawn from the log again, without those that were forgotten."""
     rows: Rows[Row] = Rows(CONVERSATION.row, {})
     async for event in thread.events():
@@ -93,9 +95,9 @@ async def _covered_in_log(thread: "Thread", summary: SummaryRow, live: Sequence[
     ]
 
 
-async def _fold(thread: "Thread", due: _Roll) -> None:
+async def _fold(thread: ThreadHandle, due: _Roll) -> None:
     """Dispatch the summary with what is due. If something changed meanwhile, the event changes nothing."""
-    limits = thread.engine.config.conversation
+    limits = thread.kernel.config.conversation
     before = due.summary.text if due.summary is not None else ""
     told = joined(before, *(_line(row, limits) for row in due.covered))
     findings, used = _findings(due.snippets, limits)
@@ -115,8 +117,8 @@ async def _fold(thread: "Thread", due: _Roll) -> None:
     await thread.dispatch(event)
 
 
-async def _compressed(thread: "Thread", due: _Roll, event: SummaryRolled, told: str) -> SummaryRolled:
-    summarizer = Summarizer(thread.engine.parts.model, thread.engine.config.conversation)
+async def _compressed(thread: ThreadHandle, due: _Roll, event: SummaryRolled, told: str) -> SummaryRolled:
+    summarizer = Summarizer(thread.kernel[MemoryModel].model, thread.kernel.config.conversation)
     shorter = await summarizer.summary(told, [snippet.text for snippet in due.snippets], event.content)
     return msgspec.structs.replace(
         event,

@@ -1,14 +1,15 @@
 """Conversation memory: what an agent is told of the conversation so far, within limits."""
 
 import logging
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from memory_engine.clock import to_datetime
-from memory_engine.context.rendering import Message
+from memory_engine.context.rendering import Message, Rendering
 from memory_engine.errors import MemoryEngineError
 from memory_engine.events.conversation import ExchangeFinished
+from memory_engine.handle import ThreadHandle
+from memory_engine.llm.base import MemoryModel
 from memory_engine.projections.cached_results import TOOL_CACHE, entries_of
 from memory_engine.projections.conversation.folding import (
     CONVERSATION,
@@ -31,11 +32,9 @@ from memory_engine.projections.conversation.recording import asked, check_record
 from memory_engine.projections.conversation.rolling import roll
 from memory_engine.projections.conversation.summarizing import Summarizer
 from memory_engine.projections.conversation.values import Cycle, Exchange, Summary
+from memory_engine.projections.flows import Flows
 from memory_engine.projections.screen import SCREEN, screen_of, session_of
 from memory_engine.state import State
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 _log = logging.getLogger("memory_engine.conversation")
 
@@ -49,7 +48,7 @@ class Conversation:
     compresses summaries; without one, or where it fails, they are cut.
     """
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     # the turn
@@ -63,7 +62,7 @@ class Conversation:
         (see `Flows.review`). Raises what `dispatch` raises.
         """
         try:
-            await self._thread.flows.review(user_message)
+            await Flows(self._thread).review(user_message)
         except MemoryEngineError as error:  # the turn goes on: what was promoted is delivered later
             _log.warning("flows of thread %r could not be reviewed: %s", self._thread.id, error)
         cycle = await opened(self._thread, user_message)
@@ -83,7 +82,7 @@ class Conversation:
         found = await asked(self._thread, question, answer)
         if isinstance(found, Exchange):
             return found
-        limits, model = self._thread.engine.config.conversation, self._thread.engine.parts.model
+        limits, model = self._thread.kernel.config.conversation, self._thread.kernel[MemoryModel].model
         shorter = await Summarizer(model, limits).answer(question, answer)
         response = last_response(cycle_chunks(await self._thread.state(), found.seq, await self._screen_seq()))
         finished = ExchangeFinished(question=question, answer=answer, cycle=found.seq)
@@ -129,7 +128,7 @@ class Conversation:
             event_id=cycle.event_id,
             question=cycle.question,
             asked_at=to_datetime(cycle.asked_us),
-            agent_messages=tuple(render(chunks, self._thread.engine.parts.renderers)),
+            agent_messages=tuple(render(chunks, self._thread.kernel[Rendering].renderers)),
             final_answer=final_answer(chunks),
         )
 
@@ -192,5 +191,5 @@ class Conversation:
             cached=cached,
             cycle=cycle,
             chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
-            renderers=self._thread.engine.parts.renderers,
+            renderers=self._thread.kernel[Rendering].renderers,
         )

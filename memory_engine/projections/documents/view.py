@@ -21,10 +21,12 @@ from memory_engine.ingest.documents.values import Loaded
 from memory_engine.projections.documents.changing import changes, digest_of, with_ids
 from memory_engine.projections.documents.folding import DOCUMENTS, Document, changed_at, document_of, documents_of
 from memory_engine.projections.documents.values import Described, DocumentReport
+from memory_engine.recall.asked import search_thread
+from memory_engine.recall.service import Recall
+from memory_engine.scoped import ScopeHandle
 
 if TYPE_CHECKING:
     from memory_engine.recall.found import Found
-    from memory_engine.scopes import Tenant
 
 TRIES_MAX = 5
 """How often a change is computed anew where others change the same document."""
@@ -37,7 +39,7 @@ UNDESCRIBED = Described()
 class Documents:
     """A tenant's documents. Nothing of them is in a model's context unless somebody searches."""
 
-    def __init__(self, tenant: "Tenant") -> None:
+    def __init__(self, tenant: ScopeHandle) -> None:
         self._tenant = tenant
 
     async def add(
@@ -140,7 +142,7 @@ class Documents:
 
         `at` searches the documents as they were after an earlier seq of the tenant's thread.
         """
-        return await self._tenant.search(query, kinds=("document",), limit=limit, at=at)
+        return await search_thread(self._tenant, query, kinds=("document",), limit=limit, at=at)
 
     async def _ingest(self, paths: Sequence[Path], run: "_Run") -> DocumentReport:
         report = run.report
@@ -149,7 +151,7 @@ class Documents:
             found = await asyncio.to_thread(next, files, None)
             if found is None:
                 if report.added or report.changed:
-                    await self._tenant.engine.recall.fold(self._tenant.id)
+                    await self._tenant.kernel[Recall].fold(self._tenant.id)
                 return report
             if isinstance(found, Skipped):
                 report.skipped.append(found.path)
@@ -221,7 +223,7 @@ class Documents:
                 tries += 1
                 if tries == TRIES_MAX:
                     raise
-                await asyncio.sleep(self._tenant.engine.config.follow_s)  # until another process's change is seen
+                await asyncio.sleep(self._tenant.kernel.config.follow_s)  # until another process's change is seen
             else:
                 return known is None, events, receipts[-1].seq if receipts else base
 

@@ -1,16 +1,12 @@
 """What a compaction of a layer covers: all but its last entries."""
 
-from typing import TYPE_CHECKING
-
 from attrs import frozen
 
 from memory_engine.events import Layer
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.layers.compacting import Material
 from memory_engine.projections.layers.entries import EPISODIC, LAYERS, WITHHELD, EntryRow, keys_of, summary_of
 from memory_engine.projections.layers.originals import covered_rows
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 ROWS_MAX = 400
 """So many entries are read to make a summary: the newest of those it covers."""
@@ -53,12 +49,12 @@ class Older:
         return self.entries + (self.former.count if self.former is not None else 0)
 
 
-async def older_entries(thread: "Thread", layer: Layer, keep_last: int) -> Older | None:
+async def older_entries(thread: ThreadHandle, layer: Layer, keep_last: int) -> Older | None:
     """What is older than the last `keep_last` entries; `None` if nothing is.
 
     A summary with words withheld is to be made again, also where nothing new is to be covered.
     """
-    drawn_at = (await thread.engine.store.head(thread.id)).seq
+    drawn_at = (await thread.kernel.store.head(thread.id)).seq
     if layer == "episodic":
         rows, entries = await _older_episodic(thread, keep_last)
         former = summary_of(await thread.rows(LAYERS), layer)
@@ -73,7 +69,7 @@ async def older_entries(thread: "Thread", layer: Layer, keep_last: int) -> Older
     return Older(layer, drawn_at, former, tuple(rows[-ROWS_MAX:]), entries, keep_last)
 
 
-async def _older_episodic(thread: "Thread", keep_last: int) -> tuple[list[EntryRow], int]:
+async def _older_episodic(thread: ThreadHandle, keep_last: int) -> tuple[list[EntryRow], int]:
     """The newest rows of those to be covered, and how many these are; without reading the others if it can be."""
     wanted = keep_last + ROWS_MAX
     for _ in range(_TRIES):
@@ -88,7 +84,7 @@ async def _older_episodic(thread: "Thread", keep_last: int) -> tuple[list[EntryR
     return [row for key in older[-ROWS_MAX:] if (row := rows.get(key)) is not None], len(older)
 
 
-async def material_of(thread: "Thread", older: Older) -> Material:
+async def material_of(thread: ThreadHandle, older: Older) -> Material:
     """What the new summary is made of: a former one's originals are read from the log again, not its words.
 
     Only where they lie too far back its lines stand for them.

@@ -1,7 +1,6 @@
 """The entries that a summary covers: read from the log, as if the layer had never been compacted."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from memory_engine.events import (
     MemoryAppended,
@@ -10,23 +9,21 @@ from memory_engine.events import (
     MemoryRemoved,
     SessionEnded,
 )
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.layers.entries import EntryRow, recorded_row
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 _TYPES = frozenset(cls.event_type for cls in (MemoryAppended, MemoryCleared, MemoryForget, MemoryRemoved, SessionEnded))
 
 
 async def covered_rows(
-    thread: "Thread", summary: EntryRow, *, at: int | None = None, window: int | None = None
+    thread: ThreadHandle, summary: EntryRow, *, at: int | None = None, window: int | None = None
 ) -> list[EntryRow]:
     """The entries with seqs from `first` to `upto` of a summary, in order; not those removed or forgotten since.
 
     Reads the log to its head, or to `at`; with `window`, of the part before `upto` only so many events.
     """
-    reader = thread.engine.reader
-    head = (await thread.engine.store.head(thread.id)).seq
+    reader = thread.kernel.reader
+    head = (await thread.kernel.store.head(thread.id)).seq
     after = max(0, summary.first - 1)
     if window is not None:
         after = max(after, summary.upto - window)

@@ -6,11 +6,11 @@ asked from the first entry of each layer on, and what it finds is given only whe
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from memory_engine.events import Layer, MemoryAppended
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.layers.entries import EntryRow, keys_of, place, summary_of
 from memory_engine.projections.layers.rows import LayerRows, layer_rows
 from memory_engine.projections.layers.scoring import is_near_duplicate, words
@@ -21,9 +21,7 @@ from memory_engine.recall.found import Hit
 from memory_engine.recall.passages import PLACES_BITS
 from memory_engine.recall.question import read_question
 from memory_engine.recall.searching import LIMIT_MAX, Asked, Part
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
+from memory_engine.recall.service import Recall
 
 PASSAGES_PER_HIT = 3
 """An entry may be long, and be found by several of its passages."""
@@ -39,7 +37,7 @@ LIKENESS_MIN = 0.3
 class _Memory:
     """Layers of one thread."""
 
-    thread: "Thread"
+    thread: ThreadHandle
     layers: Mapping[str, LayerRows]
 
     def part(self) -> Part:
@@ -48,7 +46,7 @@ class _Memory:
         count = sum(
             len(rows.resident) + (0 if rows.entries is None else len(rows.entries)) for rows in self.layers.values()
         )
-        if count > FEW or self.thread.engine.recall.embedder is None:
+        if count > FEW or self.thread.kernel[Recall].embedder is None:
             return Part(within)
         return Part(
             within, tuple(place for rows in self.layers.values() for row in rows.rows() for place in _places(row))
@@ -62,7 +60,7 @@ class _Memory:
 
 
 async def relevant(
-    sought: "Sequence[tuple[Thread, Sequence[Layer]]]", query: str, limit: int, at: int | None
+    sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], query: str, limit: int, at: int | None
 ) -> list[MemoryHit]:
     """The entries that say most about a query, best first; none where nothing has a word of it or is near in meaning.
 
@@ -72,7 +70,7 @@ async def relevant(
     parts = {thread_id: part for thread_id, memory in memories.items() if (part := memory.part()).within}
     if not parts:
         return []
-    engine = sought[0][0].engine
+    kernel = sought[0][0].kernel
     asked = Asked(
         query=query,
         limit=min(LIMIT_MAX, PASSAGES_PER_HIT * limit),
@@ -80,7 +78,7 @@ async def relevant(
         parts=parts,
         upto=at or 0,
     )
-    found = await engine.recall.search(tuple(parts), asked)
+    found = await kernel[Recall].search(tuple(parts), asked)
     if at is None:  # while a text was embedded entries may have come and gone
         memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
     said = _Query(query)
@@ -90,14 +88,14 @@ async def relevant(
         if row is not None and (said.words_of(hit) or (hit.likeness or 0.0) >= LIKENESS_MIN):
             rows.setdefault((hit.thread_id, row.seq, row.layer), (hit, row))
     best = _collapsed(rows.values())
-    if engine.recall.reranker is None:
+    if kernel[Recall].reranker is None:
         best.sort(key=lambda one: (one.hits[0].score, one.rows[0].timestamp_us, one.rows[0].seq), reverse=True)
     best = best[:limit]
     ids = await _entry_ids(memories, [hit for one in best for hit in one.hits])
     return [_memory_hit(one, said, ids) for one in best]
 
 
-async def _memory(thread: "Thread", layers: Sequence[Layer], at: int | None) -> _Memory:
+async def _memory(thread: ThreadHandle, layers: Sequence[Layer], at: int | None) -> _Memory:
     return _Memory(thread, {layer: await layer_rows(thread, layer, at) for layer in layers})
 
 
@@ -177,9 +175,9 @@ async def _entry_ids(memories: Mapping[str, _Memory], hits: Sequence[Hit]) -> di
     found: dict[str, str] = {}
     for thread_id, memory in memories.items():
         ids = [event_id for hit in hits if hit.thread_id == thread_id for event_id in hit.alike]
-        engine = memory.thread.engine
-        for stored in await engine.store.find(thread_id, ids) if ids else ():
-            event = engine.reader.decode(thread_id, stored).event
+        kernel = memory.thread.kernel
+        for stored in await kernel.store.find(thread_id, ids) if ids else ():
+            event = kernel.reader.decode(thread_id, stored).event
             found[stored.id] = (event.entry_id if isinstance(event, MemoryAppended) else "") or stored.id
     return found
 

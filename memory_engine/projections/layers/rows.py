@@ -1,15 +1,11 @@
 """The rows of one layer, wherever they are kept."""
 
-from typing import TYPE_CHECKING
-
 from attrs import frozen
 
 from memory_engine.events import Layer
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ReadableRows
 from memory_engine.projections.layers.entries import EPISODIC, LAYERS, EntryRow, keys_of
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 
 @frozen
@@ -37,7 +33,7 @@ class LayerRows:
         return sorted(found, key=lambda row: row.seq) if self.layer == "semantic" else found
 
 
-async def layer_rows(thread: "Thread", layer: Layer, at: int | None = None) -> LayerRows:
+async def layer_rows(thread: ThreadHandle, layer: Layer, at: int | None = None) -> LayerRows:
     """The rows of a layer as they are, or were. Read what you need of them before you await anything else."""
     entries = await thread.rows(EPISODIC, at=at) if layer == "episodic" else None
     return LayerRows(layer, await thread.rows(LAYERS, at=at), entries)

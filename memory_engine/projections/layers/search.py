@@ -6,13 +6,14 @@ such a search asks the rows whether they changed, reads the new ones, and then w
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 from weakref import ref
 
 from attrs import frozen
 
 from memory_engine.errors import InvalidMemory
 from memory_engine.events import Layer
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ReadableRows
 from memory_engine.projections.layers.entries import EntryRow, keys_of
 from memory_engine.projections.layers.indexing import EntryIndex
@@ -20,9 +21,6 @@ from memory_engine.projections.layers.relevance import relevant
 from memory_engine.projections.layers.rows import LayerRows, layer_rows
 from memory_engine.projections.layers.scoring import query_terms, recency_points, searched_text
 from memory_engine.projections.layers.values import MemoryEntry, MemoryHit, SearchMode
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 ROWS_AT_ONCE = 500
 """Rows that are read before other tasks get their turn: a few milliseconds."""
@@ -42,7 +40,7 @@ class LayerIndex:
         self._last = ""
         self._seen: list[tuple[ref[object], int]] = []
 
-    async def follow(self, thread: "Thread", layer: Layer, at: int | None = None) -> LayerRows:
+    async def follow(self, thread: ThreadHandle, layer: Layer, at: int | None = None) -> LayerRows:
         """Bring the index up to date, and give the rows it was made from."""
         async with self._lock:
             rows = await layer_rows(thread, layer, at)
@@ -127,9 +125,9 @@ async def _breathe(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def index_of(thread: "Thread", layer: Layer) -> LayerIndex:
+def index_of(thread: ThreadHandle, layer: Layer) -> LayerIndex:
     """The index of a thread's layer, kept with the engine."""
-    return thread.engine.caches.made(thread.id, f"layers:{layer}", LayerIndex, at_most=INDEXES_MAX)
+    return thread.kernel.caches.made(thread.id, f"layers:{layer}", LayerIndex, at_most=INDEXES_MAX)
 
 
 @frozen(kw_only=True)
@@ -153,12 +151,12 @@ def check_limit(name: str, value: int) -> None:
         raise InvalidMemory(name, value, "it is a number of results: 1 or more")
 
 
-async def search_layers(thread: "Thread", layers: Sequence[Layer], wanted: Wanted) -> list[MemoryHit]:
+async def search_layers(thread: ThreadHandle, layers: Sequence[Layer], wanted: Wanted) -> list[MemoryHit]:
     """The best hits of these layers together, best first; ties: the newest first."""
     return await search_memories([(thread, layers)], wanted)
 
 
-async def search_memories(sought: "Sequence[tuple[Thread, Sequence[Layer]]]", wanted: Wanted) -> list[MemoryHit]:
+async def search_memories(sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], wanted: Wanted) -> list[MemoryHit]:
     """The best hits of some layers of several memories as one list.
 
     Where none has a word of the query, nor anything of its meaning, parts of words are looked for.
@@ -176,10 +174,10 @@ def _order(hit: MemoryHit) -> tuple[object, ...]:
     return (hit.score, hit.entry.timestamp, hit.entry.seq)
 
 
-async def _by_keywords(thread: "Thread", layer: Layer, wanted: Wanted) -> list[MemoryHit]:
+async def _by_keywords(thread: ThreadHandle, layer: Layer, wanted: Wanted) -> list[MemoryHit]:
     followed = index_of(thread, layer) if wanted.at is None else LayerIndex()
     rows = await followed.follow(thread, layer, wanted.at)
-    now_us = thread.engine.now_us()
+    now_us = thread.kernel.now_us()
     terms = query_terms(wanted.query)
     hits = []
     for place, points in followed.index.best(followed.index.points(terms), wanted.limit):

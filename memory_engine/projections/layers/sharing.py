@@ -24,10 +24,11 @@ from memory_engine.projections.layers.grants import GRANTS, grant_key
 from memory_engine.projections.layers.search import Wanted, search_layers
 from memory_engine.projections.layers.values import KnowledgeEntry, MemoryEntry, MemoryHit, ProceduralRule, SearchMode
 from memory_engine.projections.layers.view import Memory
+from memory_engine.relay import Relay
+from memory_engine.scoped import ScopeHandle
 
 if TYPE_CHECKING:
     from memory_engine.records import Receipt
-    from memory_engine.scopes import Agent
 
 
 @frozen
@@ -40,13 +41,13 @@ class Grant:
     event_id: str
 
 
-async def share_with(owner: "Agent", agent_id: str, layers: "Layer | Sequence[Layer]", *, write: bool) -> "Receipt":
+async def share_with(owner: ScopeHandle, agent_id: str, layers: "Layer | Sequence[Layer]", *, write: bool) -> "Receipt":
     """Grant layers to an agent of the same tenant, in place of what it was granted before."""
     event = MemoryGranted(grantee=_agent(owner, agent_id), layers=check_layers(layers), write=write)
     return await owner.dispatch(event)
 
 
-async def also_share(owner: "Agent", agent_id: str, layers: Sequence[Layer], *, write: bool) -> None:
+async def also_share(owner: ScopeHandle, agent_id: str, layers: Sequence[Layer], *, write: bool) -> None:
     """Grant what is not granted yet, beside what is."""
     held = next((grant for grant in await grants_of(owner, None) if grant.agent_id == agent_id), None)
     former = held.layers if held is not None else ()
@@ -56,25 +57,25 @@ async def also_share(owner: "Agent", agent_id: str, layers: Sequence[Layer], *, 
         await share_with(owner, agent_id, wanted, write=write or could_write)
 
 
-async def revoke(owner: "Agent", agent_id: str, reason: str) -> "Receipt":
+async def revoke(owner: ScopeHandle, agent_id: str, reason: str) -> "Receipt":
     """End what was granted to an agent."""
     return await owner.dispatch(MemoryRevoked(grantee=_agent(owner, agent_id), reason=reason))
 
 
-async def grants_of(owner: "Agent", at: int | None) -> list[Grant]:
+async def grants_of(owner: ScopeHandle, at: int | None) -> list[Grant]:
     """The grants that hold, by agent."""
     rows = await owner.rows(GRANTS, at=at)
     return [Grant(row.grantee.id, row.layers, row.write, row.event_id) for _, row in rows.items()]
 
 
-def _agent(owner: "Agent", agent_id: str) -> Destination:
+def _agent(owner: ScopeHandle, agent_id: str) -> Destination:
     return Destination(kind="agent", id=agent_id, tenant_id=owner.tenant_id)
 
 
 class SharedMemory:
     """Another agent's memory, as far as it is granted to this one. Every call looks the grant up anew."""
 
-    def __init__(self, reader: "Agent", owner: "Agent") -> None:
+    def __init__(self, reader: ScopeHandle, owner: ScopeHandle) -> None:
         self._reader = reader
         self._owner = owner
 
@@ -131,7 +132,7 @@ class SharedMemory:
             timestamp=moment_of(timestamp),
             recalled=recalled,
         )
-        capacity = self._reader.engine.config.working_entries_max
+        capacity = self._reader.kernel.config.working_entries_max
         event = appended_event(layer, entry, given, capacity)
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))
 
@@ -143,7 +144,7 @@ class SharedMemory:
 
     async def _send(self, event: MemoryShared) -> "Receipt":
         receipt = await self._reader.dispatch(event)
-        await self._reader.delivered()
+        await self._reader.kernel[Relay].deliver(self._reader.id)
         return receipt
 
     async def _allowed(self, layer: Layer | None, *, write: bool = False) -> Grant:

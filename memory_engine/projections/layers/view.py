@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from memory_engine.context.rendering import Rendering
 from memory_engine.errors import InvalidMemory, UnknownMemory
 from memory_engine.events import Layer, LayerLine, MemoryAppended, MemoryCleared, MemoryCompacted, MemoryRemoved
-from memory_engine.llm.base import LanguageModel
+from memory_engine.handle import ThreadHandle
+from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.projections.layers.compacting import Draft, drafted
 from memory_engine.projections.layers.entering import (
     appended_event,
@@ -42,9 +43,6 @@ from memory_engine.projections.layers.values import (
     rule_of,
 )
 
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
-
 KEEP_LAST = 10
 _TRIES = 2
 
@@ -52,7 +50,7 @@ _TRIES = 2
 class Memory:
     """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from its log."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     # in
@@ -85,7 +83,7 @@ class Memory:
             timestamp=moment_of(timestamp),
             recalled=recalled,
         )
-        capacity = self._thread.engine.config.working_entries_max
+        capacity = self._thread.kernel.config.working_entries_max
         return await self._appended(appended_event(check_layer(layer), entry, given, capacity))
 
     async def learn(
@@ -177,7 +175,7 @@ class Memory:
         entries, entry_bytes = await self._thread.measure(EPISODIC)
         _, bytes_ = await self._thread.measure(LAYERS)
         rows = await self._thread.rows(LAYERS)
-        counter = self._thread.engine.parts.counter
+        counter = self._thread.kernel[Rendering].counter
         working = [row.text for key in keys_of(rows, "working") if (row := rows.get(key)) is not None]
         return MemoryStats(
             working_memory_tokens=sum(counter.count(text) for text in working),
@@ -247,7 +245,7 @@ class Memory:
 
     @property
     def _model(self) -> LanguageModel | None:
-        return self._thread.engine.parts.model
+        return self._thread.kernel[MemoryModel].model
 
     async def _record(self, older: Older, count: int, draft: Draft | None) -> CompactReport:
         lines: tuple[LayerLine, ...] = draft.lines if draft is not None else ()

@@ -52,6 +52,13 @@ def _folded(words: Iterable[str]) -> frozenset[str]:
 
 
 @frozen
+class Redactors:
+    """The redactor that takes the place of the embedded one, if there is one."""
+
+    redactor: Redactor | None = None
+
+
+@frozen
 class EmbeddedRedactor:
     """E-mail and net addresses, accounts, phones, money, dates, street addresses, ids, numbers of 3 digits, names.
 

@@ -2,7 +2,6 @@
 
 import hmac
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from memory_engine.errors import (
     IdempotencyConflict,
@@ -20,7 +19,8 @@ from memory_engine.events import (
     PatternsLeft,
 )
 from memory_engine.ids import check_identifier
-from memory_engine.projections.agent_md import AGENT_MD, PromotedLine
+from memory_engine.persistence import ThreadFilter
+from memory_engine.pools import INDUSTRY
 from memory_engine.projections.base import ReadableRows
 from memory_engine.projections.patterns.folding import (
     PATTERNS,
@@ -38,15 +38,16 @@ from memory_engine.projections.patterns.redaction import (
     EmbeddedRedactor,
     Redacted,
     Redactor,
+    Redactors,
     redact_for,
     says_anything,
 )
 from memory_engine.projections.patterns.values import Origin, Pattern, PatternHit, Proposal, Trace
 from memory_engine.projections.patterns.withdrawing import revocation
+from memory_engine.projections.promotion.agent_md import AGENT_MD, AgentMd, PromotedLine
 from memory_engine.projections.promotion.wording import same_text
-
-if TYPE_CHECKING:
-    from memory_engine.scopes import Tenant
+from memory_engine.relay import Relay
+from memory_engine.scoped import ScopeHandle
 
 SHARE_CHARS = 32
 
@@ -58,10 +59,10 @@ class Patterns:
     forgotten: the share is withdrawn by itself.
     """
 
-    def __init__(self, tenant: "Tenant", redactor: Redactor | None = None) -> None:
+    def __init__(self, tenant: ScopeHandle, redactor: Redactor | None = None) -> None:
         self._tenant = tenant
-        self._engine = tenant.engine
-        self._redactor = redactor or EmbeddedRedactor()
+        self._kernel = tenant.kernel
+        self._redactor = redactor or tenant.kernel[Redactors].redactor or EmbeddedRedactor()
 
     # being in
 
@@ -76,7 +77,7 @@ class Patterns:
             raise InvalidPattern("min_tenants", min_tenants, "a pattern is shared by 1 tenant at least")
         held = {one.industry: one for one in memberships(await self._rows())}
         if industry not in held:
-            ids = self._engine.parts.ids
+            ids = self._kernel.ids
             secret = (ids.salt() + ids.salt()).hex()
             event = PatternsJoined(industry=industry, secret=secret, min_tenants=min_tenants, by=by)
             await self._tenant.dispatch(event)
@@ -89,7 +90,7 @@ class Patterns:
         self._membership(rows, industry)
         events: list[Event] = [revocation(share, by=by, reason=reason) for share in _of(rows, industry)]
         await self._tenant.dispatch_all([*events, PatternsLeft(industry=industry, by=by, reason=reason)])
-        await self._tenant.delivered()
+        await self._kernel[Relay].deliver(self._tenant.id)
 
     async def joined(self) -> tuple[str, ...]:
         """The industries that the tenant is in, by name."""
@@ -151,7 +152,7 @@ class Patterns:
             min_tenants=member.min_tenants,
         )
         await self._decide(event, proposal.id)
-        await self._tenant.delivered()
+        await self._kernel[Relay].deliver(self._tenant.id)
         return pattern_id(redacted.text)
 
     async def reject(self, proposal_id: int, *, by: str, reason: str = "") -> None:
@@ -165,14 +166,14 @@ class Patterns:
         if not shared:
             raise UnknownPattern(self._tenant.scope_id, f"pattern {pattern!r}")
         await self._tenant.dispatch_all([revocation(share, by=_someone(by), reason=reason) for share in shared])
-        await self._tenant.delivered()
+        await self._kernel[Relay].deliver(self._tenant.id)
 
     async def shared(self, industry: str = "") -> tuple[Pattern, ...]:
         """What this tenant shares, in one industry or in all, also what waits for others to say the same."""
         rows = await self._rows()
         found = []
         for share in _of(rows, industry):
-            pool = await self._engine.industry(share.industry).rows(POOL)
+            pool = await self._industry(share.industry).rows(POOL)
             held = pooled_as(pool, share.share)
             pattern = shown(*held, share.industry, own=frozenset((share.share,))) if held is not None else None
             found.append(pattern or _alone(share))
@@ -186,7 +187,7 @@ class Patterns:
         own = frozenset(share.share for share in shares(rows))
         found: list[Pattern] = []
         for name in self._readable(rows, industry):
-            found += await seen_in(self._engine.industry(name), own)
+            found += await seen_in(self._industry(name), own)
         return tuple(found)
 
     async def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
@@ -195,7 +196,7 @@ class Patterns:
         own = frozenset(share.share for share in shares(rows))
         best: dict[tuple[str, str], PatternHit] = {}
         for name in self._readable(rows, industry):
-            for hit in await found_in(self._engine.industry(name), query, limit, own):
+            for hit in await found_in(self._industry(name), query, limit, own):
                 best.setdefault((name, hit.pattern.id), hit)
         return tuple(sorted(best.values(), key=lambda hit: -hit.score)[:limit])
 
@@ -205,7 +206,7 @@ class Patterns:
         Of this one, the lines, and the events that lead back from them. Raises `UnknownPattern`.
         """
         rows = await self._rows()
-        lines = {line.id: line for line in await self._tenant.agent_md.lines()}
+        lines = {line.id: line for line in await AgentMd(self._tenant).lines()}
         seen = {one.industry: one for one in (*await self.shared(), *await self.list()) if one.id == pattern}
         if not seen:
             raise UnknownPattern(self._tenant.scope_id, f"pattern {pattern!r}")
@@ -217,11 +218,14 @@ class Patterns:
 
     # what these rest on
 
+    def _industry(self, name: str) -> ScopeHandle:
+        return ScopeHandle(self._kernel, INDUSTRY, name)
+
     async def _rows(self) -> ReadableRows[PatternRow]:
         return await self._tenant.rows(PATTERNS)
 
     async def _line(self, line: int | str) -> PromotedLine:
-        lines = await self._tenant.agent_md.lines()
+        lines = await AgentMd(self._tenant).lines()
         for one in lines:
             if one.id == line or (isinstance(line, str) and same_text(one.text) == same_text(line)):
                 return one
@@ -237,8 +241,8 @@ class Patterns:
 
     async def _redacted(self, text: str) -> Redacted:
         known = {self._tenant.scope_id}
-        for info in await self._engine.threads(tenant_id=self._tenant.scope_id):
-            known.update((info.user_id, info.agent_id))
+        for record, _ in await self._kernel.store.threads(ThreadFilter(tenant_id=self._tenant.scope_id)):
+            known.update((record.user_id, record.agent_id))
         redacted = redact_for(" ".join(text.split()), self._redactor, known - {""})
         if not says_anything(redacted.text):
             raise InvalidPattern("text", redacted.text, "nothing is left to share when it is redacted")

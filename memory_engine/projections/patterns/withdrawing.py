@@ -6,28 +6,27 @@ that no order of events, and no crash in between, leaves one standing.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from memory_engine.errors import ThreadClosed, ThreadNotFound
 from memory_engine.events import PatternRevoked, PatternWithdrawn
+from memory_engine.handle import ThreadHandle
+from memory_engine.persistence import Store
+from memory_engine.pools import INDUSTRY
 from memory_engine.projections.patterns.folding import ORPHAN, PATTERNS, ShareRow, orphans, shares
+from memory_engine.relay import Relay
 from memory_engine.replay.files.imported import Imported, imported_of
-
-if TYPE_CHECKING:
-    from memory_engine.persistence import Store
-    from memory_engine.scopes import Tenant
-    from memory_engine.thread import Thread
+from memory_engine.scoped import ScopeHandle
 
 TENANTS = "tenant:"
 """How the ids of tenants' threads begin: no other thread's shares are looked for."""
 
 
-async def withdraw_orphans(tenant: "Thread") -> None:
+async def withdraw_orphans(tenant: ThreadHandle) -> None:
     """Revoke what rests on nothing any more. Once: a second call finds none."""
     if not tenant.id.startswith(TENANTS):
         return
     found = orphans(await tenant.rows(PATTERNS))
-    elsewhere = await imported_of(tenant.engine.store, tenant.id) if found else Imported()
+    elsewhere = await imported_of(tenant.kernel.store, tenant.id) if found else Imported()
     for share, reason in found:
         if share.seqs[-1] in elsewhere:
             continue  # it was published where its approval was recorded, and is to be withdrawn there
@@ -40,7 +39,7 @@ def revocation(share: ShareRow, *, by: str = "", reason: str = "") -> PatternRev
     return PatternRevoked(industry=share.industry, share=share.share, approvals=share.seqs, by=by, reason=reason)
 
 
-async def bereft(store: "Store") -> Sequence[str]:
+async def bereft(store: Store) -> Sequence[str]:
     """The ids of the threads with shares to revoke: the process died before it could."""
     found = []
     for thread_id in await store.holders(PATTERNS.name, PATTERNS.version):
@@ -51,15 +50,17 @@ async def bereft(store: "Store") -> Sequence[str]:
     return found
 
 
-async def withdraw_all(tenant: "Tenant") -> None:
+async def withdraw_all(tenant: ThreadHandle) -> None:
     """Take back whatever a tenant shares, before its thread is destroyed."""
+    if not tenant.id.startswith(TENANTS):
+        return
     shared = shares(await tenant.rows(PATTERNS))
     if not shared:
         return
     try:
         await tenant.dispatch_all([revocation(share, reason="the tenant is deleted") for share in shared])
-        await tenant.delivered()
+        await tenant.kernel[Relay].deliver(tenant.id)
     except ThreadClosed:  # it is archived and records nothing more: the industries are told all the same
         for share in shared:
-            pool = tenant.engine.industry(share.industry)
+            pool = ScopeHandle(tenant.kernel, INDUSTRY, share.industry)
             await pool.dispatch(PatternWithdrawn(share=share.share), event_id=f"ended:{share.share}")

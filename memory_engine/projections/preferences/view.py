@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from memory_engine.clock import to_us
 from memory_engine.errors import PreferenceError
 from memory_engine.events.base import Event
 from memory_engine.events.memory import MemoryForget
 from memory_engine.events.preferences import PreferenceOrigin, PreferenceRemoved, PreferenceUpdated, RuleReference
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.projections.preferences.applying import Applied, apply_rules
 from memory_engine.projections.preferences.domain import Domain
@@ -24,11 +24,9 @@ from memory_engine.projections.preferences.finding import (
 )
 from memory_engine.projections.preferences.preference import Preference, PreferenceRow, Standing
 from memory_engine.projections.preferences.rules import same
+from memory_engine.recall.service import Recall
 from memory_engine.recall.similarity import DESCRIPTIONS, TextIndex
 from memory_engine.records import NewEvent, RecordedEvent
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 APPLIED_MAX = 200
 """Preferences whose rules one `apply` looks at, those of the flow first."""
@@ -83,7 +81,7 @@ def _row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
 class Preferences:
     """What changes how agents behave towards one user, across conversations. Reads come from memory."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     # one preference
@@ -230,16 +228,16 @@ class Preferences:
 
     @property
     def _domain(self) -> Domain:
-        return self._thread.engine.parts.domain
+        return self._thread.kernel[Domain]
 
     def _standing(self, rows: ReadableRows[PreferenceRow]) -> Standing:
         return Standing(self._domain, rows.get)
 
     def _index(self, at: int | None) -> TextIndex:
-        engine = self._thread.engine
+        kernel = self._thread.kernel
         if at is not None:
-            return TextIndex(engine.recall.embedder, engine.parts.vector_index)
-        return engine.similarity(self._thread.id, PREFERENCES.name)
+            return kernel[Recall].similarity_now()
+        return kernel[Recall].similarity(self._thread.id, PREFERENCES.name)
 
 
 def _is_news(row: PreferenceRow | None, value: object) -> bool:

@@ -91,6 +91,13 @@ class Scorer(Protocol):
 
 
 @frozen
+class Scorers:
+    """The scorers that take the place of the embedded ones, if there are any."""
+
+    scorers: Sequence[Scorer] = ()
+
+
+@frozen
 class Salience:
     """A principle that will apply again: general, normative, causal wording, against dates, ids and bare numbers."""
 

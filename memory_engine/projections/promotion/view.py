@@ -1,7 +1,6 @@
 """`thread.promotion`: looks at what the scratchpad holds, decides what rises, and records why."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -9,17 +8,20 @@ from memory_engine.chunks import content_text
 from memory_engine.errors import IdempotencyConflict, UnknownChunk
 from memory_engine.events import Content, MemoryForget, PromotionDecided, ReportSaved
 from memory_engine.events.promotion import PromotionTarget
+from memory_engine.forgetting import forget
+from memory_engine.handle import ThreadHandle
 from memory_engine.ids import check_identifier
 from memory_engine.projections.derived import derived_id
+from memory_engine.projections.preferences.view import Preferences
+from memory_engine.projections.promotion.agent_md import AgentMd
 from memory_engine.projections.promotion.judging import Judge, Judgement
 from memory_engine.projections.promotion.routing import Owner, Placement, Route, route_by_wording
-from memory_engine.projections.promotion.scoring import PromotionContext
+from memory_engine.projections.promotion.scoring import PromotionContext, Scorers
 from memory_engine.projections.promotion.verdicts import PROMOTION, Verdict
-from memory_engine.projections.scratchpad import Snippet
+from memory_engine.projections.scratchpad import Scratchpad, Snippet
 from memory_engine.records import NewEvent, Receipt
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
+from memory_engine.relay import Relay
+from memory_engine.scoped import ScopeHandle
 
 ALL = "all"
 """Asks for every snippet."""
@@ -71,7 +73,7 @@ class _Asked:
 class Promotion:
     """Promotes snippets of one conversation. `route` chooses where to."""
 
-    def __init__(self, thread: "Thread", *, route: Route = route_by_wording) -> None:
+    def __init__(self, thread: ThreadHandle, *, route: Route = route_by_wording) -> None:
         self._thread = thread
         self._route = route
 
@@ -91,7 +93,7 @@ class Promotion:
         `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the
         scratchpad does not hold, before anything is written.
         """
-        found = tuple(snippet.id for snippet in await self._thread.scratchpad.read())
+        found = tuple(snippet.id for snippet in await Scratchpad(self._thread).read())
         wanted = found if ALL in snippet_ids else snippet_ids
         for snippet_id in wanted:
             if snippet_id not in found:
@@ -108,7 +110,7 @@ class Promotion:
         What was judged under this trigger before is not judged again. Without one, everything is judged anew.
         Raises `InvalidIdentifier` for a trigger that can be no id, and what a scorer raises; nothing is recorded then.
         """
-        trigger = check_identifier("trigger", trigger or self._thread.engine.new_id())
+        trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
         return await self._settle(_Asked(trigger=trigger, name=("trigger", trigger)))
 
     async def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
@@ -125,17 +127,17 @@ class Promotion:
 
     async def _evaluate(self, asked: _Asked) -> PromotionReport:
         seen_at = (await self._thread.state()).seq
-        snippets = [snippet for snippet in await self._thread.scratchpad.read() if asked.concerns(snippet)]
+        snippets = [snippet for snippet in await Scratchpad(self._thread).read() if asked.concerns(snippet)]
         recorded = await self._recorded(asked, snippets)
         judgements = await self._judge(asked, [snippet for snippet in snippets if snippet.id not in recorded])
         skipped = [Skipped(j.snippet.id, j.skipped) for j in judgements if j.skipped]
         # judging may have taken a model's time: what went meanwhile is not promoted
-        live = {snippet.id for snippet in await self._thread.scratchpad.read()}
+        live = {snippet.id for snippet in await Scratchpad(self._thread).read()}
         skipped += [Skipped(j.snippet.id, GONE) for j in judgements if not j.skipped and j.snippet.id not in live]
         decided = [j for j in judgements if not j.skipped and j.snippet.id in live]
         receipts = await self._record(asked, decided)
         skipped += await self._take_back(decided, receipts, seen_at)
-        await self._thread.delivered()
+        await self._thread.kernel[Relay].deliver(self._thread.id)
         wanted = {*recorded.values(), *(receipt.event_id for receipt in receipts)}
         verdicts = tuple(verdict for verdict in await self.verdicts() if verdict.event_id in wanted)
         return PromotionReport(trigger=asked.trigger, verdicts=verdicts, skipped=tuple(skipped))
@@ -143,30 +145,30 @@ class Promotion:
     async def _recorded(self, asked: _Asked, snippets: Sequence[Snippet]) -> dict[str, str]:
         """The snippets on which there is a verdict of this trigger, with its event's id."""
         ids = {asked.event_id(snippet): snippet.id for snippet in snippets}
-        found = await self._thread.engine.store.find(self._thread.id, list(ids))
+        found = await self._thread.kernel.store.find(self._thread.id, list(ids))
         return {ids[stored.id]: stored.id for stored in found}
 
     async def _judge(self, asked: _Asked, snippets: Sequence[Snippet]) -> list[Judgement]:
         if not snippets:
             return []
         context = PromotionContext(
-            snippets=await self._thread.scratchpad.read(),
+            snippets=await Scratchpad(self._thread).read(),
             trigger=asked.trigger,
             requested=frozenset(asked.requested or ()),
             promoted=await self._standing(),
             report=await self._report(asked.trigger),
         )
         promoted = {verdict.snippet: verdict.content for verdict in await self.verdicts() if verdict.promoted}
-        return await Judge(self._thread.engine.parts.scorers).judge(snippets, context, promoted)
+        return await Judge(self._thread.kernel[Scorers].scorers).judge(snippets, context, promoted)
 
     async def _standing(self) -> list[str]:
         """The texts that were promoted for this conversation's tenant and user before, from any conversation."""
-        owner, engine = await self._owner(), self._thread.engine
+        owner, kernel = await self._owner(), self._thread.kernel
         texts = []
         if owner.tenant_id:
-            texts += [line.text for line in await engine.tenant(owner.tenant_id).agent_md.lines()]
+            texts += [line.text for line in await AgentMd(ScopeHandle(kernel, "tenant", owner.tenant_id)).lines()]
         if owner.user_id:
-            preferences = await engine.user(owner.user_id, tenant_id=owner.tenant_id).preferences.all()
+            preferences = await Preferences(ScopeHandle(kernel, "user", owner.user_id, owner.tenant_id)).all()
             texts += [str(found.value) for found in preferences.values() if found.origin == "promotion"]
         return texts
 
@@ -176,9 +178,9 @@ class Promotion:
 
     async def _report(self, trigger: str) -> str:
         """Title and text of the report whose saving is the trigger."""
-        found = await self._thread.engine.store.find(self._thread.id, [trigger])
+        found = await self._thread.kernel.store.find(self._thread.id, [trigger])
         for stored in found:
-            event = self._thread.engine.reader.decode(self._thread.id, stored).event
+            event = self._thread.kernel.reader.decode(self._thread.id, stored).event
             if isinstance(event, ReportSaved):
                 return f"{event.title}\n{content_text(event.content)}"
         return ""
@@ -187,7 +189,7 @@ class Promotion:
         """The verdicts, all or none."""
         owner = await self._owner()
         seqs = sorted({judgement.snippet.seq for judgement in judgements})
-        sources = dict(zip(seqs, await self._thread.engine.reader.ids_at(self._thread.id, seqs), strict=True))
+        sources = dict(zip(seqs, await self._thread.kernel.reader.ids_at(self._thread.id, seqs), strict=True))
         events = []
         for judgement in judgements:
             event = self._decided(asked, judgement, owner, sources[judgement.snippet.seq])
@@ -233,5 +235,5 @@ class Promotion:
                 seqs.update(event.event.seqs)
         forgotten = {s: event_id for s, event_id in gone.items() if s.id in chunk_ids or s.seq in seqs}
         if forgotten:
-            await self._thread.forget(event_ids=list(forgotten.values()), reason="its snippet was forgotten")
+            await forget(self._thread, event_ids=list(forgotten.values()), reason="its snippet was forgotten")
         return [Skipped(snippet.id, GONE) for snippet in forgotten]

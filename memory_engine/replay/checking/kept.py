@@ -6,7 +6,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine import snapshots
-from memory_engine.persistence import LiveChunk, ProjectionChange, Store
+from memory_engine.persistence import LiveChunk, Store
 from memory_engine.projections.base import Projection
 from memory_engine.projections.refolding import Refolding
 from memory_engine.records import StoredEvent
@@ -46,14 +46,6 @@ class KeptSnapshots:
             else:
                 lines += _rows_differ(name.removeprefix(_VIEW).rpartition("/")[0], value, refolding)
         return limited(lines)
-
-
-def dropped(seq: int, views: frozenset[str] | None) -> ProjectionChange:
-    """The change that destroys all snapshots of a thread, or those of some views: they are made again when needed."""
-    names = [("state:", "state;"), ("view/", "view0")]
-    if views is not None:
-        names = [(f"view/{name}/", f"view/{name}0") for name in sorted(views)]
-    return ProjectionChange(snapshots.PROJECTION, snapshots.VERSION, {}, seq, tuple(names))
 
 
 def _state_differs(value: bytes, stored: StoredEvent, draft: StateDraft) -> list[str]:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 from attrs import define, field
 
-from memory_engine.attempt import passage_step
 from memory_engine.log import decode_row
 from memory_engine.persistence import LoadedThread
 from memory_engine.reading import LogReader
 from memory_engine.recall.analysis import terms
-from memory_engine.recall.passages import PLACES_BITS, Extractors, PassageRow, PassageStep
+from memory_engine.recall.passages import PLACES_BITS, Extractors, PassageRow, PassageStep, passage_step
 from memory_engine.recall.storing import LookUp, PassageIndex
 from memory_engine.records import StoredEvent
 from memory_engine.replay.checking.differences import fields_differ, limited

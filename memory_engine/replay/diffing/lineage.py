@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.codec import ReductionRecord, decode_reduction
-from memory_engine.engine import Engine
 from memory_engine.errors import IntegrityError
+from memory_engine.kernel import Kernel
 from memory_engine.log import decode_row
 from memory_engine.operations import Batch, BatchReplace, Operation
 from memory_engine.records import StoredEvent
@@ -33,13 +33,13 @@ def place(chunk_id: str) -> tuple[int, int]:
     return int(seq), int(number)
 
 
-async def read_chunks(engine: Engine, thread_id: str, chunk_ids: Iterable[str]) -> dict[str, Chunk]:
+async def read_chunks(kernel: Kernel, thread_id: str, chunk_ids: Iterable[str]) -> dict[str, Chunk]:
     """Those of the chunks that there are, wherever in the log."""
     wanted = set(chunk_ids)
-    rows = await engine.reader.rows_at(thread_id, {place(chunk_id)[0] for chunk_id in wanted} - {0})
+    rows = await kernel.reader.rows_at(thread_id, {place(chunk_id)[0] for chunk_id in wanted} - {0})
     found: dict[str, Chunk] = {}
     for stored in rows.values():
-        _, reduction = decode_row(thread_id, stored, engine.events)
+        _, reduction = decode_row(thread_id, stored, kernel.events)
         found.update((chunk.id, chunk) for chunk in reduction.chunks if chunk.id in wanted)
     return found
 
@@ -54,14 +54,14 @@ def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
 
 
 async def carriers(
-    engine: Engine, thread_id: str, base: Collection[str], *, after: int, upto: int
+    kernel: Kernel, thread_id: str, base: Collection[str], *, after: int, upto: int
 ) -> dict[str, dict[str, bool]]:
     """Every chunk that was made after one seq, up to another, of chunks in `base`, with those, at any remove."""
     carried: dict[str, dict[str, bool]] = {}
     if not base or upto <= after:
         return carried
-    types = {cls.event_type for cls in engine.events.classes()} - _ONLY_ADD
-    async for page in engine.reader.pages(thread_id, after=after, upto=upto, types=types):
+    types = {cls.event_type for cls in kernel.events.classes()} - _ONLY_ADD
+    async for page in kernel.reader.pages(thread_id, after=after, upto=upto, types=types):
         for stored in page:
             if stored.record:
                 _carry(_record(thread_id, stored), base, carried)
@@ -109,15 +109,15 @@ def is_covering(chunk: Chunk, parent: str, replaced: Collection[str]) -> bool:
     return parent in replaced and (chunk.type == ChunkType.COMPACTED or len(replaced) > 1)
 
 
-async def shared_seq(engine: Engine, a: tuple[str, int], b: tuple[str, int]) -> int:
+async def shared_seq(kernel: Kernel, a: tuple[str, int], b: tuple[str, int]) -> int:
     """The last seq up to which two logs, each a thread's up to a seq, are one: a fork's and its origin's, say."""
     upto = min(a[1], b[1])
     if a[0] == b[0] or upto == 0:
         return upto
 
     async def are_same(seq: int) -> bool:
-        one = await engine.reader.rows_at(a[0], {seq})
-        other = await engine.reader.rows_at(b[0], {seq})
+        one = await kernel.reader.rows_at(a[0], {seq})
+        other = await kernel.reader.rows_at(b[0], {seq})
         return one[seq].hash == other[seq].hash
 
     if await are_same(upto):

@@ -8,7 +8,7 @@ import msgspec
 from attrs import evolve, frozen
 
 from memory_engine.chunks import Chunk, ChunkType
-from memory_engine.past import Past
+from memory_engine.handle import PastHandle
 from memory_engine.replay.diffing.lineage import Carried, carriers, place, read_chunks
 from memory_engine.state import Placed, State
 
@@ -42,7 +42,7 @@ class Compacted:
 class Side:
     """One of the two moments: its chunks by id, in order."""
 
-    def __init__(self, past: Past, state: State) -> None:
+    def __init__(self, past: PastHandle, state: State) -> None:
         self.past = past
         self.state = state
         self.placed: dict[str, Placed] = {placed.chunk.id: placed for placed in state.placed()}
@@ -146,9 +146,9 @@ async def _match_by_event(matching: _Matching, shared: int) -> None:
             matching.pair(chunk_id, made[key])
 
 
-async def _makers(past: Past, chunk_ids: Collection[str]) -> dict[str, tuple[str, int]]:
+async def _makers(past: PastHandle, chunk_ids: Collection[str]) -> dict[str, tuple[str, int]]:
     """The event's id and the number, by chunk id."""
-    rows = await past.engine.reader.rows_at(past.id, {place(chunk_id)[0] for chunk_id in chunk_ids})
+    rows = await past.kernel.reader.rows_at(past.id, {place(chunk_id)[0] for chunk_id in chunk_ids})
     places = {chunk_id: place(chunk_id) for chunk_id in chunk_ids}
     return {chunk_id: (rows[seq].id, number) for chunk_id, (seq, number) in places.items() if seq in rows}
 
@@ -177,7 +177,7 @@ async def _carried(side: Side, loose: Mapping[str, Chunk], gone: Collection[str]
     """By each of a side's loose chunks: the chunks of the common past that it is, is made of, or covers."""
     made: Mapping[str, Carried] = {}
     if any(chunk.parent_ids and chunk.seq > shared for chunk in loose.values()):
-        made = await carriers(side.past.engine, side.past.id, gone, after=shared, upto=side.past.seq)
+        made = await carriers(side.past.kernel, side.past.id, gone, after=shared, upto=side.past.seq)
     return {chunk_id: {chunk_id: False} if chunk_id in gone else made.get(chunk_id, {}) for chunk_id in loose}
 
 
@@ -212,9 +212,9 @@ async def _undone(
     tops = [chunk for chunk in summaries.values() if chunk.type == ChunkType.COMPACTED and chunk.id in base]
     if not wanted or not tops:
         return {}
-    engine, thread_id = side.past.engine, side.past.id
+    kernel, thread_id = side.past.kernel, side.past.id
     earlier = [parent for parent in wanted if place(parent)[0] <= max(top.seq for top in tops)]
-    known = await read_chunks(engine, thread_id, earlier)
+    known = await read_chunks(kernel, thread_id, earlier)
     missing = {parent for parent, chunk in known.items() if chunk.type == loose[wanted[parent]].type}
     found: dict[str, set[str]] = {top.id: set() for top in tops}
     levels = {top.id: top.parent_ids for top in tops}
@@ -223,7 +223,7 @@ async def _undone(
             found[top].update(wanted[parent] for parent in covered if parent in missing)
         reached = {parent for covered in levels.values() for parent in covered}
         missing -= reached
-        inner = await read_chunks(engine, thread_id, reached) if missing else {}
+        inner = await read_chunks(kernel, thread_id, reached) if missing else {}
         opened = {chunk.id: chunk.parent_ids for chunk in inner.values() if chunk.type == ChunkType.COMPACTED}
         levels = {top: tuple(p for one in covered for p in opened.get(one, ())) for top, covered in levels.items()}
     return found

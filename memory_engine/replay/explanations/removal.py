@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from memory_engine.handle import PastHandle
 from memory_engine.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
-from memory_engine.past import Past
 from memory_engine.replay.diffing.lineage import place
 
 
-async def removed_at(past: Past, chunk_ids: Sequence[str]) -> dict[str, int]:
+async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, int]:
     """The seqs of the events after which chunks that are not in the state any more were gone, by halving.
 
     A chunk never comes back under its id, so that a few states tell it of any number of chunks that went together.

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from attrs import define, field, frozen
 
 from memory_engine.chunks import Chunk
-from memory_engine.engine import Engine
 from memory_engine.errors import ThreadNotFound, UnknownChunk
 from memory_engine.events import (
     CompactionCompleted,
@@ -24,7 +23,8 @@ from memory_engine.events import (
     PromotionDecided,
     SummaryRolled,
 )
-from memory_engine.past import Past
+from memory_engine.handle import PastHandle
+from memory_engine.kernel import Kernel
 from memory_engine.persistence import ThreadFilter, ThreadRecord
 from memory_engine.records import RecordedEvent
 from memory_engine.replay.diffing.lineage import place
@@ -81,12 +81,12 @@ class Trace:
 class Tracer:
     """Reads for one explanation, as of a moment of one thread."""
 
-    def __init__(self, home: Past) -> None:
-        self._engine: Engine = home.engine
+    def __init__(self, home: PastHandle) -> None:
+        self._kernel: Kernel = home.kernel
         self._home = home
         self._records: dict[str, ThreadRecord | None] = {}
         self._related: list[str] | None = None
-        self._pasts: dict[str, Past] = {home.id: home}
+        self._pasts: dict[str, PastHandle] = {home.id: home}
         self.trace = Trace()
 
     async def follow(self, chunks: Iterable[ChunkRef], events: Iterable[EventRef] = ()) -> None:
@@ -140,8 +140,8 @@ class Tracer:
                 seqs[thread_id].add(seq)
         read = []
         for thread_id, wanted in seqs.items():
-            for seq, stored in (await self._engine.reader.rows_at(thread_id, wanted)).items():
-                self.trace.events[thread_id, seq] = self._engine.reader.decode(thread_id, stored)
+            for seq, stored in (await self._kernel.reader.rows_at(thread_id, wanted)).items():
+                self.trace.events[thread_id, seq] = self._kernel.reader.decode(thread_id, stored)
                 read.append((thread_id, seq))
         return read
 
@@ -199,7 +199,7 @@ class Tracer:
         for thread_id in (*first, recorded.thread_id):
             missing = await self._find_in(thread_id, missing, found)
         if missing and recorded.correlation_id:
-            for thread_id, stored in await self._engine.store.correlated(recorded.correlation_id, limit=RELATED_MAX):
+            for thread_id, stored in await self._kernel.store.correlated(recorded.correlation_id, limit=RELATED_MAX):
                 if stored.id in missing and await self.may_read(thread_id):
                     found[stored.id] = (thread_id, stored.seq)
             missing = [event_id for event_id in missing if event_id not in found]
@@ -211,7 +211,7 @@ class Tracer:
     async def _find_in(self, thread_id: str, missing: list[str], found: dict[str, EventRef]) -> list[str]:
         if not missing or not await self.may_read(thread_id):
             return missing
-        for stored in await self._engine.store.find(thread_id, missing):
+        for stored in await self._kernel.store.find(thread_id, missing):
             found[stored.id] = (thread_id, stored.seq)
         return [event_id for event_id in missing if event_id not in found]
 
@@ -224,7 +224,7 @@ class Tracer:
 
     async def _record(self, thread_id: str) -> ThreadRecord | None:
         if thread_id not in self._records:
-            found = await self._engine.store.threads(ThreadFilter(id=thread_id))
+            found = await self._kernel.store.threads(ThreadFilter(id=thread_id))
             self._records[thread_id] = found[0][0] if found else None
         return self._records[thread_id]
 
@@ -243,7 +243,7 @@ class Tracer:
                 filters.insert(0, ThreadFilter(tenant_id=own.tenant_id, user_id=own.user_id, limit=RELATED_MAX))
             ids: dict[str, None] = {}
             for where in filters:
-                for record, _ in await self._engine.store.threads(where):
+                for record, _ in await self._kernel.store.threads(where):
                     self._records[record.id] = record
                     ids[record.id] = None
             ids.pop(self._home.id, None)
@@ -252,34 +252,34 @@ class Tracer:
 
     async def _find_started(self, completed: RecordedEvent, compaction_id: str) -> None:
         thread_id, seq = completed.thread_id, completed.seq
-        rows = await self._engine.store.read(
+        rows = await self._kernel.store.read(
             thread_id, after=max(0, seq - 9), upto=seq - 1, limit=8, types={"compaction_started"}
         )
         for stored in reversed(rows):
-            started = self._engine.reader.decode(thread_id, stored)
+            started = self._kernel.reader.decode(thread_id, stored)
             if isinstance(started.event, CompactionStarted) and started.event.compaction_id == compaction_id:
                 self.trace.started[thread_id, seq] = started
                 return
 
     # what became of them
 
-    async def _past(self, thread_id: str) -> Past:
+    async def _past(self, thread_id: str) -> PastHandle:
         """A thread as it is asked about: the one at home at its moment, any other at its head."""
         if thread_id not in self._pasts:
-            head = await self._engine.store.head(thread_id)
-            self._pasts[thread_id] = await Past.of(self._engine, thread_id, head.seq)
+            head = await self._kernel.store.head(thread_id)
+            self._pasts[thread_id] = PastHandle(self._kernel, thread_id, head.seq)
         return self._pasts[thread_id]
 
-    async def _forgettings(self, past: Past) -> list[tuple[int, MemoryForget]]:
+    async def _forgettings(self, past: PastHandle) -> list[tuple[int, MemoryForget]]:
         try:
-            if not (await self._engine.store.head(past.id)).marks.get("memory_forget"):
+            if not (await self._kernel.store.head(past.id)).marks.get("memory_forget"):
                 return []
         except ThreadNotFound:
             return []
         found = []
-        async for page in self._engine.reader.pages(past.id, after=0, upto=past.seq, types={"memory_forget"}):
+        async for page in self._kernel.reader.pages(past.id, after=0, upto=past.seq, types={"memory_forget"}):
             for stored in page:
-                event = self._engine.reader.decode(past.id, stored).event
+                event = self._kernel.reader.decode(past.id, stored).event
                 if isinstance(event, MemoryForget):
                     found.append((stored.seq, event))
         return found

@@ -10,12 +10,13 @@ from memory_engine import snapshots
 from memory_engine.attempt import Reduced
 from memory_engine.codec import checked_record, encode_event
 from memory_engine.context.rendering import Renderer
-from memory_engine.engine import Engine
 from memory_engine.errors import EventTooLarge
 from memory_engine.events.base import Event
 from memory_engine.events.registry import EventRegistry
+from memory_engine.kernel import Kernel
 from memory_engine.log import chain_hash, live_chunk, next_head
 from memory_engine.persistence import ACTIVE, CommitUnit, ForkPoint, Head, LiveChunk, Store, ThreadRecord
+from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.reading import LogReader
 from memory_engine.records import StoredEvent
 from memory_engine.reducing import ReduceContext, ReducerRegistry, reduce_into
@@ -75,8 +76,8 @@ class ForkLog:
     `record` is the fork's, but for where it begins, and `None` where it is never to be written.
     """
 
-    def __init__(self, engine: Engine, rules: Rules, origin: Origin, record: ThreadRecord | None) -> None:
-        self._engine = engine
+    def __init__(self, kernel: Kernel, rules: Rules, origin: Origin, record: ThreadRecord | None) -> None:
+        self._kernel = kernel
         self._rules = rules
         self._origin = origin
         self._record = record
@@ -111,8 +112,8 @@ class ForkLog:
             payload, version = recorded.payload, recorded.version
         else:
             (payload, event), version = encode_event(event, self._rules.events), event.event_version
-            if len(payload) > self._engine.config.event_bytes_max:
-                raise EventTooLarge(event.event_type, len(payload), self._engine.config.event_bytes_max)
+            if len(payload) > self._kernel.config.event_bytes_max:
+                raise EventTooLarge(event.event_type, len(payload), self._kernel.config.event_bytes_max)
         draft, seq = self.state.draft(), self.head.seq + 1
         entries = self._rules.reducers.of_type(event.event_type)
         context = ReduceContext(seq, envelope.id, envelope.recorded_at_us)
@@ -123,7 +124,7 @@ class ForkLog:
             seq, envelope.id, event.event_type, version, envelope.recorded_at_us, envelope.occurred_at_us,
             envelope.causation_id, envelope.correlation_id,
         )  # fmt: skip
-        salt = self._engine.parts.ids.salt()
+        salt = self._kernel.ids.salt()
         digest = chain_hash(self.head.hash, header, salt, payload, record)
         stored = StoredEvent(*header, payload, record, salt, digest)
         for chunk_id, placed in draft.touched.items():
@@ -167,7 +168,7 @@ class ForkLog:
             return
         if self._batch:
             self._end_batch()
-        store = self._engine.store
+        store = self._kernel.store
         if not self._is_made:
             live = [row for placed in self._origin.state.placed() if (row := live_chunk(placed)) is not None]
             point = ForkPoint(self._origin.record.id, self.point)
@@ -178,18 +179,18 @@ class ForkLog:
             await store.commit(unit)
         self._units.clear()
         self._rows.clear()
-        self._engine.worker.touched(self.thread_id)
+        self._kernel[ProjectionWorker].touched(self.thread_id)
 
     async def discard(self) -> None:
         """Leave nothing behind but, if it was made already, the id that stays taken."""
         if self._is_made:
-            await self._engine.store.delete(self.thread_id)
+            await self._kernel.store.delete(self.thread_id)
 
     async def rows_at(self, seqs: Collection[int]) -> list[StoredEvent]:
         """The rows at these seqs, in order: those that are held, those written, those of the shared past."""
         source = self.thread_id if self._is_made else self._origin.record.id
         elsewhere = [seq for seq in seqs if seq not in self._rows and (self._is_made or seq <= self.point)]
-        found = {row.seq: row for row in await self._engine.store.read_at(source, elsewhere)} if elsewhere else {}
+        found = {row.seq: row for row in await self._kernel.store.read_at(source, elsewhere)} if elsewhere else {}
         return [row for seq in sorted(seqs) if (row := self._rows.get(seq) or found.get(seq)) is not None]
 
 

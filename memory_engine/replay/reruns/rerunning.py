@@ -17,7 +17,7 @@ from memory_engine.codec import encode_reduction
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.forgotten import Targets
 from memory_engine.compaction.planning import is_overdue, plan_manual
-from memory_engine.engine import Engine
+from memory_engine.compaction.service import CompactionService
 from memory_engine.errors import InvalidChange, ReducerError
 from memory_engine.events import (
     CompactionAbandoned,
@@ -31,6 +31,7 @@ from memory_engine.events import (
 )
 from memory_engine.executor import apply_to_draft
 from memory_engine.ids import uuid7
+from memory_engine.kernel import Kernel
 from memory_engine.log import decode_row
 from memory_engine.persistence import CompactionPolicy, LoadedThread, ThreadRecord
 from memory_engine.records import NewEvent, Receipt, StateHandle, StoredEvent
@@ -55,7 +56,7 @@ class Setting:
     calls are built in the original and in the rerun; `None`: calls are not measured.
     """
 
-    engine: Engine
+    kernel: Kernel
     loaded: LoadedThread
     upto: int
     script: Script
@@ -111,7 +112,7 @@ class Rerun:
             run._compaction = Recompaction(
                 policy=setting.policy,
                 compactors=setting.compactors,
-                fallback=setting.engine.parts.fallback,
+                fallback=setting.kernel[CompactionService].fallback,
                 by_hand=setting.by_hand,
                 state=run._fork_state,
                 append=run._append_own,
@@ -214,7 +215,7 @@ class Rerun:
         self.counts.shared = state.seq
         loaded = setting.loaded
         origin = Origin(loaded.record, loaded.head, state, self._hash)
-        self.log = ForkLog(setting.engine, setting.rules, origin, setting.record)
+        self.log = ForkLog(setting.kernel, setting.rules, origin, setting.record)
         self._places = Places(state.seq)
         self._fork_runs = runs
         if self._compaction is not None:
@@ -391,7 +392,7 @@ class Rerun:
         if event.trigger == "hard":
             await self._compaction.before_context(stored.recorded_at_us)
         elif event.trigger == "manual":
-            policy = self.setting.loaded.record.policy or self.setting.engine.config.compaction
+            policy = self.setting.loaded.record.policy or self.setting.kernel.config.compaction
             everything = set(plan_manual(self.original_state(), policy, None).chunk_ids)
             chosen = {self._places.chunk(chunk_id) for chunk_id in event.chunk_ids} - {""}
             await self._compaction.asked(None if everything == set(event.chunk_ids) else chosen, stored.recorded_at_us)

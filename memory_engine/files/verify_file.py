@@ -21,6 +21,7 @@ from attrs import define, field
 
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.replay.checking.divergence import VerifyReport
+from memory_engine.replay.verify import Verifier
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
@@ -32,7 +33,7 @@ _BEGIN = (
     "import json, sys\n"
     "asked = sys.stdin.buffer.readline()\n"
     "sys.path[:] = json.loads(asked)['path']\n"
-    "from memory_engine.replay.checking.parallel import serve\n"
+    "from memory_engine.files.verify_file import serve\n"
     "serve(asked)\n"
 )
 
@@ -130,7 +131,7 @@ class _Work:
         while self._waiting:
             thread_id = self._waiting.popleft()
             try:
-                self._found(await engine.verifier.verify(thread_id, partial(self._at, thread_id)))
+                self._found(await Verifier.of(engine.kernel).verify(thread_id, partial(self._at, thread_id)))
             except ThreadNotFound:
                 self._gone(thread_id)
 
@@ -255,7 +256,7 @@ async def _serve(asked: _Asked, answers: BinaryIO) -> None:
         async with _only_read(asked.file, entry_points=asked.entry_points) as engine:
             while thread_id is not None:
                 try:
-                    report = await engine.verifier.verify(thread_id, lambda events: answer(_Answer(events)))
+                    report = await Verifier.of(engine.kernel).verify(thread_id, lambda events: answer(_Answer(events)))
                     answer(_Answer(report=report))
                 except ThreadNotFound:
                     answer(_Answer(gone=True))

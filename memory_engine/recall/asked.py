@@ -1,63 +1,37 @@
-"""Searching a thread: what every thread's handle can do."""
+"""What a search is asked for, checked: a wrong value is refused, never searched for as something else."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from memory_engine.clock import to_us
 from memory_engine.errors import InvalidSearch
+from memory_engine.handle import ThreadHandle
 from memory_engine.recall.found import Found
-from memory_engine.recall.indexing import Progress
 from memory_engine.recall.searching import Asked
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
+from memory_engine.recall.service import Recall
 
 
-class Searchable:
-    """A handle whose thread can be searched."""
-
-    id: str
-    _engine: "Engine"
-
-    async def search(  # noqa: PLR0913 - what narrows a search, by keyword
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        kinds: Sequence[str] = (),
-        at: int | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        explain: bool = False,
-    ) -> Found:
-        """The passages of this thread that say most about a question, best first, also those that were compacted.
-
-        Everything the log holds is searched, but for summaries of it, or only the given `kinds` (see `Hit.kind`).
-        `at`: as of an earlier seq; `since` and `until` bound when it was said, ends included. `explain` gives each
-        hit the signals that its score is made of. Any text may be asked for; none can break a search or widen it.
-        A kind that no passage is of finds nothing. The first search of a thread makes its index.
-
-        Raises `ThreadNotFound`, `InvalidSearch` for arguments that mean nothing, and `ValueError` for an `at` that
-        the thread has no event at.
-        """
-        if at is not None:
-            at = checked_seq(at, self.id, (await self._engine.store.head(self.id)).seq)
-            if at == 0:
-                return Found(query=query)
-        return await self._engine.recall.search(
-            self._searched(), asked(query, limit=limit, kinds=kinds, at=at, since=since, until=until, explain=explain)
-        )
-
-    async def prepare_search(self, progress: Progress | None = None) -> None:
-        """Bring the index and, where there is an embedder, all vectors up to date: what a first search would begin.
-
-        `progress` is called with how much is done and how much there is. Raises `ModelError`.
-        """
-        await self._engine.recall.prepare(self.id, progress)
-
-    def _searched(self) -> tuple[str, ...]:
-        return (self.id,)
+async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
+    thread: ThreadHandle,
+    query: str,
+    *,
+    limit: int = 10,
+    kinds: Sequence[str] = (),
+    at: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    explain: bool = False,
+) -> Found:
+    """See `Thread.search`."""
+    if not await thread.exists():
+        return Found(query=query)
+    if at is not None:
+        at = checked_seq(at, thread.id, (await thread.kernel.store.head(thread.id)).seq)
+    upto = await thread.upto(at)
+    if upto == 0:
+        return Found(query=query)
+    wanted = asked(query, limit=limit, kinds=kinds, at=upto, since=since, until=until, explain=explain)
+    return await thread.kernel[Recall].search((thread.id,), wanted)
 
 
 def asked(  # noqa: PLR0913 - what narrows a search, by keyword

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from memory_engine.replay.comparing import Comparison, Kept
+from memory_engine.files.compare import Comparison, Kept
 
 WIDTH, HEIGHT = 760, 520
 LEFT, RIGHT, TOP, BOTTOM = 70, 40, 64, 60

@@ -3,20 +3,18 @@
 import asyncio
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import msgspec
 from attrs import frozen
 
 from memory_engine.errors import NotText, UnknownLine
 from memory_engine.events import AgentMdPromoted, AgentMdRemoved, AgentMdUploaded, Event, MemoryForget
-from memory_engine.projections.agent_md_text import PromotedText, one_line, read_back, render
+from memory_engine.handle import ThreadHandle
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.promotion.agent_md_text import PromotedText, one_line, read_back, render
 from memory_engine.projections.promotion.wording import same_text
 from memory_engine.records import RecordedEvent
-
-if TYPE_CHECKING:
-    from memory_engine.thread import Thread
 
 OWN = "own"
 """Key of the row that holds what people wrote."""
@@ -127,7 +125,7 @@ class AgentMdChange:
 class AgentMd:
     """A tenant's `agent.md`. People write it, promotion adds lines, either without touching the other's part."""
 
-    def __init__(self, thread: "Thread") -> None:
+    def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
 
     async def read(self, *, at: int | None = None) -> str:

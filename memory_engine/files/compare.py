@@ -14,14 +14,16 @@ from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
 from memory_engine.config import EngineConfig
 from memory_engine.context.builder import build_context
+from memory_engine.context.rendering import Rendering
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
 from memory_engine.events.compaction import CompactionCompleted
+from memory_engine.files.facts import facts_of, missing
 from memory_engine.ingest import Ingestion, IngestOptions
+from memory_engine.kernel import Kernel
 from memory_engine.log import decode_row
 from memory_engine.persistence import CompactionPolicy
 from memory_engine.plugins import Plugin
-from memory_engine.replay.comparisons.facts import facts_of, missing
 from memory_engine.replay.diffing.rendered import message_text
 from memory_engine.replay.files.log_file import FORMAT
 from memory_engine.replay.reruns.fork_log import ForkLog
@@ -164,7 +166,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
                             progress(name, compactor.name)
                         timed = _Timed(compactor)
                         change = Change(compactor=timed, policy=policy, call_models=call_models)
-                        rows.append(evolve(await _kept(engine, thread_id, change, name), seconds=timed.seconds))
+                        rows.append(evolve(await _kept(engine.kernel, thread_id, change, name), seconds=timed.seconds))
         except (MemoryEngineError, OSError) as error:
             unread.append(Unread(str(path), str(error)))
     return Comparison(rows=tuple(rows), unread=tuple(unread))
@@ -245,11 +247,11 @@ class _Timed:
             self.seconds += time.perf_counter() - begun
 
 
-async def _kept(engine: Engine, thread_id: str, change: Change, name: str) -> Kept:
+async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Kept:
     """Run one log again, and look at what is left of what was compacted."""
-    loaded = await engine.store.load(thread_id)
+    loaded = await kernel.store.load(thread_id)
     policy = change.policy or loaded.record.policy or CompactionPolicy()
-    setting = await setting_of(engine, loaded, evolve(change, policy=policy), loaded.head.seq)
+    setting = await setting_of(kernel, loaded, evolve(change, policy=policy), loaded.head.seq)
     run = await rerun(setting)
     assert run.log is not None
     assert change.compactor is not None
@@ -257,7 +259,7 @@ async def _kept(engine: Engine, thread_id: str, change: Change, name: str) -> Ke
     originals = await _compacted(run.log)
     said = "\n".join(map(_text, originals))
     facts = facts_of(said)
-    parts = engine.parts
+    parts = kernel[Rendering]
     context = build_context(
         state, thread_id=thread_id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
     )

@@ -1,0 +1,129 @@
+"""Make again what derives from a log, beside the old, and swap it in by one commit. No reducer runs."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from attrs import define, field, frozen
+
+from memory_engine import snapshots
+from memory_engine.log import decode_row, fold, live_chunk
+from memory_engine.persistence import CommitUnit, Head, LiveChunk, ProjectionChange, Store
+from memory_engine.projections.base import Projection, event_types
+from memory_engine.projections.refolding import Refolding
+from memory_engine.reading import LogReader
+from memory_engine.recall.passages import Extractors, PassageChange, PassageStep, passage_step
+from memory_engine.records import StoredEvent
+from memory_engine.state import State, StateDraft
+
+
+@frozen(kw_only=True)
+class Wanted:
+    """What is to be made again. `extractors` for the index of passages."""
+
+    projections: Sequence[Projection[object]]
+    state: bool = True
+    extractors: Extractors | None = None
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The types of the events that count; `None` for all."""
+        if self.state or self.extractors is not None:
+            return None
+        of_each = [event_types(projection) for projection in self.projections]
+        return None if None in of_each else frozenset().union(*(types for types in of_each if types is not None))
+
+
+@define
+class Remaking:
+    """What derives from a thread's log up to `seq`, made again in memory."""
+
+    store: Store
+    reader: LogReader
+    thread_id: str
+    wanted: Wanted
+    seq: int = 0
+    draft: StateDraft = field(factory=lambda: State().draft())
+    seen: dict[str, int] = field(factory=dict)
+    steps: list[PassageStep] = field(factory=list)
+    refolding: Refolding = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.refolding = Refolding(self.wanted.projections, self.reader, self.thread_id)
+
+    async def advance(self, upto: int, progress: Callable[[int], None] | None = None) -> None:
+        """Read on. Raises `IntegrityError`, and `ReducerError` where a projection or an extractor fails."""
+        async for page in self.reader.pages(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types):
+            if self.wanted.state:
+                fold(self.draft, page, self.thread_id)
+            for stored in page:
+                self.seen[stored.type] = stored.seq
+                self.refolding.apply(stored)
+                self._index(stored)
+            if progress is not None:
+                progress(page[-1].seq)
+        self.seq = upto
+
+    def _index(self, stored: StoredEvent) -> None:
+        if self.wanted.extractors is None:
+            return
+        event, _ = decode_row(self.thread_id, stored, self.reader.registry)
+        step = passage_step(self.wanted.extractors, self.thread_id, event, stored)
+        if step is not None:
+            self.steps.append(step)
+
+    async def put(self, head: Head) -> Head:
+        """Put all in the place of the old, in one commit; the head with its counters and marks set right.
+
+        Raises `HeadMoved` if somebody has written to the thread since.
+        """
+        rebuilt, live = head, {}
+        if self.wanted.state:
+            tally, registry = self.draft.tally, self.reader.registry
+            marks = {name: seq for name, seq in self.seen.items() if name in head.marks or registry.tracks(name)}
+            rebuilt = msgspec.structs.replace(head, chunks=tally.chunks, tokens=tally.tokens, marks=marks)
+            live = await self._live()
+        unit = CommitUnit(
+            thread_id=self.thread_id,
+            expected=head,
+            head=rebuilt,
+            live=live,
+            projections=[*[await self._rows(projection) for projection in self.wanted.projections], self._dropped()],
+            passages=PassageChange(0, head.seq, self.steps, afresh=True) if self.wanted.extractors else None,
+        )
+        await self.store.commit(unit)
+        return rebuilt
+
+    async def _live(self) -> dict[str, LiveChunk | None]:
+        """The rows of the state; those that are not of it go."""
+        stale = (row.chunk_id for row in (await self.store.load(self.thread_id)).live)
+        live: dict[str, LiveChunk | None] = dict.fromkeys(stale)
+        live.update((placed.chunk.id, live_chunk(placed)) for placed in self.draft.placed())
+        return live
+
+    async def _rows(self, projection: Projection[object]) -> ProjectionChange:
+        _, former = await self.store.rows(projection.name, projection.version, self.thread_id)
+        rows: dict[str, bytes | None] = dict.fromkeys(former)
+        rows.update(self.refolding.rows[projection.name].encoded())
+        return ProjectionChange(projection.name, projection.version, rows, self.seq)
+
+    def _dropped(self) -> ProjectionChange:
+        """Snapshots are made again when they are needed."""
+        names = frozenset(projection.name for projection in self.wanted.projections)
+        return snapshots.dropped(self.seq, None if self.wanted.state else names)
+
+
+async def rebuild_thread(
+    store: Store,
+    reader: LogReader,
+    thread_id: str,
+    projections: Sequence[Projection[object]] = (),
+) -> Head:
+    """Write the live rows and every given projection's rows anew, in one pass over the log and one commit.
+
+    Returns the head with its counters and marks set right. Raises `HeadMoved` if somebody writes
+    to the thread meanwhile, `IntegrityError` where the recorded operations do not hold together.
+    """
+    head = await store.head(thread_id)
+    remaking = Remaking(store, reader, thread_id, Wanted(projections=projections))
+    await remaking.advance(head.seq)
+    return await remaking.put(head)

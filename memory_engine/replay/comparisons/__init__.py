@@ -1,1 +1,0 @@
-"""What comparing compactors takes: facts in texts, and a chart."""
