@@ -7,9 +7,8 @@ from typing import Protocol
 
 from memory_engine.caches import Caches
 from memory_engine.compaction.service import CompactionService
-from memory_engine.errors import EngineClosed, IntegrityError
+from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError
 from memory_engine.log import load_state
-from memory_engine.persistence import HeadMoved
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.queue import BlockingReason
 from memory_engine.reading import LogReader

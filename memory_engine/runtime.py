@@ -20,6 +20,8 @@ from memory_engine.config import EngineConfig
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
+    EventIdTaken,
+    HeadMoved,
     IdempotencyConflict,
     MemoryEngineError,
     ReadOnly,
@@ -28,18 +30,7 @@ from memory_engine.errors import (
 )
 from memory_engine.events.registry import EventRegistry
 from memory_engine.log import as_recorded, live_chunk, load_state, next_head, read_back
-from memory_engine.persistence import (
-    ARCHIVED,
-    DELETED,
-    PAUSED,
-    CommitUnit,
-    EventIdTaken,
-    Head,
-    HeadMoved,
-    LiveChunk,
-    LoadedThread,
-    Store,
-)
+from memory_engine.persistence import ARCHIVED, DELETED, PAUSED, CommitUnit, Head, LiveChunk, LoadedThread, Store
 from memory_engine.pools import INDUSTRY, pooled, recorded_us
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections

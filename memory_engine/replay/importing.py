@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from attrs import frozen
 
-from memory_engine.errors import ContentionError, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.ids import check_identifier
 from memory_engine.log import next_head
-from memory_engine.persistence import CommitUnit, Head, HeadMoved, Store, ThreadRecord
+from memory_engine.persistence import CommitUnit, Head, Store, ThreadRecord
 from memory_engine.replay.files.file_reading import Batch, LogFile
 from memory_engine.replay.files.imported import imported
 from memory_engine.replay.verify import Progress

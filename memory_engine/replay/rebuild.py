@@ -7,9 +7,9 @@ import msgspec
 from attrs import asdict, define, field, frozen
 
 from memory_engine.attempt import passage_step
-from memory_engine.errors import ContentionError, ReadOnly, UnknownView
+from memory_engine.errors import ContentionError, HeadMoved, ReadOnly, UnknownView
 from memory_engine.log import decode_row, fold, live_chunk
-from memory_engine.persistence import CommitUnit, Head, HeadMoved, LiveChunk, ProjectionChange, Store
+from memory_engine.persistence import CommitUnit, Head, LiveChunk, ProjectionChange, Store
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.refolding import Refolding
 from memory_engine.reading import LogReader
