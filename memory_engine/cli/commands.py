@@ -1,7 +1,6 @@
 """What a command is, and the options that all of them share."""
 
 import argparse
-import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -11,13 +10,14 @@ from memory_engine.cli.databases import DEFAULT, VARIABLE
 from memory_engine.cli.terminal import Terminal
 from memory_engine.errors import InvalidInput
 from memory_engine.moments import Moment
+from memory_engine.regex import regex
 
 FOUND_PROBLEMS = 1
 """Exit code of a command that did its work and found something wrong in what it was given."""
 FAILED = 2
 INTERRUPTED = 130
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
+_TIME = regex(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 Run = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
 """Does a command's work and returns the exit code. Raises `MemoryEngineError` where it cannot."""

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib.util
 import os
-import re
 import tempfile
 import threading
 from collections import OrderedDict
@@ -20,13 +19,14 @@ from typing import Any
 from attrs import frozen
 
 from memory_engine.errors import InvalidIdentifier, MissingExtra
+from memory_engine.regex import regex
 
 CACHED_COUNTS_MAX = 4096
 """Counts kept by one tokenizer; of a long text its digest is kept, not the text."""
 KEY_CHARS_MAX = 256
 PIECE_CHARS_MAX = 100_000
 """Beyond a few hundred thousand blanks in a row, tiktoken panics (its regex engine's stack overflows)."""
-_PIECES = re.compile(rf"(?s).{{1,{PIECE_CHARS_MAX - 1}}}\S(?= )|.{{1,{PIECE_CHARS_MAX}}}")
+_PIECES = regex(rf"(?s).{{1,{PIECE_CHARS_MAX - 1}}}\S(?= )|.{{1,{PIECE_CHARS_MAX}}}")
 """Every encoding begins a new token at a blank that follows something else: there a cut changes no count."""
 
 _PAIRS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"

@@ -16,14 +16,16 @@ from hashlib import sha256
 
 from attrs import frozen
 
+from memory_engine.regex import regex
+
 HEADING = "## Promoted"
 DIGEST_CHARS = 8
-SECTION = re.compile(
+SECTION = regex(
     r"(?:\r\n\r\n|\n\n|\r?\n|\A)(?:## Promoted[ \t]*\r?\n(?:[ \t]*\r?\n)*)?"
     r"<!-- promoted lines up to (?P<upto>\d{1,15}) of (?P<origin>[0-9a-f]{8}):[^\n]*-->[ \t]*(?=\r?\n|\Z)"
 )
 """Where promoted lines begin: the comment says so, with or without what an editor left of the heading above it."""
-BULLET = re.compile(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>[0-9a-f]{8}) -->\s*\Z", re.DOTALL)
+BULLET = regex(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>[0-9a-f]{8}) -->\s*\Z", re.DOTALL)
 
 
 @frozen

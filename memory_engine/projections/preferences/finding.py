@@ -1,6 +1,5 @@
 """Which preferences apply: by id in a known flow, by likeness to a query, and along relations from those."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
@@ -12,6 +11,7 @@ from memory_engine.projections.preferences.kinds import Kind
 from memory_engine.projections.preferences.preference import Preference, PreferenceRow, Standing
 from memory_engine.recall.base import Match
 from memory_engine.recall.similarity import Corpus
+from memory_engine.regex import regex
 
 HOPS = 2
 LIMIT = 20
@@ -19,7 +19,7 @@ SHOWN_WORDS_MAX = 6
 SCORE_DIGITS = 6
 
 _ROW = msgspec.json.Decoder(PreferenceRow)
-_WITHIN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 @frozen

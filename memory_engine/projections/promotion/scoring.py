@@ -3,7 +3,6 @@
 The same snippets give the same scores on any machine, and every score says what it rests on.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from math import log2
@@ -21,12 +20,13 @@ from memory_engine.projections.promotion.wording import (
     words_of,
 )
 from memory_engine.projections.scratchpad import Snippet
+from memory_engine.regex import regex
 from memory_engine.usage import Usage
 
 NUMBERS_PENALTY = 1.5
 """By how much each share of words that are specifics lowers salience: at two thirds nothing is left."""
 ONE_OFF_FACTOR = 0.5
-SENTENCES = re.compile(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
+SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
 """With fewer other texts to compare, every word is new, and that says nothing."""
 NOVELTY_WEIGHT = 0.25

@@ -10,20 +10,22 @@ from functools import lru_cache
 
 from attrs import frozen
 
+from memory_engine.regex import regex
+
 READ_CHARS_MAX = 10_000
 """How much of a text is read to judge it: a snippet is a few sentences, and a longer one shows its kind early."""
 SHOWN_MAX = 4
 """Phrases that a reason quotes."""
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-WORD = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['.,:/@+\-]+[^\W{UNSPACED}]+)*")
-IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
+WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['.,:/@+\-]+[^\W{UNSPACED}]+)*")
+IS_UNSPACED = regex(rf"[{UNSPACED}]")
 LETTER = rf"[^\W\d{UNSPACED}]"
-SPECIFIC = re.compile(
+SPECIFIC = regex(
     rf"[^\w\s]{{0,3}}(?<!{LETTER}){LETTER}*+\d(?:[^\W{UNSPACED}]|[.,:/@+\-](?=\w))*%?"
     r"|(?<![\w.+\-])[\w.+\-]++@[\w.\-]+"
 )
-RECURRING = re.compile(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
+RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
 """Numbered names of what comes again: quarters, seven-day windows."""
 
 NEGATIONS = frozenset(
@@ -33,7 +35,7 @@ NEGATIONS = frozenset(
     sans sin nunca jamás jamas ningún ninguna nada não nao nem sem mai senza niet geen nooit zonder не нет никогда без
     """.split()
 )
-UNSPACED_NEGATION = re.compile(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
+UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
 SMALL_WORDS = frozenset(
     """
     the an of in at to is are was were be been it its this that these those and for by with as has have had very also
@@ -41,7 +43,7 @@ SMALL_WORDS = frozenset(
     et est sont el los las una y es son il lo gli i e ha het een en van и на
     """.split()
 )
-ENDING = re.compile(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
+ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
 SAME_WORDS = 0.6
 """The share of the words of both texts together that near-duplicates have in common."""
 
