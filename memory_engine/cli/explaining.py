@@ -185,6 +185,6 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-DIFF = Command("diff", "print what changed between two moments of a thread", _declare_diff, diff)
-WHY = Command("why", "print what is behind a chunk, a view's row or a context", _declare_why, why)
-BISECT = Command("bisect", "find the event after which an expression holds", _declare_bisect, bisect)
+DIFF = Command(_declare_diff, diff)
+WHY = Command(_declare_why, why)
+BISECT = Command(_declare_bisect, bisect)

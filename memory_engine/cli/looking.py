@@ -213,7 +213,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-THREADS = Command("threads", "list threads", _declare_threads, threads)
-SHOW = Command("show", "print a thread's state, now or in the past", _declare_show, show)
-CONTEXT = Command("context", "print what the model sees next", _declare_context, context)
-STATS = Command("stats", "print totals over the database", no_arguments, stats)
+THREADS = Command(_declare_threads, threads)
+SHOW = Command(_declare_show, show)
+CONTEXT = Command(_declare_context, context)
+STATS = Command(no_arguments, stats)

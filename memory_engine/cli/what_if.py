@@ -298,7 +298,5 @@ def _cells(call: Call | None) -> tuple[str, str, str]:
     return str(call.seq), number(call.tokens), number(call.kept_tokens)
 
 
-FORK = Command("fork", "make a thread that shares another's past", _declare_fork, fork)
-WHAT_IF = Command(
-    "what-if", "run a log again with edits, other thresholds or another compactor", _declare_what_if, what_if
-)
+FORK = Command(_declare_fork, fork)
+WHAT_IF = Command(_declare_what_if, what_if)

@@ -9,8 +9,9 @@ from attrs import asdict
 
 from memory_engine.chunks import Chunk
 from memory_engine.cli.anchoring import Compared, compare
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, add_plugins, add_thread, whole
+from memory_engine.cli.commands import Command, add_plugins, add_thread, whole
 from memory_engine.cli.databases import check_is_there, existing
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.text import counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
@@ -117,5 +118,5 @@ def put_divergence(divergence: Divergence, terminal: Terminal) -> None:
         terminal.put(f"  {what}{colon}{''.join(shown)}")
 
 
-COMPACT = Command("compact", "compact a thread now", add_thread, compact)
-VERIFY = Command("verify", "replay logs and compare hashes, operations and states", _declare_verify, verify)
+COMPACT = Command(add_thread, compact)
+VERIFY = Command(_declare_verify, verify)
