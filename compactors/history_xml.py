@@ -4,7 +4,8 @@ import html
 import textwrap
 from collections.abc import Sequence
 
-from attrs import evolve, frozen
+import msgspec
+from msgspec.structs import replace
 
 from memory_engine.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, render_lines
@@ -18,8 +19,7 @@ ENTRY_TOKENS_MIN = 32
 _NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@frozen(kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, and the chunks that it stands for."""
 
     type: str
@@ -68,7 +68,7 @@ def fitted(entries: Sequence[Entry], entry_tokens_max: int, room: int) -> list[E
             room -= size
         if limit < ENTRY_TOKENS_MIN:
             return None
-    return [evolve(entry, text=shortened(entry.text, limit)) for entry in entries]
+    return [replace(entry, text=shortened(entry.text, limit)) for entry in entries]
 
 
 def shortened(text: str, tokens: int) -> str:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.attempt import Reduced
 from memory_engine.caches import Caches
@@ -80,8 +80,7 @@ Observer = Callable[[RecordedEvent], None]
 """Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
 
 
-@frozen(kw_only=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine is made of; `wiring.open` puts it together."""
 
     store: Store

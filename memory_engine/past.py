@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from memory_engine.compaction.running import CompactionReport
 from memory_engine.context.builder import Context
@@ -79,7 +79,7 @@ class Past(Thread):
         """What the thread is, and where it stood. Its status is that of today."""
         state, event = await self.state(), await self.event()
         info = await super().info()
-        return evolve(
+        return replace(
             info,
             events=self.seq,
             chunks=state.tally.chunks,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.compactors.extractive.function_words import FunctionWords
 from memory_engine.compactors.extractive.words import WORD, word_count
@@ -27,8 +27,7 @@ WORDS_KEPT_WHOLE = 3
 PUNCTUATION_KEPT = ".!?;:。！？؟"
 
 
-@frozen
-class Sentence:
+class Sentence(msgspec.Struct, frozen=True):
     """One sentence or a bounded part of one, as it was written but for markup and white space."""
 
     text: str

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from attrs import asdict
 
 from memory_engine.cli.commands import MOMENT, Command, add_thread, moment, no_arguments, positive
 from memory_engine.cli.databases import existing
@@ -164,7 +163,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
             "shortened": list(found.shortened),
         }
         if asked.query is not None:
-            shown["spent"] = asdict(found.spent)
+            shown["spent"] = msgspec.structs.asdict(found.spent)
             shown["recalled_text"] = found.recalled_text
             shown["recalled"] = [hit_as_data(hit) for hit in found.recalled]
             shown["recall_failure"] = found.recall_failure

@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 
 import msgspec
-from attrs import asdict
 
 from memory_engine.chunks import Chunk
 from memory_engine.cli.anchoring import Compared, compare
@@ -34,9 +33,7 @@ async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
     """Print what a compaction did, and the summaries that it made."""
-    shown: dict[str, object] = asdict(report)
-    shown["usage"] = msgspec.to_builtins(report.usage)
-    terminal.json(shown)
+    terminal.json(msgspec.to_builtins(report))
     terminal.say(compaction_line(report), "bold")
     for chunk in summaries:
         terminal.say()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from attrs import field, frozen
+import msgspec
 
 from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
@@ -65,12 +65,11 @@ class Services(Protocol):
         ...
 
 
-@frozen
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """What is compacted once more. Of each summary in `afresh`, these originals are, and not its lines."""
 
     plan: Plan
-    afresh: Afresh = field(factory=dict)
+    afresh: Afresh = {}
 
 
 class CompactionService:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.errors import InvalidIdentifier, MissingExtra
 from memory_engine.regex import regex
@@ -42,8 +42,7 @@ _O200K = (
 )
 
 
-@frozen
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """A file of tiktoken's: its address there names it in every cache, its digest proves it."""
 
     address: str

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.regex import regex
 
@@ -28,16 +28,14 @@ SECTION = regex(
 BULLET = regex(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>[0-9a-f]{8}) -->\s*\Z", re.DOTALL)
 
 
-@frozen
-class PromotedText:
+class PromotedText(msgspec.Struct, frozen=True):
     """A promoted line as it is shown: its id and its text."""
 
     id: int
     text: str
 
 
-@frozen(kw_only=True)
-class ReadBack:
+class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
     """What a file says: its own text, with what people wrote among the promoted lines moved to its end.
 
     `removed` are the ids of promoted lines that are gone from it, or were changed. `moved` is how many

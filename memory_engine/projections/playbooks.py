@@ -5,7 +5,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
-from attrs import frozen
+from msgspec.structs import replace
 
 from memory_engine.events import Event, MemoryForget, PlaybookCall, PlaybookRemoved, PlaybookSaved
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
@@ -81,8 +81,7 @@ class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
         return text[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 
-@frozen
-class PlaybookMatch:
+class PlaybookMatch(msgspec.Struct, frozen=True):
     """A playbook that was found. `score` is 0 to 1; without a query it is 1. `shared` are words of both requests.
 
     `how`: `"flow"`, `"lexical"` or `"embedding"`. `failure` says why words had to do although there is a model.
@@ -134,7 +133,7 @@ def _forget(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
         if not kept:
             rows.drop(key)
         elif len(kept) < playbook.count:
-            rows.put(key, msgspec.structs.replace(playbook, times=kept))
+            rows.put(key, replace(playbook, times=kept))
 
 
 def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
@@ -254,8 +253,7 @@ class Playbooks:
         return True
 
 
-@frozen
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     flow: str | None
     limit: int
     at: int | None

@@ -5,7 +5,7 @@ By wording, in several languages, with the reason. A judge of one's own may take
 
 from typing import Literal, Protocol
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.projections.promotion.wording import (
     IS_UNSPACED,
@@ -28,8 +28,7 @@ REQUEST_SIGNS_MIN = 4
 """In scripts without spaces."""
 
 
-@frozen
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """What a message says about what came before it, and why.
 
     It is a `correction` (or a complaint), it shows `satisfaction`, it goes on to another `request`, or it is

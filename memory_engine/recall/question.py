@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.recall.analysis import terms
 from memory_engine.regex import regex
@@ -95,8 +95,7 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _LAST_ORDINAL = date.max.toordinal()
 
 
-@frozen
-class Day:
+class Day(msgspec.Struct, frozen=True):
     """A day, month, year or weekday that a question names; what it leaves open is 0 (weekday: 1 is Monday)."""
 
     year: int = 0
@@ -127,8 +126,7 @@ class Day:
         return 1.0 if 0 <= after <= 1 else 0.7 if -1 <= after <= 7 else 0.4 if -7 <= after <= 21 else 0.0
 
 
-@frozen
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A question, read. `terms` are distinct and in the question's order, at most 32.
 
     `names` are the terms of words written with a capital inside a sentence. `days` are the dates

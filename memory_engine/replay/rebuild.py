@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from attrs import asdict, define, field, frozen
+from attrs import define, field
+from msgspec.structs import replace
 
 from memory_engine.attempt import passage_step
 from memory_engine.errors import ContentionError, HeadMoved, ReadOnly, UnknownView
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from memory_engine.runtime import ThreadRuntime
 
 
-@frozen(kw_only=True)
-class RebuildReport:
+class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was made again of a thread: rows by view, and passages of the search index (`None`: it was left alone)."""
 
     thread_id: str
@@ -37,11 +37,10 @@ class RebuildReport:
 
     def as_data(self) -> dict[str, object]:
         """Plain JSON values."""
-        return asdict(self)
+        return msgspec.structs.asdict(self)
 
 
-@frozen(kw_only=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be made again. `extractors` for the index of passages."""
 
     projections: Sequence[Projection[object]]
@@ -104,7 +103,7 @@ class _Remaking:
         if self.wanted.state:
             tally, registry = self.draft.tally, self.reader.registry
             marks = {name: seq for name, seq in self.seen.items() if name in head.marks or registry.tracks(name)}
-            rebuilt = msgspec.structs.replace(head, chunks=tally.chunks, tokens=tally.tokens, marks=marks)
+            rebuilt = replace(head, chunks=tally.chunks, tokens=tally.tokens, marks=marks)
             live = await self._live()
         unit = CommitUnit(
             thread_id=self.thread_id,

@@ -3,7 +3,8 @@
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from attrs import define, frozen
+import msgspec
+from attrs import define
 
 from memory_engine.events.patterns import Finding
 from memory_engine.regex import regex
@@ -21,8 +22,7 @@ _KEPT = "\0"
 Span = tuple[int, int]
 
 
-@frozen
-class _Sign:
+class _Sign(msgspec.Struct, frozen=True):
     """One character as detectors see it, and the characters `start` to `end` of the original that it stands for."""
 
     text: str

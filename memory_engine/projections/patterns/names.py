@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.projections.patterns.masking import Span
 from memory_engine.projections.patterns.words import ACRONYMS, BUSINESS, CALENDAR, COMMON, OPENERS, PARTICLES
@@ -42,8 +42,7 @@ _NO_CAPITALS = regex(
 )
 
 
-@frozen
-class _Word:
+class _Word(msgspec.Struct, frozen=True):
     """A word, and whether it is taken for a name. One that is kept becomes part of a name beside it."""
 
     text: str
@@ -53,8 +52,7 @@ class _Word:
     is_kept: bool = False
 
 
-@frozen
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """Finds names. `allow` are words that are none, in lower case, beside those that are known."""
 
     allow: Collection[str] = frozenset()

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.codec import encode_json
 from memory_engine.projections.preferences.domain import Domain
@@ -22,8 +21,7 @@ _ROW = msgspec.json.Decoder(PreferenceRow)
 _WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-@frozen
-class ApplicablePreference:
+class ApplicablePreference(msgspec.Struct, frozen=True):
     """A preference that applies: `score` from 0 to 1, and the steps that led to it, the first one first."""
 
     preference: Preference
@@ -31,8 +29,7 @@ class ApplicablePreference:
     why: tuple[str, ...]
 
 
-@frozen
-class Applicable:
+class Applicable(msgspec.Struct, frozen=True):
     """What applies, the highest score first, equal ones by key.
 
     `how` says by what a query was compared: `"embedding"`, `"lexical"`, or empty where nothing was like
@@ -55,8 +52,7 @@ class Applicable:
         return {one.preference.key: one.preference.value for one in self.found}
 
 
-@frozen
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """A key on the way: how strongly it applies, and by which steps."""
 
     score: float

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from math import log2
 from typing import Protocol
 
+import msgspec
 from attrs import field, frozen
 
 from memory_engine.projections.promotion.phrases import GENERAL, LASTING, ONE_OFF, TALK, UNEXPECTED
@@ -51,8 +52,7 @@ class Score:
     usage: Usage | None = None
 
 
-@frozen(kw_only=True)
-class PromotionContext:
+class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a scorer may look at beside the snippet.
 
     `snippets` are all that the scratchpad holds, the judged one and recalled ones among them, `requested` the

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.regex import regex
 
@@ -54,8 +54,7 @@ def folded(text: str) -> str:
     return " ".join(composed.split())
 
 
-@frozen(kw_only=True)
-class Phrases:
+class Phrases(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of wording that speaks for a criterion: how strongly (0 to 1), and the phrases that show it.
 
     Phrases stand one a line or apart by `|`; `*` at the end of a word stands for any ending.
@@ -88,8 +87,7 @@ def _compiled(phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(parts))
 
 
-@frozen
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What speaks for a criterion: the joint strength of the kinds found (0 to 1), and the phrases by kind."""
 
     strength: float
@@ -143,8 +141,7 @@ def same_text(text: str) -> str:
     return blanks.rstrip(".!\u3002\uff01\u0964") or blanks
 
 
-@frozen
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What is compared of a text to tell whether another says the same."""
 
     stems: tuple[str, ...]
