@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from attrs import frozen
 
@@ -150,8 +150,8 @@ def _x(share: float) -> float:
 
 
 def _heading(text: str, top: int) -> list[str]:
-    return [f'<text class="title" x="16" y="{top + 10}">{escape(text)}</text>']
+    return [f'<text class="title" x="16" y="{top + 10}">{escape(text, quote=False)}</text>']
 
 
 def _name(name: str, y: int) -> str:
-    return f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(name)}</text>'
+    return f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(name, quote=False)}</text>'

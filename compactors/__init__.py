@@ -1,7 +1,19 @@
 """The built-in compactors: `EmbeddedCompactor` needs no model, `WorkingHistoryCompactor` asks one, `Pipeline` joins."""
 
-from memory_engine.compactors.embedded import EmbeddedCompactor
-from memory_engine.compactors.pipeline import Pipeline
-from memory_engine.compactors.working_history import WorkingHistoryCompactor
+from typing import TYPE_CHECKING
 
-__all__ = ["EmbeddedCompactor", "Pipeline", "WorkingHistoryCompactor"]
+from memory_engine.lazy import imported_when_asked
+
+if TYPE_CHECKING:
+    from memory_engine.compactors.embedded import EmbeddedCompactor as EmbeddedCompactor
+    from memory_engine.compactors.pipeline import Pipeline as Pipeline
+    from memory_engine.compactors.working_history import WorkingHistoryCompactor as WorkingHistoryCompactor
+
+__getattr__ = imported_when_asked(
+    __name__,
+    {
+        "embedded": "EmbeddedCompactor",
+        "pipeline": "Pipeline",
+        "working_history": "WorkingHistoryCompactor",
+    },
+)

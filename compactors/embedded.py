@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-import anyio.to_thread
-
 from memory_engine.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compactors.extractive import Entry, Kind, Line, Section, extract
@@ -54,6 +52,8 @@ class EmbeddedCompactor:
             Line(section=_SECTIONS.get(line.section, "key_information"), text=line.text, sources=line.sources)
             for line in context.earlier
         ]
+        import anyio.to_thread  # loads a back end with it, and most engines that open never compact
+
         lines = await anyio.to_thread.run_sync(lambda: extract(entries, context.budget_tokens, earlier=earlier))
         return CompactionResult(
             lines=tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)

@@ -1,25 +1,25 @@
 """A working history as XML for a model: the context it stands in, and its entries, numbered."""
 
 import html
-import re
 import textwrap
 from collections.abc import Sequence
 
-from attrs import evolve, frozen
+import msgspec
+from msgspec.structs import replace
 
 from memory_engine.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, render_lines
+from memory_engine.regex import regex
 from memory_engine.tokens import estimate_text
 
 FRAME_TOKENS = 25
 """What the tags around an entry take."""
 ENTRY_TOKENS_MIN = 32
 """An entry is never cut below this, however many there are."""
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-@frozen(kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, and the chunks that it stands for."""
 
     type: str
@@ -68,7 +68,7 @@ def fitted(entries: Sequence[Entry], entry_tokens_max: int, room: int) -> list[E
             room -= size
         if limit < ENTRY_TOKENS_MIN:
             return None
-    return [evolve(entry, text=shortened(entry.text, limit)) for entry in entries]
+    return [replace(entry, text=shortened(entry.text, limit)) for entry in entries]
 
 
 def shortened(text: str, tokens: int) -> str:

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-import msgspec
-from attrs import evolve
+from msgspec.structs import replace
 
 from memory_engine.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
@@ -51,12 +50,12 @@ class Pipeline:
                 continue
             cited = {chunk.id: line.sources for chunk, line in zip(given, result.lines, strict=True)}
             times = {c.id: _earliest(context.recorded_at, cited[c.id]) for c in given}
-            step = evolve(context, earlier=(), recorded_at={id_: at for id_, at in times.items() if at})
+            step = replace(context, earlier=(), recorded_at={id_: at for id_, at in times.items() if at})
             result = await _ask(stage, given, step)
-            result = evolve(result, lines=tuple(_led_back(line, cited) for line in result.lines))
+            result = replace(result, lines=tuple(_led_back(line, cited) for line in result.lines))
             models.append(result.model)
             usage = usage.plus(result.usage)
-        return evolve(result, model="+".join(dict.fromkeys(filter(None, models))), usage=usage)
+        return replace(result, model="+".join(dict.fromkeys(filter(None, models))), usage=usage)
 
 
 async def _ask(stage: Compactor, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
@@ -75,7 +74,7 @@ def _as_chunk(n: int, line: SummaryLine) -> Chunk:
         category=Category.MEMORY,
         parent_ids=line.sources,
     )
-    return msgspec.structs.replace(chunk, tokens=estimate_chunk(chunk))
+    return replace(chunk, tokens=estimate_chunk(chunk))
 
 
 def _earliest(recorded_at: Mapping[str, str], sources: Sequence[str]) -> str:
@@ -88,6 +87,6 @@ def _led_back(line: SummaryLine, cited: Mapping[str, Sequence[str]]) -> SummaryL
     for source in line.sources:
         origins = cited.get(source, (source,))
         if not origins:
-            return msgspec.structs.replace(line, sources=())
+            return replace(line, sources=())
         found += origins
-    return msgspec.structs.replace(line, sources=tuple(dict.fromkeys(found)))
+    return replace(line, sources=tuple(dict.fromkeys(found)))

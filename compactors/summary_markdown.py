@@ -6,27 +6,28 @@ from collections.abc import Iterator, Sequence
 from memory_engine.compaction.base import SECTIONS
 from memory_engine.compactors.prompts import FORM
 from memory_engine.events.base import SummaryLine
+from memory_engine.regex import regex
 
 _SECTION_OF = {heading.casefold(): name for name, heading in SECTIONS}
 _NAMES = "|".join(re.escape(heading) for _, heading in SECTIONS)
 _OTHER = "key_information"
 """Where lines go that stand under a heading of the model's own."""
 _NUMBERED = r"(?:\d{1,2}[.)]\s*)?"
-_HASH_HEADING = re.compile(r" {0,3}(?P<level>#{1,6})\s+(?P<title>.*)")
-_BOLD_HEADING = re.compile(
+_HASH_HEADING = regex(r" {0,3}(?P<level>#{1,6})\s+(?P<title>.*)")
+_BOLD_HEADING = regex(
     rf"(?i) {{0,3}}(?:[-*+]\s+)?{_NUMBERED}"
     rf"(?:\*\*|__)\s*(?P<title>{_NAMES})\s*:?\s*(?:\*\*|__)\s*:?(?P<rest>.*)"
 )
-_BARE_HEADING = re.compile(rf"(?i) {{0,3}}{_NUMBERED}(?P<title>{_NAMES})\s*:?\s*")
-_BULLET = re.compile(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s+(?:\[[ xX~]\]\s+)?(?P<text>.*)")
-_EMPTY_BULLET = re.compile(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s*")
-_RULE = re.compile(r"\s*(?:[-*_]\s*){3,}")
-_FENCE = re.compile(r"\s*(?:```|~~~)\s*\w*\s*")
-_THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_BARE_HEADING = regex(rf"(?i) {{0,3}}{_NUMBERED}(?P<title>{_NAMES})\s*:?\s*")
+_BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s+(?:\[[ xX~]\]\s+)?(?P<text>.*)")
+_EMPTY_BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s*")
+_RULE = regex(r"\s*(?:[-*_]\s*){3,}")
+_FENCE = regex(r"\s*(?:```|~~~)\s*\w*\s*")
+_THOUGHT = regex(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _CITATION = r"\[(?:entr(?:y|ies)\s+)?\d{1,6}(?:\s*[-–,;]\s*\d{1,6})*\]"
-_CITATIONS = re.compile(rf"(?i)\s+(?P<all>{_CITATION}(?:,?\s*{_CITATION})*)(?P<stop>[.;]?)\s*$")
-_SPAN = re.compile(r"(\d+)(?:\s*[-–]\s*(\d+))?")
-_NOTHING = re.compile(
+_CITATIONS = regex(rf"(?i)\s+(?P<all>{_CITATION}(?:,?\s*{_CITATION})*)(?P<stop>[.;]?)\s*$")
+_SPAN = regex(r"(\d+)(?:\s*[-–]\s*(\d+))?")
+_NOTHING = regex(
     r"(?i)[(\[_*]*(?:none|n/?a|nothing|not applicable|-|…|\.\.\.)[)\]_*]*(?: (?:so far|yet|to report))?[.!]?"
 )
 _PLACEHOLDERS = frozenset(line[2:] for line in FORM.splitlines() if line.startswith("- "))

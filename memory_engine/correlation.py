@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from attrs import evolve, frozen
+import msgspec
+from msgspec.structs import replace
 
 from memory_engine.ids import check_identifier
 from memory_engine.records import Receipt, RecordedEvent
 
 
-@frozen
-class Links:
+class Links(msgspec.Struct, frozen=True):
     """The ids that an event takes over where its sender gives none; `""` for none."""
 
     causation_id: str = ""
@@ -40,7 +40,7 @@ def correlated(correlation_id: str) -> Iterator[None]:
     The innermost block counts. Raises `InvalidIdentifier`.
     """
     check_identifier("correlation id", correlation_id)
-    with linked(evolve(current_links(), correlation_id=correlation_id)):
+    with linked(replace(current_links(), correlation_id=correlation_id)):
         yield
 
 

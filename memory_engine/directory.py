@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from memory_engine.attempt import Reduced
-from memory_engine.errors import EngineClosed, IntegrityError
+from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError
 from memory_engine.events.memory import MemoryForget
 from memory_engine.kernel import Kernel
 from memory_engine.log import load_state
-from memory_engine.persistence import HeadMoved
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.queue import BlockingReason

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Self, TypeVar, cast
 
 import msgspec
-from attrs import evolve
 
 from memory_engine.chunks import Chunk
 from memory_engine.directory import OpenThreads
@@ -141,7 +140,9 @@ class ThreadHandle:
         tally = (await self.state()).tally
         rows = await self.kernel.reader.rows_at(self.id, {self.as_of})
         digest = rows[self.as_of].hash.hex() if self.as_of in rows else ""
-        return evolve(info, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest)
+        return msgspec.structs.replace(
+            info, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
+        )
 
     async def state(self, *, at: Moment | None = None) -> State:
         """The state after the last event, or as of an earlier moment.

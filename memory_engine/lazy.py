@@ -1,7 +1,7 @@
-"""Modules that are imported when something in them is first asked for: a start costs what it uses."""
+"""Modules and names that are imported when they are first asked for: a start costs what it uses."""
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 
 
@@ -23,3 +23,15 @@ def lazy_modules(package: str, *names: str) -> Iterator[ModuleType]:
         diff, why = lazy_modules("memory_engine.replay", "diff", "why")
     """
     return (_LazyModule(f"{package}.{name}") for name in names)
+
+
+def imported_when_asked(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """Make a package's `__getattr__`: `homes` says which names each of its modules has, apart by spaces."""
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def get(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
+
+    return get

@@ -3,7 +3,6 @@
 Nothing is copied: the log holds the whole text under the chunk's id, which is the reference.
 """
 
-import re
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -13,6 +12,7 @@ from memory_engine.errors import InvalidMemory, UnknownChunk
 from memory_engine.events import MemoryForget, ResultsOffloaded
 from memory_engine.events.base import TextPart
 from memory_engine.handle import ThreadHandle
+from memory_engine.regex import regex
 
 if TYPE_CHECKING:
     from memory_engine.records import Receipt
@@ -21,8 +21,8 @@ _RESULTS = frozenset(
     {ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
 )
 """What was brought in, not said: a person's own words are never cut."""
-_REFERENCE = re.compile(r'\[… [\d,]+ more characters: open\("(?P<id>\d+\.\d+)"\)\]')
-_CALL = re.compile(r'\s*open\(\s*["\']?(?P<id>\d+\.\d+)["\']?\s*\)\s*')
+_REFERENCE = regex(r'\[… [\d,]+ more characters: open\("(?P<id>\d+\.\d+)"\)\]')
+_CALL = regex(r'\s*open\(\s*["\']?(?P<id>\d+\.\d+)["\']?\s*\)\s*')
 
 
 @frozen(kw_only=True)

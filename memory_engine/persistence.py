@@ -6,7 +6,6 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.errors import MemoryEngineError
 from memory_engine.ids import check_identifier
 from memory_engine.recall.passages import PassageChange
 from memory_engine.recall.storing import PassageIndex
@@ -163,14 +162,6 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     payload_bytes: int
     bytes: int
-
-
-class HeadMoved(MemoryEngineError):
-    """Another writer's commit came first: (seq, epoch) are not those expected. Nothing was written."""
-
-
-class EventIdTaken(MemoryEngineError):
-    """An event id is in the thread's own log already, or twice in the unit. Nothing was written."""
 
 
 class Store(Protocol):

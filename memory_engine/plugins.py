@@ -13,7 +13,6 @@ Given to `open(..., plugins=[billing])`, or published as an entry point of the g
 """
 
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from typing import TypeVar, cast
 
 from attrs import define, field
@@ -131,5 +130,7 @@ class Plugin:
 
 def installed_plugins() -> list[Plugin]:
     """The plug-ins that installed packages publish, in order of their names."""
+    from importlib.metadata import entry_points  # a package of mail, zip and CSV readers with it
+
     found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
     return [point.load() for point in found]

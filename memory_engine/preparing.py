@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.clock import Clock, to_us
 from memory_engine.codec import encode_event
@@ -16,8 +16,7 @@ from memory_engine.queue import Prepared
 from memory_engine.records import NewEvent
 
 
-@frozen
-class Preparer:
+class Preparer(msgspec.Struct, frozen=True):
     """Encodes and checks events, and gives them ids."""
 
     events: EventRegistry

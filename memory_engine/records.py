@@ -13,8 +13,7 @@ from memory_engine.operations import Operation
 from memory_engine.state import State
 
 
-@frozen
-class NewEvent:
+class NewEvent(msgspec.Struct, frozen=True):
     """An event to be appended, with what its sender knows of it.
 
     `id` makes dispatch idempotent: same id and payload give the first receipt.
@@ -61,8 +60,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-@frozen
-class RecordedEvent:
+class RecordedEvent(msgspec.Struct, frozen=True):
     """An event read back from the log, with its place and what it did."""
 
     thread_id: str

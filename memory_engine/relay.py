@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
-from attrs import define, field
+import msgspec
 
 from memory_engine.attempt import Reduced
 from memory_engine.correlation import UNLINKED, Links, linked
@@ -35,16 +35,15 @@ _FOR_GOOD = (ThreadClosed, ThreadNotFound, WrongThreadKind, InvalidIdentifier, I
 """What a thread raises that will take a fact at no other time either: it is archived or deleted, say."""
 
 
-@define
-class _Round:
+class _Round(msgspec.Struct):
     """What became of one outbox. Facts for a thread in `stuck` wait, in their order; to `onward` it goes from there."""
 
     patient: bool
-    arrived: list[str] = field(factory=list)
-    refused: list[RefusedFact] = field(factory=list)
-    errors: list[MemoryEngineError] = field(factory=list)
-    stuck: set[Destination] = field(factory=set)
-    onward: dict[str, None] = field(factory=dict)
+    arrived: list[str] = msgspec.field(default_factory=list)
+    refused: list[RefusedFact] = msgspec.field(default_factory=list)
+    errors: list[MemoryEngineError] = msgspec.field(default_factory=list)
+    stuck: set[Destination] = msgspec.field(default_factory=set)
+    onward: dict[str, None] = {}
 
 
 class Relay:

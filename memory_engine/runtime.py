@@ -19,6 +19,8 @@ from memory_engine.codec import checked_record
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
+    EventIdTaken,
+    HeadMoved,
     IdempotencyConflict,
     MemoryEngineError,
     ReadOnly,
@@ -27,17 +29,7 @@ from memory_engine.errors import (
 )
 from memory_engine.kernel import Kernel
 from memory_engine.log import as_recorded, live_chunk, load_state, next_head, read_back
-from memory_engine.persistence import (
-    ARCHIVED,
-    DELETED,
-    PAUSED,
-    CommitUnit,
-    EventIdTaken,
-    Head,
-    HeadMoved,
-    LiveChunk,
-    LoadedThread,
-)
+from memory_engine.persistence import ARCHIVED, DELETED, PAUSED, CommitUnit, Head, LiveChunk, LoadedThread
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import DELIVERING, check_destinations

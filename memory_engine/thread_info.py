@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.clock import to_datetime
 from memory_engine.persistence import CompactionPolicy, ForkPoint, Head, ThreadRecord
 
 
-@frozen(kw_only=True)
-class ThreadInfo:
+class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a thread is and where it stands. `events` counts a fork's shared past too."""
 
     id: str

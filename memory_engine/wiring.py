@@ -5,12 +5,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.clock import Clock, SystemClock
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compactors import EmbeddedCompactor, WorkingHistoryCompactor
+from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.config import EngineConfig
 from memory_engine.context.rendering import DEFAULT_RENDERERS, Rendering
 from memory_engine.directory import OpenThreads
@@ -20,9 +20,7 @@ from memory_engine.events import builtin_registry
 from memory_engine.handle import ThreadHandle
 from memory_engine.ids import IdSource, RandomIds
 from memory_engine.kernel import Kernel
-from memory_engine.llm import LanguageModel, LiteLLM
-from memory_engine.llm.base import MemoryModel
-from memory_engine.llm.litellm_embedder import LiteLLMEmbedder
+from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.observers import Observers
 from memory_engine.persistence import Store
 from memory_engine.plugins import Plugin, installed_plugins
@@ -35,7 +33,6 @@ from memory_engine.projections.preferences.domain import Domain
 from memory_engine.projections.promotion.scoring import Scorer, Scorers
 from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.recall.base import Embedder, VectorIndex, checked_embedder
-from memory_engine.recall.embedders import CachedEmbedder
 from memory_engine.recall.models import SearchModels
 from memory_engine.recall.passages import Extractor
 from memory_engine.recall.ranking import Ranker, rank
@@ -92,7 +89,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             thread = await engine.create_thread(user_id="u1")
             await thread.dispatch(UserMessage(content="Hello"))
     """
-    model = LiteLLM(compact_model) if isinstance(compact_model, str) else compact_model
+    model = _model(compact_model)
     installed = installed_plugins() if entry_points else ()
     taken = [builtin_reducers(), *installed, *plugins, *_asked_first(compactor, model)]
     sources = _Sources(
@@ -100,7 +97,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
         domain=_declared(domain),
-        model=LiteLLM(memory_model) if isinstance(memory_model, str) else memory_model,
+        model=_model(memory_model),
         models=SearchModels(
             embedder=_embedder(embedder, reranker),
             vector_index=_vector_index,
@@ -126,7 +123,20 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
 
 def model_compactor(model: str | LanguageModel) -> Compactor:
     """The compactor that asks a model, by its litellm name or the model itself, as `compact_model` does."""
-    return WorkingHistoryCompactor(LiteLLM(model) if isinstance(model, str) else model)
+    from memory_engine.compactors.working_history import WorkingHistoryCompactor
+
+    return WorkingHistoryCompactor(_named(model) if isinstance(model, str) else model)
+
+
+def _model(given: str | LanguageModel | None) -> LanguageModel | None:
+    return _named(given) if isinstance(given, str) else given
+
+
+def _named(name: str) -> LanguageModel:
+    """The model of a litellm name. Like whatever only an option of `open` needs, its adapter loads with that option."""
+    from memory_engine.llm.litellm_model import LiteLLM
+
+    return LiteLLM(name)
 
 
 def _declared(domain: Domain | str | Path | None) -> Domain:
@@ -153,8 +163,7 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
     return await SQLiteStore.open(path, durability=durability, busy_timeout_s=busy_timeout_s)
 
 
-@frozen(kw_only=True)
-class _Sources:
+class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where counts, times, ids and judgements come from."""
 
     counter: TokenCounter
@@ -172,6 +181,9 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
     if reranker is not None and not hasattr(reranker, "rerank"):
         raise TypeError(f"{reranker!r} is no re-ranker: it has no `rerank` (see docs/embeddings.md)")
     if isinstance(given, str):
+        from memory_engine.llm.litellm_embedder import LiteLLMEmbedder
+        from memory_engine.recall.embedders.cached import CachedEmbedder
+
         return CachedEmbedder(LiteLLMEmbedder(given))
     return None if given is None else checked_embedder(given)
 

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from hashlib import blake2b, file_digest
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -145,4 +144,6 @@ def _digest(content: bytes) -> bytes:
 
 def _library() -> str:
     """Who wrote the places: its numbers are of this machine's kind."""
+    from importlib.metadata import version  # a reader of mail headers, zip and CSV files with it
+
     return f"hnswlib {version('hnswlib')}, {sys.byteorder}-endian, {sys.maxsize.bit_length() + 1} bits"

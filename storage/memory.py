@@ -7,13 +7,11 @@ from itertools import islice
 
 import msgspec
 
-from memory_engine.errors import EngineClosed, IntegrityError, ThreadExists, ThreadNotFound
+from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
 from memory_engine.persistence import (
     DELETED,
     CommitUnit,
-    EventIdTaken,
     Head,
-    HeadMoved,
     LiveChunk,
     LoadedThread,
     ProjectionChange,

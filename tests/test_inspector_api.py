@@ -7,7 +7,7 @@ from typing import cast
 import anyio
 import msgspec
 import pytest
-from attrs import asdict
+from msgspec.structs import asdict
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig

@@ -36,6 +36,9 @@ HEAVY = {
     "uvicorn": "memory_engine/inspector/",
 }
 
+# Which facts an error takes is declared by its fields, as type checkers read them; one method takes them all.
+FACTS_BY_NAME = "memory_engine/errors/base.py"
+
 MUTATION = re.compile(
     r"\b(?:INSERT(?:\s+OR\s+\w+)?\s+INTO|REPLACE\s+INTO|DELETE\s+FROM)\s+(\w+)"
     r"|\bUPDATE(?:\s+OR\s+\w+)?\s+(\w+)(?:\s+AS\s+\w+)?\s+SET\b"
@@ -119,12 +122,13 @@ def test_no_function_is_longer_than_a_screen() -> None:
 
 
 def test_signatures_name_what_they_take() -> None:
-    """No function of the package takes `**kwargs`."""
+    """No function of the package takes `**kwargs`, but the one that errors are made by."""
 
     def takes_anything(node: ast.AST) -> bool:
         return isinstance(node, (*FUNCTION, ast.Lambda)) and node.args.kwarg is not None
 
-    assert [] == find(SHIPPED, takes_anything)
+    found = find(SHIPPED, takes_anything)
+    assert [FACTS_BY_NAME] == [spot.partition(":")[0] for spot in found]
 
 
 def test_no_function_changes_a_modules_names() -> None:

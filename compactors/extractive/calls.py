@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.compactors.extractive.entries import Entry
 
 ERROR_PREFIXES = ("error", "traceback", "exception", "fatal", "failed")
 
 
-@frozen
-class Action:
+class Action(msgspec.Struct, frozen=True):
     """A call and its outcome as places in the entries; -1 where one of them is missing."""
 
     call: int

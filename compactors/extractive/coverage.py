@@ -14,7 +14,7 @@ record) are paid for by the first piece that needs them.
 import heapq
 from collections.abc import Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, LINE_FRAME_CHARS, Section
 from memory_engine.compactors.extractive.words import VALUE_MARK
@@ -32,8 +32,7 @@ DELAYS_MAX = 12
 Terms = tuple[tuple[str, float], ...]
 
 
-@frozen
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
 
     text: str
@@ -41,8 +40,7 @@ class Piece:
     parent: int = 0
 
 
-@frozen
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """A line with everything it could say. `pieces[0]` opens it and is the ancestor of all others."""
 
     section: Section

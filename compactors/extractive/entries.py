@@ -7,7 +7,7 @@ budget of a compaction is stated in.
 
 from typing import Literal
 
-from attrs import frozen
+import msgspec
 
 Kind = Literal[
     "user",
@@ -37,8 +37,7 @@ LINE_FRAME_CHARS = 3
 """Characters a line costs beside its text: the leading "- " and the newline."""
 
 
-@frozen
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One thing that happened, as the extractor reads it."""
 
     id: str
@@ -60,8 +59,7 @@ class Entry:
     """ISO time or any date text."""
 
 
-@frozen
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One line of a summary and the ids of the entries (at least one) it came from."""
 
     section: Section

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.compactors.extractive.calls import Action, pair_calls
 from memory_engine.compactors.extractive.entries import Entry, Kind, Line
@@ -17,8 +17,7 @@ SAID_KINDS: frozenset[Kind] = frozenset(
 )
 
 
-@frozen
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """What is known of the whole input while its entries are read one by one."""
 
     entries: Sequence[Entry]

@@ -1,25 +1,25 @@
 """Texts into sentences of bounded length, and sentences into telegrams."""
 
-import re
 from collections.abc import Iterator
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.compactors.extractive.function_words import FunctionWords
 from memory_engine.compactors.extractive.words import WORD, word_count
+from memory_engine.regex import regex
 
 SENTENCE_CHARS_MAX = 320
 ENDS = ".!?…؟۔।"
 # Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
 # One or two digits and a full stop are an ordinal or a list number in most languages, seldom an end.
-TERMINATOR = re.compile(
+TERMINATOR = regex(
     rf"(?<![{ENDS}])(?<!\b\d)(?<!\b\d\d)[{ENDS}]++[\"'”’)\]*_]*+(?=\s)"
     r"|(?<=\d)[!?؟]++(?=\s)|[。！？；｡]++[」』”’）]*+|[\r\n\u2028\u2029]++|\s(?=\[\w{1,20}: )"
 )
-CLAUSE_END = re.compile(r"[,;:](?=\s)|[，、；：،؛]|\s")
-NUMBERING = re.compile(r"\(?\d{1,3}[.)]$")
-BULLET = re.compile(r"^(?:[-*+•>#|]{1,6}\s+|\(?\d{1,3}[.)]\s+)+")
-MARKUP = re.compile(r"\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+CLAUSE_END = regex(r"[,;:](?=\s)|[，、；：،؛]|\s")
+NUMBERING = regex(r"\(?\d{1,3}[.)]$")
+BULLET = regex(r"^(?:[-*+•>#|]{1,6}\s+|\(?\d{1,3}[.)]\s+)+")
+MARKUP = regex(r"\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 QUESTION_MARKS = ("?", "？", "؟", "\u037e", "⁇")
 CLOSERS = "\"'”’)]*_」』）» "
 WORDS_KEPT_WHOLE = 3
@@ -27,8 +27,7 @@ WORDS_KEPT_WHOLE = 3
 PUNCTUATION_KEPT = ".!?;:。！？؟"
 
 
-@frozen
-class Sentence:
+class Sentence(msgspec.Struct, frozen=True):
     """One sentence or a bounded part of one, as it was written but for markup and white space."""
 
     text: str

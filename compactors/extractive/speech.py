@@ -5,17 +5,16 @@ holds for any language: questions and cries carry next to nothing, the answer
 after a question much, very short sentences little, first mentions more.
 """
 
-import re
-
 from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
 from memory_engine.compactors.extractive.entries import Entry, Kind, Section
 from memory_engine.compactors.extractive.reading import Reading
 from memory_engine.compactors.extractive.sentences import Sentence, clean, split_sentences, telegram
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS
 from memory_engine.compactors.extractive.words import is_unspaced, terms_of, words
+from memory_engine.regex import regex
 
-ANNOTATION = re.compile(r"\[\w{1,20}: ")
-ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+ANNOTATION = regex(r"\[\w{1,20}: ")
+ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")
 DAY_CHARS_MAX = 32
 QUESTION_FACTOR = 0.15
 CRY_FACTOR = 0.75

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.compactors.extractive.words import is_identifier
 
@@ -18,16 +18,14 @@ Json: TypeAlias = "dict[str, Json] | list[Json] | str | bool | None"
 """Numbers are read as the text they were written in, so that they are quoted verbatim."""
 
 
-@frozen
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """One scalar value: the keys that lead to it inside its record, and its text."""
 
     keys: tuple[str, ...]
     text: str
 
 
-@frozen
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """Scalars that belong together; `label` is the key they were filed under, "" for the outermost."""
 
     label: str

@@ -10,13 +10,15 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
+from memory_engine.regex import regex
+
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-WORD = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['’./@+\-][^\W{UNSPACED}]+|:\d+)*")
-UNSPACED_CHARACTER = re.compile(rf"[{UNSPACED}]")
-DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
-TIME = re.compile(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
-NUMBER = re.compile(r"[-+]?\d+(?:[.,]\d+)*$")
-HIRAGANA = re.compile(r"[\u3040-\u309f]+$")
+WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['’./@+\-][^\W{UNSPACED}]+|:\d+)*")
+UNSPACED_CHARACTER = regex(rf"[{UNSPACED}]")
+DATE = regex(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
+TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
+NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
+HIRAGANA = regex(r"[\u3040-\u309f]+$")
 VALUE_MARK = "#"
 """First character of a term that stands for a specific value, not for a word."""
 STEM_CHARS = 7

@@ -65,4 +65,4 @@ async def _anchors_of(engine: Engine, only: str | None) -> list[Anchor]:
     return await engine.anchors() if only is None else [await engine.thread(only).anchor()]
 
 
-ANCHORS = Command("anchors", "the hashes of logs, to be kept elsewhere and compared later", _declare_anchors, anchors)
+ANCHORS = Command(_declare_anchors, anchors)

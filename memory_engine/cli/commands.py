@@ -1,23 +1,19 @@
-"""What a command is, and the options that all of them share."""
+"""What a command is, and the arguments that many of them take."""
 
 import argparse
-import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from attrs import frozen
 
-from memory_engine.cli.databases import DEFAULT, VARIABLE
 from memory_engine.cli.terminal import Terminal
 from memory_engine.errors import InvalidInput
+from memory_engine.errors.base import facts
 from memory_engine.moments import Moment
+from memory_engine.regex import regex
 
-FOUND_PROBLEMS = 1
-"""Exit code of a command that did its work and found something wrong in what it was given."""
-FAILED = 2
-INTERRUPTED = 130
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
-_TIME = re.compile(r"\d{4}-\d\d-\d\d([T ]|$)")
+_TIME = regex(r"\d{4}-\d\d-\d\d([T ]|$)")
 
 Run = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
 """Does a command's work and returns the exit code. Raises `MemoryEngineError` where it cannot."""
@@ -25,15 +21,13 @@ Run = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
 
 @frozen
 class Command:
-    """A word of the command line. `declare` adds its own arguments to a parser."""
+    """A word of the command line, named in `program.COMMANDS`. `declare` adds its own arguments to a parser."""
 
-    name: str
-    help: str
     declare: Callable[[argparse.ArgumentParser], None]
     run: Run
 
 
-@frozen
+@facts
 class WrongArgument(InvalidInput):
     """An argument that the database, or another argument, rules out."""
 
@@ -41,17 +35,6 @@ class WrongArgument(InvalidInput):
 
     def __str__(self) -> str:
         return self.why
-
-
-def add_shared(parser: argparse.ArgumentParser) -> None:
-    """The options that stand anywhere: before a command, or after it."""
-    parser.add_argument(
-        "--db",
-        metavar="PATH",
-        default=argparse.SUPPRESS,
-        help=f"the database (default: ${VARIABLE}, else {DEFAULT})",
-    )
-    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
 
 
 def whole(text: str) -> int:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import memory_engine
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, WrongArgument
+from memory_engine.cli.commands import Command, WrongArgument
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.text import counted, duration, number
 from memory_engine.cli.what_if import (
@@ -128,6 +129,4 @@ def _share(share: float | None, of: tuple[int, int]) -> str:
     return "-" if share is None else f"{share:.0%} of {number(of[0])}"
 
 
-COMPARE_COMPACTORS = Command(
-    "compare-compactors", "run logs again under several compactors, and compare what they keep", _declare, compare
-)
+COMPARE_COMPACTORS = Command(_declare, compare)

@@ -1,23 +1,19 @@
 """Opening the database that a command works on."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from attrs import frozen
-
 import memory_engine
+from memory_engine.cli.options import VARIABLE
 from memory_engine.config import EngineConfig
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError
+from memory_engine.errors.base import facts
 from memory_engine.tokens import TokenCounter
 
-DEFAULT = "memory.db"
-VARIABLE = "MEMORY_ENGINE_DB"
 
-
-@frozen
+@facts
 class NoDatabase(MemoryEngineError):
     """A command that reads was given a path with no database."""
 
@@ -29,11 +25,6 @@ class NoDatabase(MemoryEngineError):
             f"{self.path}: {self.why}; name a database with --db or ${VARIABLE}, "
             f"or make one: memory-engine ingest FILE --db {self.path}"
         )
-
-
-def database_path(asked: str | None) -> str:
-    """The path that is asked for, else what the environment says, else `memory.db`."""
-    return asked or os.environ.get(VARIABLE) or DEFAULT
 
 
 @asynccontextmanager

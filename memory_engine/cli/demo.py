@@ -13,9 +13,10 @@ from pathlib import Path
 from attrs import define, field
 
 from memory_engine.chunks import Chunk, ChunkType
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, WrongArgument, no_arguments
-from memory_engine.cli.databases import VARIABLE, writable
+from memory_engine.cli.commands import Command, WrongArgument, no_arguments
+from memory_engine.cli.databases import writable
 from memory_engine.cli.messages import measure, put_messages_briefly
+from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
 from memory_engine.cli.terminal import Terminal
 from memory_engine.cli.text import counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
@@ -211,9 +212,4 @@ def _end(db: str, seconds: float, terminal: Terminal) -> None:
         terminal.say(f"{_MARGIN}{command}", "cyan")
 
 
-DEMO = Command(
-    "demo",
-    "watch recorded agents become memory: no key, no network; writes to a new temporary file, or to --db",
-    no_arguments,
-    demo,
-)
+DEMO = Command(no_arguments, demo)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, Run, WrongArgument, add_shared, positive, whole
+from memory_engine.cli.commands import Command, Run, WrongArgument, positive, whole
 from memory_engine.cli.databases import existing, writable
+from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.text import counted, duration, escaped, number
 from memory_engine.ingest.documents.splitting import Splitting
@@ -259,4 +260,4 @@ _ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], Run
     "remove": ("take documents away, with every passage of them", _declare_remove, remove),
     "search": ("print the passages that answer a question best", _declare_search, search),
 }
-DOCS = Command("docs", "a tenant's documents: add, list, remove, search", _declare, docs)
+DOCS = Command(_declare, docs)

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 from attrs import evolve
+from msgspec.structs import replace
 
 from memory_engine.chunks import Chunk
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, moment, positive, whole
@@ -154,7 +155,7 @@ async def _context(past: Past, asked: argparse.Namespace) -> Context:
     parts = {(hit.seq, hit.n): hit.parts for hit in found}
     return evolve(
         context,
-        recalled=tuple(evolve(hit, parts=parts.get((hit.seq, hit.n), hit.parts)) for hit in context.recalled),
+        recalled=tuple(replace(hit, parts=parts.get((hit.seq, hit.n), hit.parts)) for hit in context.recalled),
     )
 
 
@@ -185,6 +186,6 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-DIFF = Command("diff", "print what changed between two moments of a thread", _declare_diff, diff)
-WHY = Command("why", "print what is behind a chunk, a view's row or a context", _declare_why, why)
-BISECT = Command("bisect", "find the event after which an expression holds", _declare_bisect, bisect)
+DIFF = Command(_declare_diff, diff)
+WHY = Command(_declare_why, why)
+BISECT = Command(_declare_bisect, bisect)

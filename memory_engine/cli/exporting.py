@@ -7,16 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from memory_engine.cli.commands import (
-    FOUND_PROBLEMS,
-    MOMENT,
-    Command,
-    WrongArgument,
-    add_plugins,
-    moment,
-    positive,
-)
+from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_plugins, moment, positive
 from memory_engine.cli.databases import existing, writable
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.text import counted, duration, size
 from memory_engine.replay.exporting import ExportReport, export
@@ -154,7 +147,5 @@ def _put_import(report: ImportReport, db: str, seconds: float, terminal: Termina
     terminal.say(f"head {report.head_hash or 'none: the log is empty'}", "dim")
 
 
-EXPORT = Command(
-    "export", "write a log to one file, with its hashes, redacted if asked to", _declare_export, export_log
-)
-IMPORT = Command("import", "make a thread of an exported log, with the same hashes", _declare_import, import_log)
+EXPORT = Command(_declare_export, export_log)
+IMPORT = Command(_declare_import, import_log)

@@ -50,4 +50,4 @@ def _write(path: Path, source: str) -> None:
         file.write(source)
 
 
-TO_PYTEST = Command("to-pytest", "write a test of recorded events", _declare_to_pytest, to_pytest)
+TO_PYTEST = Command(_declare_to_pytest, to_pytest)

@@ -5,8 +5,9 @@ import itertools
 import time
 from pathlib import Path
 
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, WrongArgument
+from memory_engine.cli.commands import Command, WrongArgument
 from memory_engine.cli.databases import writable
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.text import counted, duration, number
 from memory_engine.config import EngineConfig
@@ -125,4 +126,4 @@ def _put_report(report: IngestReport, db: str, seconds: float, terminal: Termina
         terminal.warn(f"… and {number(report.invalid - ERRORS_SHOWN_MAX)} more; --json lists them")
 
 
-INGEST = Command("ingest", "read recorded conversations or logs into threads", _declare, ingest)
+INGEST = Command(_declare, ingest)

@@ -74,4 +74,4 @@ def _told_to_end() -> Iterator[asyncio.Event]:
             loop.remove_signal_handler(signal.SIGTERM)
 
 
-INSPECT = Command("inspect", "serve a page that shows logs, states, contexts and lineage", _declare_inspect, inspect)
+INSPECT = Command(_declare_inspect, inspect)

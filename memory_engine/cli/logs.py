@@ -164,4 +164,4 @@ def _put_event(recorded: RecordedEvent, terminal: Terminal, *, with_thread: bool
     terminal.put(f"{terminal.styled(place, 'dim')}{terminal.styled(kind, 'cyan')}  {said}".rstrip())
 
 
-LOG = Command("log", "print events, of a thread or of a correlation id, and as they come", _declare_log, log)
+LOG = Command(_declare_log, log)

@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from attrs import asdict
 
 from memory_engine.cli.commands import MOMENT, Command, add_thread, moment, no_arguments, positive
 from memory_engine.cli.databases import existing
@@ -165,7 +164,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
             "shortened": list(found.shortened),
         }
         if asked.query is not None:
-            shown["spent"] = asdict(found.spent)
+            shown["spent"] = msgspec.structs.asdict(found.spent)
             shown["recalled_text"] = found.recalled_text
             shown["recalled"] = [hit_as_data(hit) for hit in found.recalled]
             shown["recall_failure"] = found.recall_failure
@@ -214,7 +213,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-THREADS = Command("threads", "list threads", _declare_threads, threads)
-SHOW = Command("show", "print a thread's state, now or in the past", _declare_show, show)
-CONTEXT = Command("context", "print what the model sees next", _declare_context, context)
-STATS = Command("stats", "print totals over the database", no_arguments, stats)
+THREADS = Command(_declare_threads, threads)
+SHOW = Command(_declare_show, show)
+CONTEXT = Command(_declare_context, context)
+STATS = Command(no_arguments, stats)

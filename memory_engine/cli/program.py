@@ -1,129 +1,125 @@
-"""The program: parses the command line, runs the command, and turns what goes wrong into an exit code."""
+"""The program: parses the command line, imports the command that is asked for, and runs it.
+
+Nothing else of the package is imported before a command is known: `--help` and `--version` answer at once.
+"""
 
 import argparse
-import asyncio
+import importlib
 import io
-import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from memory_engine.cli.anchoring import ANCHORS
-from memory_engine.cli.commands import FAILED, INTERRUPTED, Command, add_shared
-from memory_engine.cli.comparing import COMPARE_COMPACTORS
-from memory_engine.cli.databases import database_path
-from memory_engine.cli.demo import DEMO
-from memory_engine.cli.documents import DOCS
-from memory_engine.cli.explaining import BISECT, DIFF, WHY
-from memory_engine.cli.exporting import EXPORT, IMPORT
-from memory_engine.cli.generating import TO_PYTEST
-from memory_engine.cli.ingesting import INGEST
-from memory_engine.cli.inspecting import INSPECT
-from memory_engine.cli.logs import LOG
-from memory_engine.cli.looking import CONTEXT, SHOW, STATS, THREADS
-from memory_engine.cli.rebuilding import REBUILD
-from memory_engine.cli.reporting import REPORT
-from memory_engine.cli.searching import SEARCH
-from memory_engine.cli.terminal import Terminal
-from memory_engine.cli.undoing import COMPACTIONS, LEDGER, REDO, UNDO
-from memory_engine.cli.viewing import VIEW
-from memory_engine.cli.what_if import FORK, WHAT_IF
-from memory_engine.cli.working import COMPACT, VERIFY
-from memory_engine.errors import EventNotFound, MemoryEngineError, ThreadNotFound
+from memory_engine.cli.options import FAILED, add_shared, database_path
 
-COMMANDS: tuple[Command, ...] = (
-    DEMO, INGEST, THREADS, LOG, SHOW, CONTEXT, SEARCH, REPORT, VIEW, DIFF, WHY, BISECT, COMPACT, COMPACTIONS, UNDO,
-    REDO, LEDGER, VERIFY, REBUILD, TO_PYTEST, EXPORT, IMPORT, ANCHORS, STATS, DOCS, INSPECT, FORK, WHAT_IF,
-    COMPARE_COMPACTORS,
-)  # fmt: skip
+if TYPE_CHECKING:
+    from memory_engine.cli.commands import Command
+
+
+class Entry(NamedTuple):
+    """A word of the command line: what it does, and the module and name of its `Command`."""
+
+    help: str
+    home: str
+
+
+COMMANDS = {
+    "demo": Entry(
+        "watch recorded agents become memory: no key, no network; writes to a new temporary file, or to --db",
+        "demo:DEMO",
+    ),
+    "ingest": Entry("read recorded conversations or logs into threads", "ingesting:INGEST"),
+    "threads": Entry("list threads", "looking:THREADS"),
+    "log": Entry("print events, of a thread or of a correlation id, and as they come", "logs:LOG"),
+    "show": Entry("print a thread's state, now or in the past", "looking:SHOW"),
+    "context": Entry("print what the model sees next", "looking:CONTEXT"),
+    "search": Entry("search threads: what was said, done, remembered", "searching:SEARCH"),
+    "report": Entry("print what the memory holds and what the agent receives", "reporting:REPORT"),
+    "view": Entry("print the rows of a thread's views", "viewing:VIEW"),
+    "diff": Entry("print what changed between two moments of a thread", "explaining:DIFF"),
+    "why": Entry("print what is behind a chunk, a view's row or a context", "explaining:WHY"),
+    "bisect": Entry("find the event after which an expression holds", "explaining:BISECT"),
+    "compact": Entry("compact a thread now", "working:COMPACT"),
+    "compactions": Entry("list compactions and what became of them", "undoing:COMPACTIONS"),
+    "undo-compaction": Entry("put back what a compaction took", "undoing:UNDO"),
+    "redo-compaction": Entry("compact the originals of a compaction again", "undoing:REDO"),
+    "ledger": Entry("print what broke the prompt cache", "undoing:LEDGER"),
+    "verify": Entry("replay logs and compare hashes, operations and states", "working:VERIFY"),
+    "rebuild": Entry("make the rows of states and views, and search indexes, again", "rebuilding:REBUILD"),
+    "to-pytest": Entry("write a test of recorded events", "generating:TO_PYTEST"),
+    "export": Entry("write a log to one file, with its hashes, redacted if asked to", "exporting:EXPORT"),
+    "import": Entry("make a thread of an exported log, with the same hashes", "exporting:IMPORT"),
+    "anchors": Entry("the hashes of logs, to be kept elsewhere and compared later", "anchoring:ANCHORS"),
+    "stats": Entry("print totals over the database", "looking:STATS"),
+    "docs": Entry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
+    "inspect": Entry("serve a page that shows logs, states, contexts and lineage", "inspecting:INSPECT"),
+    "fork": Entry("make a thread that shares another's past", "what_if:FORK"),
+    "what-if": Entry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
+    "compare-compactors": Entry(
+        "run logs again under several compactors, and compare what they keep", "comparing:COMPARE_COMPACTORS"
+    ),
+}
 _EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+def command_at(home: str) -> "Command":
+    """Import a command from where `COMMANDS` says it is."""
+    module, _, name = home.partition(":")
+    command: Command = getattr(importlib.import_module(f"memory_engine.cli.{module}"), name)
+    return command
+
+
+class _Version(argparse.Action):
+    """Prints the installed version and ends. Looking it up imports a reader of mail headers."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: argparse.Namespace,
+        _values: object,
+        _option: str | None = None,
+    ) -> None:
+        from importlib.metadata import version
+
+        print(f"memory-engine {version('memory-engine')}")
+        parser.exit()
+
+
+def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
+    """The parser of a command line of these words: of its commands, only those among them get their arguments."""
     parser = argparse.ArgumentParser(
         prog="memory-engine",
         description="An event-sourced memory for agents: logs, states, compacted memory and contexts.",
         epilog=_EPILOG,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     add_shared(parser)
-    words = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    for command in COMMANDS:
-        inner = words.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
-        command.declare(inner)
-        add_shared(inner)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+    for name, entry in COMMANDS.items():
+        inner = commands.add_parser(name, help=entry.help, description=entry.help, allow_abbrev=False)
+        if name in words:
+            command_at(entry.home).declare(inner)
+            add_shared(inner)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (default: the process's own) and return the exit code.
 
-    Raises `SystemExit` for `--help` and for arguments that argparse refuses.
+    Raises `SystemExit` for `--help`, `--version` and for arguments that argparse refuses.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    parser = build_parser()
-    asked = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    parser = build_parser(words)
+    asked = parser.parse_args(words)
     if asked.command is None:
         parser.print_help()
         return FAILED
     asked.is_db_given = "db" in asked
     asked.db = database_path(getattr(asked, "db", None))
-    terminal = Terminal(as_json="json" in asked)
-    try:
-        return _run({command.name: command for command in COMMANDS}[asked.command], asked, terminal)
-    except KeyboardInterrupt:
-        terminal.warn("interrupted")
-        return INTERRUPTED
+    from memory_engine.cli.execution import run
 
-
-def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int:
-    async def run() -> int:
-        return await command.run(asked, terminal)
-
-    try:
-        code = asyncio.run(run())
-        terminal.out.flush()
-        return code
-    except MemoryEngineError as error:
-        return _failed(terminal, type(error).__name__, _told(error))
-    except BrokenPipeError:
-        _let_go(terminal)
-        return 0
-    except OSError as error:
-        return _failed(terminal, type(error).__name__, _of_system(error))
-
-
-def _told(error: MemoryEngineError) -> str:
-    """What an error says, with what a person at the command line can do about it."""
-    if isinstance(error, ThreadNotFound):
-        return f"thread {error.thread_id!r} does not exist; `memory-engine threads` lists those that do"
-    if isinstance(error, EventNotFound):
-        what = "give a seq, an event's id (`memory-engine log --json`), or a time such as 2025-03-20T09:15"
-        return f"thread {error.thread_id!r} has no event {error.event_id!r}; {what}"
-    return str(error)
-
-
-def _of_system(error: OSError) -> str:
-    """The file and the reason, without the number."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}"
-
-
-def _failed(terminal: Terminal, kind: str, message: str) -> int:
-    """Say what went wrong: to programs on standard output, to people on standard error, in one line."""
-    if terminal.as_json:
-        terminal.json({"error": {"type": kind, "message": message}})
-    else:
-        terminal.warn(f"memory-engine: error: {' '.join(message.split())}")
-    return FAILED
-
-
-def _let_go(terminal: Terminal) -> None:
-    """Whoever reads has read enough: what is still buffered goes nowhere, without a word at exit."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), terminal.out.fileno())
-    except (OSError, ValueError):
-        return
+    return run(command_at(COMMANDS[asked.command].home), asked)

@@ -5,8 +5,9 @@ import time
 
 from attrs import define, field
 
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, add_plugins
+from memory_engine.cli.commands import Command, add_plugins
 from memory_engine.cli.databases import existing
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.text import counted, duration, number
 from memory_engine.engine import Engine
@@ -92,6 +93,4 @@ def _put_reports(reports: list[RebuildReport], terminal: Terminal) -> None:
     terminal.table(heads, rows)
 
 
-REBUILD = Command(
-    "rebuild", "make the rows of states and views, and search indexes, again", _declare_rebuild, rebuild_threads
-)
+REBUILD = Command(_declare_rebuild, rebuild_threads)

@@ -25,4 +25,4 @@ async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-REPORT = Command("report", "print what the memory holds and what the agent receives", _declare_report, report)
+REPORT = Command(_declare_report, report)

@@ -101,4 +101,4 @@ def _put(found: Found, several: bool, terminal: Terminal) -> None:
         terminal.warn(f"found by words alone: {found.failure}")
 
 
-SEARCH = Command("search", "search threads: what was said, done, remembered", _declare, search)
+SEARCH = Command(_declare, search)

@@ -3,10 +3,12 @@
 import re
 import unicodedata
 
+from memory_engine.regex import regex
+
 _TURNS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
-_HOSTILE = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
+_HOSTILE = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
 """What could move the cursor, colour the screen or turn text around: all controls but tab and newline."""
-_IN_JSON = re.compile(f"[\x7f-\x9f{_TURNS}]")
+_IN_JSON = regex(f"[\x7f-\x9f{_TURNS}]")
 
 
 def escaped(text: str) -> str:

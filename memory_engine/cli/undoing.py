@@ -179,7 +179,7 @@ def _put_trailing(breaks: Sequence[CacheBreak], terminal: Terminal) -> None:
         terminal.say(f"{counted(len(lost), 'time')}, {counted(sum(lost), 'token')} sent anew: {why}")
 
 
-COMPACTIONS = Command("compactions", "list compactions and what became of them", add_thread, compactions)
-UNDO = Command("undo-compaction", "put back what a compaction took", _declare_undo, undo_compaction)
-REDO = Command("redo-compaction", "compact the originals of a compaction again", _declare_redo, redo_compaction)
-LEDGER = Command("ledger", "print what broke the prompt cache", _declare_ledger, ledger)
+COMPACTIONS = Command(add_thread, compactions)
+UNDO = Command(_declare_undo, undo_compaction)
+REDO = Command(_declare_redo, redo_compaction)
+LEDGER = Command(_declare_ledger, ledger)

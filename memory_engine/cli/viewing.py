@@ -53,5 +53,4 @@ async def _put_views(thread: Thread, names: list[str], at: Moment | None, termin
     return 0
 
 
-VIEW = Command("view", "print the rows of a thread's views", _declare_view, view)
-"""See `memory_engine.cli.program`."""
+VIEW = Command(_declare_view, view)

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from attrs import evolve
+from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, moment, positive, whole
 from memory_engine.cli.databases import existing
@@ -227,7 +227,7 @@ def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
         new = EventReader(thread_id, registry).read(value, 1).events[0]
     except (ValueError, Unusable) as error:
         raise WrongArgument(f"{path}: {error}") from None
-    return new if value.get("id") else evolve(new, id="")
+    return new if value.get("id") else replace(new, id="")
 
 
 def _put_report(report: WhatIfReport, terminal: Terminal) -> None:
@@ -302,7 +302,5 @@ def _cells(call: Call | None) -> tuple[str, str, str]:
     return str(call.seq), number(call.tokens), number(call.kept_tokens)
 
 
-FORK = Command("fork", "make a thread that shares another's past", _declare_fork, fork)
-WHAT_IF = Command(
-    "what-if", "run a log again with edits, other thresholds or another compactor", _declare_what_if, what_if
-)
+FORK = Command(_declare_fork, fork)
+WHAT_IF = Command(_declare_what_if, what_if)

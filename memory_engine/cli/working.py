@@ -5,12 +5,12 @@ import time
 from collections.abc import Sequence
 
 import msgspec
-from attrs import asdict
 
 from memory_engine.chunks import Chunk
 from memory_engine.cli.anchoring import Compared, compare
-from memory_engine.cli.commands import FOUND_PROBLEMS, Command, add_plugins, add_thread, whole
+from memory_engine.cli.commands import Command, add_plugins, add_thread, whole
 from memory_engine.cli.databases import check_is_there, existing
+from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.cli.text import counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
@@ -34,9 +34,7 @@ async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
     """Print what a compaction did, and the summaries that it made."""
-    shown: dict[str, object] = asdict(report)
-    shown["usage"] = msgspec.to_builtins(report.usage)
-    terminal.json(shown)
+    terminal.json(msgspec.to_builtins(report))
     terminal.say(compaction_line(report), "bold")
     for chunk in summaries:
         terminal.say()
@@ -118,5 +116,5 @@ def put_divergence(divergence: Divergence, terminal: Terminal) -> None:
         terminal.put(f"  {what}{colon}{''.join(shown)}")
 
 
-COMPACT = Command("compact", "compact a thread now", add_thread, compact)
-VERIFY = Command("verify", "replay logs and compare hashes, operations and states", _declare_verify, verify)
+COMPACT = Command(add_thread, compact)
+VERIFY = Command(_declare_verify, verify)

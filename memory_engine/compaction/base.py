@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from attrs import field, frozen
+import msgspec
 
 from memory_engine.chunks import Chunk
 from memory_engine.events.base import SummaryLine
@@ -19,8 +19,7 @@ SECTIONS: tuple[tuple[str, str], ...] = (
 """The sections of a progress summary: name in `SummaryLine.section`, and heading. Other names come after them."""
 
 
-@frozen(kw_only=True)
-class CompactionContext:
+class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a compactor may know beyond the chunks themselves.
 
     `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to
@@ -35,12 +34,11 @@ class CompactionContext:
     progress_summary: str = ""
     system_context: str = ""
     earlier: tuple[SummaryLine, ...] = ()
-    recorded_at: dict[str, str] = field(factory=dict)
+    recorded_at: dict[str, str] = {}
     deadline_s: float = 120.0
 
 
-@frozen(kw_only=True)
-class CompactionResult:
+class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
     """A summary in lines, each with the ids of the chunks it came from (empty: all of them)."""
 
     lines: tuple[SummaryLine, ...]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
-from attrs import frozen
+from msgspec.structs import replace
 
 from memory_engine.chunks import REDACTED, Chunk
 from memory_engine.events.base import SummaryLine
@@ -34,7 +34,7 @@ class Targets:
         kept = self._lines_kept(summary)
         if kept == summary.lines and not self._concern(summary):
             return None
-        return msgspec.structs.replace(summary, lines=kept, status=REDACTED)
+        return replace(summary, lines=kept, status=REDACTED)
 
     def _concern(self, summary: Chunk) -> bool:
         """Whether a summary stands for something forgotten, itself or through a summary that it covers."""
@@ -51,8 +51,7 @@ class Targets:
         return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
 
 
-@frozen
-class Forgettings:
+class Forgettings(msgspec.Struct, frozen=True):
     """All that a log has forgotten: each with its seq, in order."""
 
     each: Sequence[tuple[int, Targets]] = ()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.clock import to_datetime
@@ -11,8 +11,7 @@ from memory_engine.reading import LogReader, covered_in, opened
 from memory_engine.records import StoredEvent
 
 
-@frozen
-class LogOriginals:
+class LogOriginals(msgspec.Struct, frozen=True):
     """The log of one thread, as a compaction reads it (see `running.Originals`)."""
 
     reader: LogReader

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.context.invariants import INVARIANTS, Atom, atoms_of
@@ -13,8 +13,7 @@ SINGLE_TOKENS_MIN = 64
 """A COMPRESSIBLE chunk below this stays as it is: nothing is won by a summary of one line."""
 
 
-@frozen(kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Chunk ids: those to drop, those to replace one by one, and those to replace together (in order)."""
 
     drops: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 import msgspec
-from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
 from memory_engine.chunks import Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
@@ -36,8 +36,7 @@ ERROR_CHARS_MAX = 2_000
 """What is recorded of an error's text."""
 
 
-@frozen(kw_only=True)
-class CompactionReport:
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction did. `new_chunks` stand where `covered` stood; `dropped` left nothing behind."""
 
     compaction_id: str
@@ -67,8 +66,7 @@ class Originals(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One compaction of one thread, whose queue is blocked and which has no commit under way."""
 
     thread_id: str
@@ -83,7 +81,7 @@ class Run:
     now_us: int
     stiff: set[str]
     """Gets the COMPRESSIBLE chunks that did not get shorter."""
-    afresh: Mapping[str, Sequence[Chunk]] = field(factory=dict)
+    afresh: Mapping[str, Sequence[Chunk]] = {}
     """By summary that is covered: the originals that are compacted in its place, and that count for its length."""
 
     async def execute(self) -> CompactionReport:
@@ -191,7 +189,7 @@ class Run:
                 *(chunk.id for chunk in chunks),
                 *(source for line in earlier for source in line.sources),
             }
-            return evolve(result, lines=_cited(result.lines, known)), tokens
+            return replace(result, lines=_cited(result.lines, known)), tokens
         if len(covers) == 1:
             self.stiff.update(covers)
             return None, 0
@@ -215,7 +213,7 @@ class Run:
                 continue
             originals = await self.originals.covered_by(chunk, room)
             if originals is None:
-                earlier += (msgspec.structs.replace(line, sources=line.sources or (chunk.id,)) for line in chunk.lines)
+                earlier += (replace(line, sources=line.sources or (chunk.id,)) for line in chunk.lines)
             else:
                 room -= sum(original.tokens for original in originals)
                 chunks += originals
@@ -286,10 +284,7 @@ def _is_line(line: object) -> bool:
 
 def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[SummaryLine, ...]:
     """The lines without citations of what the compactor was not given. One that is left with none cites all."""
-    return tuple(
-        msgspec.structs.replace(line, sources=tuple(source for source in line.sources if source in known))
-        for line in lines
-    )
+    return tuple(replace(line, sources=tuple(source for source in line.sources if source in known)) for line in lines)
 
 
 def _seen(working: "asyncio.Future[CompactionCompleted]") -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from attrs import field, frozen
+import msgspec
 
 from memory_engine.attempt import Reduced
 from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
@@ -40,12 +40,11 @@ _log = logging.getLogger("memory_engine.compaction")
 T = TypeVar("T")
 
 
-@frozen
-class Again:
+class Again(msgspec.Struct, frozen=True):
     """What is compacted once more. Of each summary in `afresh`, these originals are, and not its lines."""
 
     plan: Plan
-    afresh: Afresh = field(factory=dict)
+    afresh: Afresh = {}
 
 
 class CompactionService:

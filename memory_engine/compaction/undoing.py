@@ -1,6 +1,5 @@
 """Compactions undone, and made again from their originals."""
 
-import re
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -28,9 +27,10 @@ from memory_engine.events.compaction import CompactionUndone
 from memory_engine.handle import ThreadHandle
 from memory_engine.kernel import Kernel
 from memory_engine.records import NewEvent, Receipt
+from memory_engine.regex import regex
 from memory_engine.runtime import ThreadRuntime
 
-_CHUNK_ID = re.compile(r"[0-9]{1,18}\.[0-9]{1,18}")
+_CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
 
 if TYPE_CHECKING:
     from memory_engine.compaction.base import Compactor

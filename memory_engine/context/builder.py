@@ -8,7 +8,9 @@ for a question stands behind all that stays, directly before the newest turn.
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
 from memory_engine.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.context.choosing import Costed, choose, cost, divide, last_spoken, least, render, tokens_of, whole
@@ -27,8 +29,7 @@ FRAME = 3
 """Tokens that a list of messages takes beyond its messages."""
 
 
-@frozen(kw_only=True)
-class Spent:
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
 
     `pinned` is what is always in: instructions, CRITICAL chunks, scratchpad, task, to-do list, environment.
@@ -72,8 +73,7 @@ class Context:
         return render_xml(self.chunks)
 
 
-@frozen(kw_only=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A context but for what is recalled: `room` is the most that this may take, `before` its place in `pieces`."""
 
     state: State
@@ -105,12 +105,11 @@ class Draft:
         if block is None:
             return _finish(self.state, self.thread_id, self.pieces, self.spent, self.counter)
         pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
-        spent = evolve(self.spent, recalled=self.tokens(block))
+        spent = replace(self.spent, recalled=self.tokens(block))
         return evolve(_finish(self.state, self.thread_id, pieces, spent, self.counter), recalled_text=block.chunk.text)
 
 
-@frozen
-class Layout:
+class Layout(msgspec.Struct, frozen=True):
     """The chunks of a state as they are rendered: atoms, and what stands after them in any case (`fixed` tokens)."""
 
     costed: list[Costed]
@@ -169,8 +168,7 @@ def build_context(
     return _finish(state, thread_id, pieces, layout.spent(chosen), counter)
 
 
-@frozen(kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """The tokens of a context (`None`: all of the state, and what the policy recalls), and how they are divided."""
 
     max_tokens: int | None

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from attrs import evolve, frozen
+import msgspec
+from attrs import frozen
+from msgspec.structs import replace
 
 from memory_engine.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.context.invariants import Atom
@@ -22,8 +24,7 @@ SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
 """A turn begins with one of these."""
 
 
-@frozen
-class Costed:
+class Costed(msgspec.Struct, frozen=True):
     """An atom as it is rendered, with what that takes. `fixed`: it is in, whatever else is."""
 
     atom: Atom
@@ -53,8 +54,7 @@ def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]
     return renderers.get(chunk.type, renderers["*"])(chunk)
 
 
-@frozen
-class Flow:
+class Flow(msgspec.Struct, frozen=True):
     """Atoms by what a budget does with them: those that are in, the summaries, and the turns, each in order."""
 
     fixed: Sequence[Costed]
@@ -135,8 +135,7 @@ def _start(turns: Sequence[Costed], room: int) -> int:
     return Window(room).over(turns).start
 
 
-@frozen
-class Divided:
+class Divided(msgspec.Struct, frozen=True):
     """The atoms of a context with recall, in order, and the most that what is recalled may take."""
 
     chosen: list[Costed]
@@ -249,7 +248,7 @@ def _shortened(costed: Costed, room: int, counter: TokenCounter) -> Costed | Non
     pieces = shorten(costed.pieces, room, counter)
     if pieces is None:
         return None
-    return evolve(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
+    return replace(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
 
 
 def least(costed: Sequence[Costed]) -> int:

@@ -1,16 +1,16 @@
 """The part of a long passage that says most about a question."""
 
-import re
 from collections.abc import Sequence
 
 from memory_engine.recall.analysis import terms
+from memory_engine.regex import regex
 from memory_engine.tokens import TokenCounter
 
 PART_CHARS_MAX = 240
 """A sentence or a line of more is cut into parts at blanks, so that there always is a part that fits."""
 LEFT_OUT = "[…]"
 _TRIES_MAX = 8
-_ENDS = re.compile(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
+_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
 
 
 def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:

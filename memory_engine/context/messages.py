@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from attrs import evolve, frozen
+import msgspec
+from msgspec.structs import replace
 
 from memory_engine.chunks import Chunk
 from memory_engine.context.invariants.answers import NOBODY
@@ -17,8 +18,7 @@ TEXT_TOKENS_MIN = 24
 """A text is never cut below this."""
 
 
-@frozen
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A chunk with its messages and its position in the state."""
 
     chunk: Chunk
@@ -139,7 +139,7 @@ def _cut(piece: Piece, tokens: int, of: int) -> Piece:
         else message
         for message in piece.messages
     )
-    return evolve(piece, messages=messages, shortened=True)
+    return replace(piece, messages=messages, shortened=True)
 
 
 def _cut_text(text: str, tokens: int, of: int, chunk_id: str) -> str:

@@ -2,14 +2,14 @@
 
 from typing import Protocol
 
+import msgspec
 from attrs import Attribute, field, frozen
 
 RECALLED_MAX = 4_000
 """Tokens of recalled originals beyond which more of them answer hardly more (see docs/context.md)."""
 
 
-@frozen(kw_only=True)
-class Room:
+class Room(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to divide, in tokens, once the pinned chunks are in.
 
     `flowing` is what is left for everything else. `newest` is the newest turn (the last message of a person and
@@ -22,8 +22,7 @@ class Room:
     summaries: int
 
 
-@frozen(kw_only=True)
-class Split:
+class Split(msgspec.Struct, frozen=True, kw_only=True):
     """The most that each part may take, in tokens. What one leaves over is the next one's, in this order.
 
     The newest turn is in before all of them, and counts as recent. What was said right before it is in too, beyond

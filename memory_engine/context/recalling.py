@@ -11,7 +11,9 @@ The block is a view: reading a context writes nothing to the log.
 
 from collections.abc import Iterable, Sequence
 
-from attrs import evolve, frozen
+import msgspec
+from attrs import evolve
+from msgspec.structs import replace
 
 from memory_engine.context.builder import Budget, Context, Draft, draft_context
 from memory_engine.context.excerpts import excerpt
@@ -54,8 +56,7 @@ PIECES_MAX = 2
 """Passages of one event that fill a block."""
 
 
-@frozen(kw_only=True)
-class RecallRequest:
+class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be recalled, into how many tokens (`None`: beside all of the state), as of which seq, from where."""
 
     query: str
@@ -161,10 +162,10 @@ class _Block:
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
         """The hit with its best sentences, or with no text if too few of them fit."""
-        room -= self._size(evolve(hit, text=""))
+        room -= self._size(replace(hit, text=""))
         if room < WORTHWHILE:
-            return evolve(hit, text="")
-        return evolve(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.counter))
+            return replace(hit, text="")
+        return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.counter))
 
     def _has_said(self, hit: Hit, said: frozenset[str]) -> bool:
         """Whether the same speaker says the same in what was put in, numbers included."""

@@ -1,10 +1,10 @@
 """How chunks look to a model: chat-completions messages, and an XML form for prompts."""
 
 from collections.abc import Callable, Iterable, Mapping
+from html import escape
 from typing import cast
-from xml.sax.saxutils import escape, quoteattr
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.chunks import Chunk
 from memory_engine.compaction.base import render_lines
@@ -18,8 +18,7 @@ Renderer = Callable[[Chunk], Iterable[Message]]
 """The messages of one chunk; none hides it from the model. Pure: the same chunk, the same messages."""
 
 
-@frozen
-class Rendering:
+class Rendering(msgspec.Struct, frozen=True):
     """How chunks look to models, by their type, and how tokens are counted."""
 
     renderers: Mapping[str, Renderer]
@@ -146,15 +145,28 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
     for chunk in chunks:
         named = chunk.type.isidentifier()
         tag = chunk.type if named else "chunk"
-        attributes = f" id={quoteattr(chunk.id)}" + ("" if named else f" type={quoteattr(chunk.type)}")
+        attributes = f" id={_quoted(chunk.id)}" + ("" if named else f" type={_quoted(chunk.type)}")
         for name in ("label", "call_id", "status"):
             value = getattr(chunk, name)
             if value:
-                attributes += f" {name}={quoteattr(value)}"
+                attributes += f" {name}={_quoted(value)}"
         body = render_lines(chunk.lines) if chunk.lines else chunk.text
         calls = "".join(
-            f"<call id={quoteattr(c.id)} name={quoteattr(c.name)}>{escape(c.arguments)}</call>" for c in chunk.calls
+            f"<call id={_quoted(c.id)} name={_quoted(c.name)}>{escape(c.arguments, quote=False)}</call>"
+            for c in chunk.calls
         )
-        parts.append(f"<{tag}{attributes}>{escape(body)}{calls}</{tag}>")
+        parts.append(f"<{tag}{attributes}>{escape(body, quote=False)}{calls}</{tag}>")
     parts.append("</memory>")
     return "\n".join(parts)
+
+
+_SPACES = str.maketrans({"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+"""White space that a reader of XML would take for a blank, were it in an attribute as it is."""
+
+
+def _quoted(value: str) -> str:
+    """An attribute's value in double quotes, or in single ones where it holds only double ones."""
+    told = escape(value, quote=False).translate(_SPACES)
+    if '"' in told and "'" not in told:
+        return f"'{told}'"
+    return '"' + told.replace('"', "&quot;") + '"'

@@ -63,190 +63,89 @@ MemoryEngineError
     └── EventDecodeError
 """
 
-from memory_engine.errors.base import (
-    MemoryEngineError,
-)
-from memory_engine.errors.dispatching import (
-    ContentionError,
-    DispatchError,
-    EngineClosed,
-    EventNotFound,
-    IdempotencyConflict,
-    QueueFull,
-    ReducerError,
-    ThreadClosed,
-    ThreadError,
-    ThreadExists,
-    ThreadHasForks,
-    ThreadNotFound,
-)
-from memory_engine.errors.effects import (
-    CompactionError,
-    CompactorFailed,
-    ContextBudgetError,
-    EventDecodeError,
-    IntegrityError,
-    ModelError,
-    NothingToCompact,
-    SchemaError,
-    StorageBusy,
-    StorageError,
-    StorageFailed,
-)
-from memory_engine.errors.inputs import (
-    DuplicateRegistration,
-    EventTooLarge,
-    IngestError,
-    InvalidEvent,
-    InvalidIdentifier,
-    InvalidInput,
-    InvalidSearch,
-    MissingExtra,
-    SeqNotInLog,
-    UndeclaredEvent,
-)
-from memory_engine.errors.operations import (
-    ConflictingPosition,
-    CriticalChunk,
-    DuplicateChunk,
-    EmptyBatch,
-    ForeignAnchor,
-    ForeignChunkId,
-    InvalidOperation,
-    NestedTooDeep,
-    NotAContainer,
-    RepeatedChunk,
-    ScatteredBatch,
-    StaleEvent,
-    TypeChanged,
-    UndeclaredChunk,
-    UnknownChunk,
-    UnplacedChunk,
-)
-from memory_engine.errors.patterns import (
-    InvalidPattern,
-    NotJoined,
-    UnknownPattern,
-)
-from memory_engine.errors.replaying import (
-    CompactionNotLive,
-    ImportRefused,
-    InvalidChange,
-    InvalidExpression,
-    InvalidRedaction,
-    ModelNotAllowed,
-    NoSuchTest,
-    NothingToBisect,
-    PastIsReadOnly,
-    PredicateFailed,
-    ReadOnly,
-    UnknownRow,
-    UnknownView,
-    UnreadableAnchors,
-    WorkerFailed,
-)
-from memory_engine.errors.views import (
-    AnotherQuestionOpen,
-    DomainError,
-    InvalidDocument,
-    InvalidMemory,
-    InvalidParameters,
-    InvalidVector,
-    NotGranted,
-    NotText,
-    PreferenceError,
-    RowsNotLoaded,
-    TaskNotRunning,
-    UnknownFlow,
-    UnknownLine,
-    UnknownMemory,
-    UnreadableDocument,
-    WrongThreadKind,
-)
-
-__all__ = [
-    "AnotherQuestionOpen",
-    "CompactionError",
-    "CompactionNotLive",
-    "CompactorFailed",
-    "ConflictingPosition",
-    "ContentionError",
-    "ContextBudgetError",
-    "CriticalChunk",
-    "DispatchError",
-    "DomainError",
-    "DuplicateChunk",
-    "DuplicateRegistration",
-    "EmptyBatch",
-    "EngineClosed",
-    "EventDecodeError",
-    "EventNotFound",
-    "EventTooLarge",
-    "ForeignAnchor",
-    "ForeignChunkId",
-    "IdempotencyConflict",
-    "ImportRefused",
-    "IngestError",
-    "IntegrityError",
-    "InvalidChange",
-    "InvalidDocument",
-    "InvalidEvent",
-    "InvalidExpression",
-    "InvalidIdentifier",
-    "InvalidInput",
-    "InvalidMemory",
-    "InvalidOperation",
-    "InvalidParameters",
-    "InvalidPattern",
-    "InvalidRedaction",
-    "InvalidSearch",
-    "InvalidVector",
-    "MemoryEngineError",
-    "MissingExtra",
-    "ModelError",
-    "ModelNotAllowed",
-    "NestedTooDeep",
-    "NoSuchTest",
-    "NotAContainer",
-    "NotGranted",
-    "NotJoined",
-    "NotText",
-    "NothingToBisect",
-    "NothingToCompact",
-    "PastIsReadOnly",
-    "PredicateFailed",
-    "PreferenceError",
-    "QueueFull",
-    "ReadOnly",
-    "ReducerError",
-    "RepeatedChunk",
-    "RowsNotLoaded",
-    "ScatteredBatch",
-    "SchemaError",
-    "SeqNotInLog",
-    "StaleEvent",
-    "StorageBusy",
-    "StorageError",
-    "StorageFailed",
-    "TaskNotRunning",
-    "ThreadClosed",
-    "ThreadError",
-    "ThreadExists",
-    "ThreadHasForks",
-    "ThreadNotFound",
-    "TypeChanged",
-    "UndeclaredChunk",
-    "UndeclaredEvent",
-    "UnknownChunk",
-    "UnknownFlow",
-    "UnknownLine",
-    "UnknownMemory",
-    "UnknownPattern",
-    "UnknownRow",
-    "UnknownView",
-    "UnplacedChunk",
-    "UnreadableAnchors",
-    "UnreadableDocument",
-    "WorkerFailed",
-    "WrongThreadKind",
-]
+from memory_engine.errors.base import ContentionError as ContentionError
+from memory_engine.errors.base import DispatchError as DispatchError
+from memory_engine.errors.base import DuplicateRegistration as DuplicateRegistration
+from memory_engine.errors.base import EngineClosed as EngineClosed
+from memory_engine.errors.base import EventNotFound as EventNotFound
+from memory_engine.errors.base import EventTooLarge as EventTooLarge
+from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
+from memory_engine.errors.base import IngestError as IngestError
+from memory_engine.errors.base import InvalidEvent as InvalidEvent
+from memory_engine.errors.base import InvalidIdentifier as InvalidIdentifier
+from memory_engine.errors.base import InvalidInput as InvalidInput
+from memory_engine.errors.base import InvalidSearch as InvalidSearch
+from memory_engine.errors.base import MemoryEngineError as MemoryEngineError
+from memory_engine.errors.base import MissingExtra as MissingExtra
+from memory_engine.errors.base import QueueFull as QueueFull
+from memory_engine.errors.base import ReducerError as ReducerError
+from memory_engine.errors.base import SeqNotInLog as SeqNotInLog
+from memory_engine.errors.base import ThreadClosed as ThreadClosed
+from memory_engine.errors.base import ThreadError as ThreadError
+from memory_engine.errors.base import ThreadExists as ThreadExists
+from memory_engine.errors.base import ThreadHasForks as ThreadHasForks
+from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
+from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
+from memory_engine.errors.effects import CompactionError as CompactionError
+from memory_engine.errors.effects import CompactorFailed as CompactorFailed
+from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError
+from memory_engine.errors.effects import EventDecodeError as EventDecodeError
+from memory_engine.errors.effects import EventIdTaken as EventIdTaken
+from memory_engine.errors.effects import HeadMoved as HeadMoved
+from memory_engine.errors.effects import IntegrityError as IntegrityError
+from memory_engine.errors.effects import ModelError as ModelError
+from memory_engine.errors.effects import NothingToCompact as NothingToCompact
+from memory_engine.errors.effects import SchemaError as SchemaError
+from memory_engine.errors.effects import StorageBusy as StorageBusy
+from memory_engine.errors.effects import StorageError as StorageError
+from memory_engine.errors.effects import StorageFailed as StorageFailed
+from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition
+from memory_engine.errors.operations import CriticalChunk as CriticalChunk
+from memory_engine.errors.operations import DuplicateChunk as DuplicateChunk
+from memory_engine.errors.operations import EmptyBatch as EmptyBatch
+from memory_engine.errors.operations import ForeignAnchor as ForeignAnchor
+from memory_engine.errors.operations import ForeignChunkId as ForeignChunkId
+from memory_engine.errors.operations import InvalidOperation as InvalidOperation
+from memory_engine.errors.operations import NestedTooDeep as NestedTooDeep
+from memory_engine.errors.operations import NotAContainer as NotAContainer
+from memory_engine.errors.operations import RepeatedChunk as RepeatedChunk
+from memory_engine.errors.operations import ScatteredBatch as ScatteredBatch
+from memory_engine.errors.operations import StaleEvent as StaleEvent
+from memory_engine.errors.operations import TypeChanged as TypeChanged
+from memory_engine.errors.operations import UndeclaredChunk as UndeclaredChunk
+from memory_engine.errors.operations import UnknownChunk as UnknownChunk
+from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
+from memory_engine.errors.replay import CompactionNotLive as CompactionNotLive
+from memory_engine.errors.replay import ImportRefused as ImportRefused
+from memory_engine.errors.replay import InvalidChange as InvalidChange
+from memory_engine.errors.replay import InvalidExpression as InvalidExpression
+from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
+from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed
+from memory_engine.errors.replay import NoSuchTest as NoSuchTest
+from memory_engine.errors.replay import NothingToBisect as NothingToBisect
+from memory_engine.errors.replay import PastIsReadOnly as PastIsReadOnly
+from memory_engine.errors.replay import PredicateFailed as PredicateFailed
+from memory_engine.errors.replay import ReadOnly as ReadOnly
+from memory_engine.errors.replay import UnknownRow as UnknownRow
+from memory_engine.errors.replay import UnknownView as UnknownView
+from memory_engine.errors.replay import UnreadableAnchors as UnreadableAnchors
+from memory_engine.errors.replay import WorkerFailed as WorkerFailed
+from memory_engine.errors.views import AnotherQuestionOpen as AnotherQuestionOpen
+from memory_engine.errors.views import DomainError as DomainError
+from memory_engine.errors.views import InvalidDocument as InvalidDocument
+from memory_engine.errors.views import InvalidMemory as InvalidMemory
+from memory_engine.errors.views import InvalidParameters as InvalidParameters
+from memory_engine.errors.views import InvalidPattern as InvalidPattern
+from memory_engine.errors.views import InvalidVector as InvalidVector
+from memory_engine.errors.views import NotGranted as NotGranted
+from memory_engine.errors.views import NotJoined as NotJoined
+from memory_engine.errors.views import NotText as NotText
+from memory_engine.errors.views import PreferenceError as PreferenceError
+from memory_engine.errors.views import RowsNotLoaded as RowsNotLoaded
+from memory_engine.errors.views import TaskNotRunning as TaskNotRunning
+from memory_engine.errors.views import UnknownFlow as UnknownFlow
+from memory_engine.errors.views import UnknownLine as UnknownLine
+from memory_engine.errors.views import UnknownMemory as UnknownMemory
+from memory_engine.errors.views import UnknownPattern as UnknownPattern
+from memory_engine.errors.views import UnreadableDocument as UnreadableDocument
+from memory_engine.errors.views import WrongThreadKind as WrongThreadKind

@@ -1,5 +1,302 @@
-"""The root of the tree."""
+"""The root of the tree, how a class takes its facts, and the errors of input, threads and dispatching."""
+
+from typing import ClassVar, TypeVar, dataclass_transform
 
 
 class MemoryEngineError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package.
+
+    A class of the tree declares its facts as fields, and takes them by position or by name. Two errors of one class
+    are equal when their facts are. An error can be pickled, as those that cross processes are.
+    """
+
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *values: object, **named: object) -> None:
+        if self.__match_args__ or named:
+            values = self._taken(values, named)
+        super().__init__(*values)
+        vars(self).update(zip(self.__match_args__, values, strict=False))
+
+    def _taken(self, values: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        """The value of each fact: given by position, by name, or the default that stands in the class."""
+        kind, names = type(self), self.__match_args__
+        rest = names[len(values) :]
+        missing = [name for name in rest if name not in named and not hasattr(kind, name)]
+        if len(values) > len(names) or missing or not named.keys() <= set(rest):
+            raise TypeError(f"{kind.__name__} takes {', '.join(names) or 'nothing by name'}")
+        return *values, *(named[name] if name in named else getattr(kind, name) for name in rest)
+
+    def __repr__(self) -> str:
+        if not self.__match_args__:
+            return super().__repr__()
+        told = zip(self.__match_args__, self.args, strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in told)})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MemoryEngineError) or type(self) is not type(other):
+            return NotImplemented
+        return self.args == other.args
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.args))
+
+
+AnError = TypeVar("AnError", bound=MemoryEngineError)
+
+
+@dataclass_transform(frozen_default=True)
+def facts(kind: type[AnError]) -> type[AnError]:
+    """Let an error be made of the fields that its class declares.
+
+    A class of attrs or of `dataclasses` would do the same, but compiles its methods whenever the package is
+    imported: sixty errors took a tenth of a start, to be raised rarely.
+    """
+    type.__setattr__(kind, "__match_args__", tuple(kind.__annotations__))  # type checkers make it of the fields
+    return kind
+
+
+def cut(text: str) -> str:
+    """What a message shows of a value: at most 60 characters of it."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class InvalidInput(MemoryEngineError):
+    """Refused before anything was written."""
+
+
+@facts
+class InvalidEvent(InvalidInput):
+    """The event holds a value that the log could not give back as it is."""
+
+    event_type: str
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"event {self.event_type!r} cannot be recorded: {self.why} at {self.where}; nothing was written"
+
+
+@facts
+class SeqNotInLog(InvalidInput, ValueError):
+    """A moment that a thread's history does not have."""
+
+    thread_id: str
+    moment: object
+    head: int
+
+    def __str__(self) -> str:
+        has = f"has seqs 1 to {self.head} (0: before the first)" if self.head else "has no event yet, only seq 0"
+        why = "" if isinstance(self.moment, int) else "; give a seq, an event's id, or a time with its zone"
+        return f"thread {self.thread_id!r} {has}, not {self.moment!r}{why}"
+
+
+@facts
+class EventTooLarge(InvalidInput):
+    """The encoded payload is over the hard limit."""
+
+    event_type: str
+    bytes: int
+    limit: int
+
+    def __str__(self) -> str:
+        return (
+            f"event {self.event_type!r} takes {self.bytes} bytes, over the limit of {self.limit}; "
+            "store the body elsewhere and dispatch a reference, or raise `event_bytes_max`"
+        )
+
+
+@facts
+class UndeclaredEvent(InvalidInput):
+    """A class that is no declared event."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name} has no wire name; declare it with @event('name') above the class"
+
+
+@facts
+class InvalidIdentifier(InvalidInput):
+    """A thread id, event id or scope that cannot be stored or compared safely."""
+
+    what: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {cut(self.value)!r} is not usable: {self.why}"
+
+
+@facts
+class DuplicateRegistration(InvalidInput):
+    """Two registrations under one name: the later would silently win."""
+
+    what: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.name!r} is registered already; register under another name, or replace it by name"
+
+
+@facts
+class MissingExtra(InvalidInput):
+    """A feature needs an optional package."""
+
+    feature: str
+    extra: str
+
+    def __str__(self) -> str:
+        return f"{self.feature} needs an optional package: pip install 'memory-engine[{self.extra}]'"
+
+
+@facts
+class IngestError(InvalidInput):
+    """A place in a file that is no event."""
+
+    path: str
+    line: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.why}"
+
+
+@facts
+class InvalidSearch(InvalidInput):
+    """What a search, or a context with recall, cannot be asked with."""
+
+    what: str
+    value: object
+    why: str
+
+    def __str__(self) -> str:
+        return f"a search cannot take {self.what}={cut(repr(self.value))}: {self.why}"
+
+
+class ThreadError(MemoryEngineError):
+    """Something about a thread as a whole."""
+
+
+@facts
+class ThreadNotFound(ThreadError):
+    """No thread of this id."""
+
+    thread_id: str
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} does not exist; create it with engine.create_thread(thread_id=...)"
+
+
+@facts
+class ThreadExists(ThreadError):
+    """The id is taken (a deleted thread's id stays taken)."""
+
+    thread_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} exists already, or did: open it with engine.thread({self.thread_id!r}); "
+            "the id of a deleted thread stays taken"
+        )
+
+
+@facts
+class EventNotFound(ThreadError):
+    """No event of this id in the thread's log."""
+
+    thread_id: str
+    event_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} has no event {self.event_id!r}; "
+            "take the id from a receipt or from what a view gives (`event_id`), and the thread that it belongs to"
+        )
+
+
+@facts
+class ThreadClosed(ThreadError):
+    """The thread takes no events any more."""
+
+    thread_id: str
+    status: str
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} is {self.status} and takes no events; fork it to go on"
+
+
+@facts
+class ThreadHasForks(ThreadError):
+    """Other threads share this thread's past."""
+
+    thread_id: str
+    forks: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} shares its past with {', '.join(self.forks)}; delete the forks first"
+
+
+class DispatchError(MemoryEngineError):
+    """An event that was not recorded, or was recorded under another meaning."""
+
+
+@facts
+class IdempotencyConflict(DispatchError):
+    """An event id was used before with another payload."""
+
+    thread_id: str
+    event_id: str
+    seq: int
+
+    def __str__(self) -> str:
+        return (
+            f"event id {self.event_id!r} is seq {self.seq} of thread {self.thread_id!r} with another payload; "
+            "give the new event an id of its own"
+        )
+
+
+@facts
+class QueueFull(DispatchError):
+    """The thread's queue had no room until the deadline. The event was not taken."""
+
+    thread_id: str
+    capacity: int
+    blocked_by: str
+
+    def __str__(self) -> str:
+        why = f" (blocked: {self.blocked_by})" if self.blocked_by else ""
+        return f"the queue of thread {self.thread_id!r} holds {self.capacity} events{why}; wait, then dispatch again"
+
+
+@facts
+class ContentionError(DispatchError):
+    """Other processes wrote to the thread first, at every try. Nothing was written."""
+
+    thread_id: str
+    tries: int
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} was changed by another writer {self.tries} times in a row; dispatch again"
+
+
+class EngineClosed(DispatchError):
+    """The engine is closing or closed."""
+
+    def __str__(self) -> str:
+        return "the engine is closed; open it again (`async with memory_engine.open(...)`)"
+
+
+@facts
+class ReducerError(DispatchError):
+    """A reducer raised, or returned what the executor refuses. Nothing was written."""
+
+    thread_id: str
+    event_type: str
+    reducer: str
+    operation: str
+    why: str
+
+    def __str__(self) -> str:
+        at = f" at operation {self.operation}" if self.operation else ""
+        return f"reducer {self.reducer!r} failed on {self.event_type!r} in thread {self.thread_id!r}{at}: {self.why}"

@@ -1,8 +1,6 @@
 """Compaction, context and storage."""
 
-from attrs import frozen
-
-from memory_engine.errors.base import MemoryEngineError
+from memory_engine.errors.base import MemoryEngineError, facts
 from memory_engine.usage import Usage
 
 
@@ -10,7 +8,7 @@ class CompactionError(MemoryEngineError):
     """A compaction that replaced nothing."""
 
 
-@frozen
+@facts
 class NothingToCompact(CompactionError):
     """No cut would make the state smaller."""
 
@@ -21,7 +19,7 @@ class NothingToCompact(CompactionError):
         return f"nothing to compact in thread {self.thread_id!r}: {self.why}"
 
 
-@frozen
+@facts
 class CompactorFailed(CompactionError):
     """The compactor raised, timed out, or gave what cannot be used. The originals stand."""
 
@@ -34,7 +32,7 @@ class CompactorFailed(CompactionError):
         return f"compactor {self.compactor!r} failed ({self.reason}): {self.error}; the originals stand"
 
 
-@frozen
+@facts
 class ModelError(CompactionError):
     """The language model gave no usable answer.
 
@@ -54,7 +52,7 @@ class ModelError(CompactionError):
         return f"model {self.model!r}: {self.reason}: {self.error}"
 
 
-@frozen
+@facts
 class ContextBudgetError(MemoryEngineError):
     """What must be in the context does not fit into the budget."""
 
@@ -73,7 +71,7 @@ class StorageError(MemoryEngineError):
     """The store could not do it."""
 
 
-@frozen
+@facts
 class StorageBusy(StorageError):
     """Another process held the file past the timeout. Nothing was applied."""
 
@@ -84,7 +82,7 @@ class StorageBusy(StorageError):
         return f"{self.path} was locked by another process for {self.waited_s:.1f} s; nothing was applied, try again"
 
 
-@frozen
+@facts
 class StorageFailed(StorageError):
     """The disk or the file failed. The store is read-only; what was acknowledged is readable."""
 
@@ -95,7 +93,7 @@ class StorageFailed(StorageError):
         return f"{self.path}: {self.why}; the store is read-only now. Mend the cause, then open it again"
 
 
-@frozen
+@facts
 class SchemaError(StorageError):
     """The file is not a store this version can use."""
 
@@ -106,7 +104,7 @@ class SchemaError(StorageError):
         return f"{self.path}: {self.why}"
 
 
-@frozen
+@facts
 class IntegrityError(StorageError):
     """The log does not hold together. The thread is read-only; export still works."""
 
@@ -118,7 +116,7 @@ class IntegrityError(StorageError):
         return f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; run `memory-engine verify`"
 
 
-@frozen
+@facts
 class EventDecodeError(StorageError):
     """A stored payload does not fit its schema, or its type is not known here."""
 
@@ -128,3 +126,17 @@ class EventDecodeError(StorageError):
 
     def __str__(self) -> str:
         return f"event {self.event_type!r} version {self.version} cannot be decoded: {self.why}"
+
+
+class HeadMoved(MemoryEngineError):
+    """Another writer's commit came first: (seq, epoch) are not those expected. Nothing was written."""
+
+    def __str__(self) -> str:
+        return "another writer's commit came first; nothing was written: read the thread's head, then commit again"
+
+
+class EventIdTaken(MemoryEngineError):
+    """An event id is in the thread's own log already, or twice in the unit. Nothing was written."""
+
+    def __str__(self) -> str:
+        return "an event id is in the thread's log already; nothing was written: give each event an id of its own"

@@ -1,15 +1,13 @@
 """What the executor refuses."""
 
-from attrs import frozen
-
-from memory_engine.errors.base import MemoryEngineError
+from memory_engine.errors.base import MemoryEngineError, facts
 
 
 class InvalidOperation(MemoryEngineError):
     """An operation that does not fit the state. The state is as it was."""
 
 
-@frozen
+@facts
 class UnknownChunk(InvalidOperation):
     """The operation names a chunk that is not in the state."""
 
@@ -22,7 +20,7 @@ class UnknownChunk(InvalidOperation):
         return f"{self.operation}: chunk {self.chunk_id!r} is not in the state"
 
 
-@frozen
+@facts
 class DuplicateChunk(InvalidOperation):
     """The chunk is in the state already."""
 
@@ -33,7 +31,7 @@ class DuplicateChunk(InvalidOperation):
         return f"{self.operation}: chunk {self.chunk_id!r} is in the state already"
 
 
-@frozen
+@facts
 class ForeignChunkId(InvalidOperation):
     """A new chunk whose id was not derived from its event."""
 
@@ -43,7 +41,7 @@ class ForeignChunkId(InvalidOperation):
         return f"chunk id {self.chunk_id!r} was not derived from the event; take ids from ctx.new_id()"
 
 
-@frozen
+@facts
 class UndeclaredChunk(InvalidOperation):
     """The operation places a chunk that the reduction does not carry."""
 
@@ -54,7 +52,7 @@ class UndeclaredChunk(InvalidOperation):
         return f"{self.operation}: the reduction carries no chunk {self.chunk_id!r}; add it to Reduction.chunks"
 
 
-@frozen
+@facts
 class UnplacedChunk(InvalidOperation):
     """The reduction carries a chunk that no operation places."""
 
@@ -64,7 +62,7 @@ class UnplacedChunk(InvalidOperation):
         return f"chunk {self.chunk_id!r} is carried by the reduction but placed by no operation"
 
 
-@frozen
+@facts
 class ConflictingPosition(InvalidOperation):
     """More than one of `before`, `after` and `first` was given."""
 
@@ -75,7 +73,7 @@ class ConflictingPosition(InvalidOperation):
         return f"{self.operation} of {self.chunk_id!r}: give at most one of before, after and first"
 
 
-@frozen
+@facts
 class ForeignAnchor(InvalidOperation):
     """The anchor stands in another container, or is the chunk itself."""
 
@@ -87,7 +85,7 @@ class ForeignAnchor(InvalidOperation):
         return f"{self.operation} of {self.chunk_id!r}: {self.anchor_id!r} does not stand beside it"
 
 
-@frozen
+@facts
 class NotAContainer(InvalidOperation):
     """Children go into chunks that are containers."""
 
@@ -98,7 +96,7 @@ class NotAContainer(InvalidOperation):
         return f"{self.operation}: chunk {self.chunk_id!r} is no container (Chunk.is_container)"
 
 
-@frozen
+@facts
 class TypeChanged(InvalidOperation):
     """UPDATE keeps a chunk's type; REPLACE may change it."""
 
@@ -110,7 +108,7 @@ class TypeChanged(InvalidOperation):
         return f"UPDATE of {self.chunk_id!r} changes its type from {self.old!r} to {self.new!r}; use REPLACE"
 
 
-@frozen
+@facts
 class EmptyBatch(InvalidOperation):
     """A BATCH or BATCH_REPLACE of nothing."""
 
@@ -120,7 +118,7 @@ class EmptyBatch(InvalidOperation):
         return f"{self.operation} names nothing"
 
 
-@frozen
+@facts
 class RepeatedChunk(InvalidOperation):
     """A chunk is named twice in one operation."""
 
@@ -131,7 +129,7 @@ class RepeatedChunk(InvalidOperation):
         return f"{self.operation} names chunk {self.chunk_id!r} twice"
 
 
-@frozen
+@facts
 class ScatteredBatch(InvalidOperation):
     """BATCH_REPLACE covers chunks of one container only."""
 
@@ -142,7 +140,7 @@ class ScatteredBatch(InvalidOperation):
         return f"BATCH_REPLACE: chunks {self.chunk_id!r} and {self.other_id!r} stand in different containers"
 
 
-@frozen
+@facts
 class CriticalChunk(InvalidOperation):
     """CRITICAL chunks are never compacted."""
 
@@ -152,7 +150,7 @@ class CriticalChunk(InvalidOperation):
         return f"BATCH_REPLACE: chunk {self.chunk_id!r} is CRITICAL and cannot be compacted"
 
 
-@frozen
+@facts
 class NestedTooDeep(InvalidOperation):
     """BATCH within BATCH beyond any use."""
 
@@ -162,7 +160,7 @@ class NestedTooDeep(InvalidOperation):
         return f"BATCH is nested more than {self.limit} deep"
 
 
-@frozen
+@facts
 class StaleEvent(InvalidOperation):
     """An event that was made of a state which is not the one before it: others came in between."""
 

@@ -1,34 +1,31 @@
-"""Errors of the views: scratchpad, preferences, playbooks, conversation, tool cache, layers."""
+"""Errors of the views: scratchpad, preferences, playbooks, conversation, tool cache, layers, patterns."""
 
-from attrs import frozen
-
-from memory_engine.errors.base import MemoryEngineError
-from memory_engine.errors.inputs import InvalidInput
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
 
 
+@facts
 class WrongThreadKind(MemoryEngineError):
     """A thread stands where another kind's should: somebody made one of this id by hand."""
 
-    def __init__(self, thread_id: str, kind: str, expected: str) -> None:
-        super().__init__(
-            f"thread {thread_id!r} is of kind {kind!r}, but the {expected} of this id needs it; "
-            f"give threads of your own ids without the prefix {expected + ':'!r}"
+    thread_id: str
+    kind: str
+    expected: str
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} is of kind {self.kind!r}, but the {self.expected} of this id needs it; "
+            f"give threads of your own ids without the prefix {self.expected + ':'!r}"
         )
-        self.thread_id = thread_id
-        self.kind = kind
-        self.expected = expected
 
 
 class RowsNotLoaded(MemoryEngineError):
     """A lazy projection looked at its rows while an event was applied; it may only put and drop them."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the rows of a lazy projection cannot be read in `apply`; put and drop them, or set lazy=False"
-        )
+    def __str__(self) -> str:
+        return "the rows of a lazy projection cannot be read in `apply`; put and drop them, or set lazy=False"
 
 
-@frozen
+@facts
 class PreferenceError(InvalidInput):
     """A preference that the domain does not allow."""
 
@@ -38,13 +35,13 @@ class PreferenceError(InvalidInput):
     allowed: tuple[object, ...] = ()
 
     def __str__(self) -> str:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
         choice = f"; use one of {', '.join(map(repr, self.allowed))}" if self.allowed else ""
-        return f"preference {self.key!r} cannot be set to {shown}: {self.why}{choice}; nothing was written"
+        return (
+            f"preference {self.key!r} cannot be set to {cut(repr(self.value))}: {self.why}{choice}; nothing was written"
+        )
 
 
-@frozen
+@facts
 class DomainError(InvalidInput):
     """A domain with mistakes: all of them, each with its place."""
 
@@ -55,7 +52,7 @@ class DomainError(InvalidInput):
         return f"the domain cannot be used until this is mended:{listed}"
 
 
-@frozen
+@facts
 class InvalidVector(InvalidInput):
     """A vector of the wrong size, or with numbers that are none."""
 
@@ -66,7 +63,7 @@ class InvalidVector(InvalidInput):
         return f"a vector of {self.source} cannot be used: {self.why}; look at the model that made it"
 
 
-@frozen
+@facts
 class InvalidParameters(InvalidInput):
     """Parameters of a tool that no canonical JSON can stand for."""
 
@@ -78,7 +75,7 @@ class InvalidParameters(InvalidInput):
         return f"parameters of tool {self.tool!r} cannot be used: {self.why} at {self.where}; nothing was written"
 
 
-@frozen
+@facts
 class AnotherQuestionOpen(InvalidInput):
     """An answer to a question that is not the open one."""
 
@@ -87,15 +84,14 @@ class AnotherQuestionOpen(InvalidInput):
     open_question: str
 
     def __str__(self) -> str:
-        both = (self.question, self.open_question)
-        asked, waiting = (text if len(text) <= 60 else text[:57] + "..." for text in both)
         return (
-            f"thread {self.thread_id!r} waits for an answer to {waiting!r}, not to {asked!r}; "
+            f"thread {self.thread_id!r} waits for an answer to {cut(self.open_question)!r}, not to "
+            f"{cut(self.question)!r}; "
             "finalize that one, or call prepare_messages with the question that is answered"
         )
 
 
-@frozen
+@facts
 class UnknownLine(InvalidInput):
     """A promoted line that `agent.md` does not hold."""
 
@@ -105,7 +101,7 @@ class UnknownLine(InvalidInput):
         return f"agent.md has no promoted line {self.line}; `lines()` lists those it has; nothing was written"
 
 
-@frozen
+@facts
 class NotText(InvalidInput):
     """A file that is no UTF-8 text."""
 
@@ -116,7 +112,7 @@ class NotText(InvalidInput):
         return f"{self.path} is no UTF-8 text: see byte {self.offset}; save it as UTF-8; nothing was written"
 
 
-@frozen
+@facts
 class InvalidDocument(InvalidInput):
     """A document, or a way to split one, that cannot be taken."""
 
@@ -125,12 +121,10 @@ class InvalidDocument(InvalidInput):
     why: str
 
     def __str__(self) -> str:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return f"no document can have {self.field}={shown}: {self.why}; nothing was written"
+        return f"no document can have {self.field}={cut(repr(self.value))}: {self.why}; nothing was written"
 
 
-@frozen
+@facts
 class UnreadableDocument(InvalidInput):
     """A file, or a part of one, that no document can be read from. `place` is empty for the whole file."""
 
@@ -142,7 +136,7 @@ class UnreadableDocument(InvalidInput):
         return f"{self.path}: {self.place}: {self.why}" if self.place else f"{self.path}: {self.why}"
 
 
-@frozen
+@facts
 class InvalidMemory(InvalidInput):
     """An entry, a question or an order that no layer of memory can take."""
 
@@ -151,12 +145,10 @@ class InvalidMemory(InvalidInput):
     why: str
 
     def __str__(self) -> str:
-        shown = repr(self.value)
-        shown = shown if len(shown) <= 60 else shown[:57] + "..."
-        return f"memory cannot take {self.field}={shown}: {self.why}"
+        return f"memory cannot take {self.field}={cut(repr(self.value))}: {self.why}"
 
 
-@frozen
+@facts
 class UnknownMemory(InvalidInput):
     """No entry of this id can be seen."""
 
@@ -170,7 +162,7 @@ class UnknownMemory(InvalidInput):
         )
 
 
-@frozen
+@facts
 class NotGranted(MemoryEngineError):
     """An agent asked for a layer of another's memory that was not granted to it."""
 
@@ -191,7 +183,7 @@ class NotGranted(MemoryEngineError):
         )
 
 
-@frozen
+@facts
 class UnknownFlow(InvalidInput):
     """A run of a flow that a conversation does not hold."""
 
@@ -203,13 +195,61 @@ class UnknownFlow(InvalidInput):
         return f"thread {self.thread_id!r} has {which}; record its end with `flows.completed(...)` first"
 
 
+@facts
 class TaskNotRunning(MemoryEngineError):
     """A step of a run at the wrong moment: without a task, or a second task beside the first."""
 
-    def __init__(self, thread_id: str, step: str, *, is_running: bool = False) -> None:
+    thread_id: str
+    step: str
+    is_running: bool = False
+
+    def __str__(self) -> str:
         why = (
-            "a task is running: end it, or let it fail, first" if is_running else "no task is running: start one first"
+            "a task is running: end it, or let it fail, first"
+            if self.is_running
+            else "no task is running: start one first"
         )
-        super().__init__(f"{step} in thread {thread_id!r}: {why}")
-        self.thread_id = thread_id
-        self.step = step
+        return f"{self.step} in thread {self.thread_id!r}: {why}"
+
+
+@facts
+class NotJoined(MemoryEngineError):
+    """A tenant asked for the patterns of an industry that it has not joined. `industry` is empty for any."""
+
+    tenant_id: str
+    industry: str
+
+    def __str__(self) -> str:
+        which = f"industry {self.industry!r}" if self.industry else "no industry"
+        wanted = repr(self.industry) if self.industry else '"..."'
+        has = "has not joined" if self.industry else "has joined"
+        return (
+            f"tenant {self.tenant_id!r} {has} {which}: patterns are read and shared by those who joined; "
+            f"await engine.tenant({self.tenant_id!r}).patterns.join({wanted}, by=...)"
+        )
+
+
+@facts
+class InvalidPattern(InvalidInput):
+    """Something that cannot be proposed, approved or asked for."""
+
+    field: str
+    value: object
+    why: str
+
+    def __str__(self) -> str:
+        return f"patterns cannot take {self.field}={cut(repr(self.value))}: {self.why}; nothing was written"
+
+
+@facts
+class UnknownPattern(InvalidInput):
+    """A pattern, or a proposal (a number), that this tenant has not."""
+
+    tenant_id: str
+    id: str
+
+    def __str__(self) -> str:
+        return (
+            f"tenant {self.tenant_id!r} has no {self.id}: `review()` lists what waits for a decision, `shared()` "
+            "what it shares; nothing was written"
+        )

@@ -1,7 +1,7 @@
 """A chart of a comparison: tokens kept against facts kept, an SVG that is readable on light and on dark pages."""
 
 from collections.abc import Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from memory_engine.files.compare import Comparison, Kept
 
@@ -96,7 +96,7 @@ def _grid(right: float) -> list[str]:
 
 def _dot(row: Kept, right: float, kind: str, radius: int) -> str:
     x, y = _place(row, right)
-    title = escape(f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}")
+    title = escape(f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}", quote=False)
     return f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{title}</title></circle>'
 
 
@@ -113,6 +113,6 @@ def _labels(totals: Sequence[Kept], right: float) -> list[str]:
         x, y = _place(total, right)
         lowest = max(y + 4, lowest + 18)
         anchor, at = ("start", x + 14) if x < WIDTH * 0.65 else ("end", x - 14)
-        text = escape(f"{total.compactor}: {_said(total)}")
+        text = escape(f"{total.compactor}: {_said(total)}", quote=False)
         parts.append(f'<text class="label" x="{at}" y="{lowest}" text-anchor="{anchor}">{text}</text>')
     return parts

@@ -7,11 +7,13 @@ a name. That a summary says it in other words, or says nothing true about it, ca
 import re
 from collections.abc import Iterable, Iterator
 
-VALUE = re.compile(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
+from memory_engine.regex import regex
+
+VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
 """A word with what holds ids, dates, amounts, paths and addresses together."""
-_WORD = re.compile(r"[^\W\d_][\w’'-]*[^\W_]")
-_CAMEL = re.compile(r"[a-zß-ÿ][A-ZÀ-Þ]")
-_SUFFIX = re.compile(r"\w{2,}\.[^\W\d_]{1,8}")
+_WORD = regex(r"[^\W\d_][\w’'-]*[^\W_]")
+_CAMEL = regex(r"[a-zß-ÿ][A-ZÀ-Þ]")
+_SUFFIX = regex(r"\w{2,}\.[^\W\d_]{1,8}")
 _ENDS = frozenset('.!?:;"“”„«»‚‘([{<>|*#•–—-_/\\')  # noqa: RUF001 - quotation marks as people write them
 """After these, quotation marks among them, a capital letter says nothing."""
 

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 from attrs import frozen
 
 from memory_engine.errors import InvalidInput
+from memory_engine.errors.base import facts
 
 TOKEN = "token"
 """The parameter that every request may have."""
@@ -13,7 +14,7 @@ WHOLE_MAX = 2**53 - 1
 """The greatest whole number that a page's scripts hold exactly."""
 
 
-@frozen
+@facts
 class WrongQuery(InvalidInput):
     """A parameter of a request that cannot be taken as it is."""
 
@@ -78,7 +79,7 @@ class Query:
         return self.number(name, least=least, most=most) if self.given.get(name) else None
 
 
-@frozen
+@facts
 class TooMuch(InvalidInput):
     """An answer that would take minutes, which nobody waits for in front of a page."""
 

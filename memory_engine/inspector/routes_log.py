@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from functools import partial
 
 import msgspec
-from attrs import evolve
+from msgspec.structs import replace
 
 from memory_engine.clock import to_datetime
 from memory_engine.errors import IntegrityError
@@ -172,7 +172,7 @@ def _event_as_data(recorded: RecordedEvent) -> dict[str, object]:
         return event_as_data(recorded)
     except (ValueError, RecursionError):  # of a type that is not known here, and no JSON that can be read: as text
         raw = recorded.event.raw if isinstance(recorded.event, UnknownEvent) else b""
-        readable = evolve(recorded, event=UnknownEvent(recorded.type, recorded.version, b"null"))
+        readable = replace(recorded, event=UnknownEvent(recorded.type, recorded.version, b"null"))
         return event_as_data(readable) | {"payload": raw.decode("utf-8", "replace")}
 
 

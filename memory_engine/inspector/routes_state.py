@@ -3,7 +3,7 @@
 from typing import cast
 
 import msgspec
-from attrs import asdict
+from msgspec.structs import asdict
 
 from memory_engine.context.builder import Context, build_context
 from memory_engine.context.messages import message_tokens

@@ -10,10 +10,9 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from attrs import frozen
-
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MissingExtra
+from memory_engine.errors.base import facts
 from memory_engine.inspector.app import LOOPBACK, create_app
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ LINE_BYTES_MAX = 256 * 1024
 """Of a request's address and headers: a thread's id of 4,096 bytes takes 12 kB in an address."""
 
 
-@frozen
+@facts
 class CannotServe(InvalidInput):
     """The inspector cannot be served at this address."""
 

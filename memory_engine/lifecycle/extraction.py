@@ -1,6 +1,5 @@
 """What was learned in a task: facts under keys, from the answer and the scratchpad, never from recalled memory."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
@@ -10,6 +9,7 @@ from attrs import frozen
 from memory_engine.errors import ModelError
 from memory_engine.llm.asking import ask
 from memory_engine.llm.base import LanguageModel
+from memory_engine.regex import regex
 
 FACTS_MAX = 20
 KEY_WORDS_MAX = 6
@@ -55,12 +55,12 @@ class Extractor(Protocol):
         ...
 
 
-_BULLET = re.compile(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?")
-_LABELLED = re.compile(
+_BULLET = regex(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?")
+_LABELLED = regex(
     r"(?:\*\*|__)?(?P<key>[^\W_][^:=\n*|]{0,79}?)(?:\*\*|__)?\s*(?::(?=[\s*_])|=)\s*(?:\*\*|__)?\s*(?P<value>\S.*)"
 )
-_STATED = re.compile(r"(?:The\s+|the\s+)?(?P<key>[A-Z]?[^,;:()!?]{1,79}?)\s+(?:is|are|equals)\s+(?P<value>\S.*)")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+_STATED = regex(r"(?:The\s+|the\s+)?(?P<key>[A-Z]?[^,;:()!?]{1,79}?)\s+(?:is|are|equals)\s+(?P<value>\S.*)")
+_SENTENCE = regex(r"(?<=[.!?])\s+")
 _POINTING = frozenset(
     "it this that these those there here he she they we you i what which who how why where when if as and but so or"
     " not no yes now then today one since because although though while unless once after before until whether also"
@@ -68,9 +68,9 @@ _POINTING = frozenset(
 )
 _SPOKEN = frozenset("you your i if please".split())
 """Words of which a subject is a clause or a courtesy ("the flight you chose"), and no name that lasts."""
-_ASKED = re.compile(r"(?i)(?:please|let|would|could|can|i|we)\b")
+_ASKED = regex(r"(?i)(?:please|let|would|could|can|i|we)\b")
 """How a value begins that asks for something or offers it."""
-_NAME_WORD = re.compile(r"[^\W_]+")
+_NAME_WORD = regex(r"[^\W_]+")
 
 
 class StatedFacts:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.usage import Usage
 
@@ -11,8 +11,7 @@ Message = Mapping[str, object]
 """A chat-completions message, as `Context.messages` holds them."""
 
 
-@frozen(kw_only=True)
-class Completion:
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """A whole, non-empty answer.
 
     `model` is the model that gave it, as its provider names it, and `response_id` the
@@ -49,8 +48,7 @@ class LanguageModel(Protocol):
         ...
 
 
-@frozen
-class MemoryModel:
+class MemoryModel(msgspec.Struct, frozen=True):
     """The model that views ask for shorter texts, if there is one."""
 
     model: LanguageModel | None

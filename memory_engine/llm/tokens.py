@@ -9,7 +9,6 @@ import functools
 import hashlib
 import importlib.util
 import os
-import re
 import tempfile
 import threading
 from collections import OrderedDict
@@ -17,16 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.errors import InvalidIdentifier, MissingExtra
+from memory_engine.regex import regex
 
 CACHED_COUNTS_MAX = 4096
 """Counts kept by one tokenizer; of a long text its digest is kept, not the text."""
 KEY_CHARS_MAX = 256
 PIECE_CHARS_MAX = 100_000
 """Beyond a few hundred thousand blanks in a row, tiktoken panics (its regex engine's stack overflows)."""
-_PIECES = re.compile(rf"(?s).{{1,{PIECE_CHARS_MAX - 1}}}\S(?= )|.{{1,{PIECE_CHARS_MAX}}}")
+_PIECES = regex(rf"(?s).{{1,{PIECE_CHARS_MAX - 1}}}\S(?= )|.{{1,{PIECE_CHARS_MAX}}}")
 """Every encoding begins a new token at a blank that follows something else: there a cut changes no count."""
 
 _PAIRS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
@@ -42,8 +42,7 @@ _O200K = (
 )
 
 
-@frozen
-class _Table:
+class _Table(msgspec.Struct, frozen=True):
     """A file of tiktoken's: its address there names it in every cache, its digest proves it."""
 
     address: str

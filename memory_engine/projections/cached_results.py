@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import cast
 
 import msgspec
-from attrs import frozen
+from msgspec.structs import replace
 
 from memory_engine.clock import to_datetime, to_us
 from memory_engine.events.base import Event
@@ -138,7 +138,7 @@ def _hit(rows: Rows[Row], key: str) -> None:
     result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
     if isinstance(result, ResultRow) and isinstance(term, TermRow):
         rows.drop(_due(term.expires, key))
-        renewed = msgspec.structs.replace(term, expires=_exchanges(rows) + result.duration, hits=term.hits + 1)
+        renewed = replace(term, expires=_exchanges(rows) + result.duration, hits=term.hits + 1)
         _set_term(rows, key, renewed)
 
 
@@ -177,8 +177,7 @@ def _exchanges(rows: ReadableRows[Row]) -> int:
 TOOL_CACHE = ToolCacheFold()
 
 
-@frozen(kw_only=True)
-class CacheEntry:
+class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A cached result. `remaining` and `duration` count exchanges; `parameters` is canonical JSON.
 
     `seq` and `event_id` are of the event that cached it, `call_id` is the call that it answered.

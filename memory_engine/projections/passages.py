@@ -1,6 +1,5 @@
 """What search finds of the built-in events: which texts they bring, which they end, which they destroy."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar, cast
 
@@ -70,6 +69,7 @@ from memory_engine.projections.documents.passages import EXTRACTORS as DOCUMENTS
 from memory_engine.projections.patterns.passages import EXTRACTORS as PATTERNS
 from memory_engine.projections.playbooks import playbook_id
 from memory_engine.recall.passages import NOTHING, Extracted, Extractor, Extractors, Text, checked
+from memory_engine.regex import regex
 
 WHOLE_MAX = 4_000
 """Characters up to which a text is one passage."""
@@ -281,7 +281,7 @@ def _preference_removed(event: PreferenceRemoved, _seq: int) -> Extracted:
     return Extracted(keys=(f"preference:{event.key}",))
 
 
-_WITHIN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def _words(key: str) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
-from attrs import frozen
+from msgspec.structs import replace
 
 from memory_engine.events import Event, MemoryForget, PlaybookCall, PlaybookRemoved, PlaybookSaved
 from memory_engine.handle import ThreadHandle
@@ -79,8 +79,7 @@ class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
         return text[:TEXT_BYTES_MAX].decode(errors="ignore")
 
 
-@frozen
-class PlaybookMatch:
+class PlaybookMatch(msgspec.Struct, frozen=True):
     """A playbook that was found. `score` is 0 to 1; without a query it is 1. `shared` are words of both requests.
 
     `how`: `"flow"`, `"lexical"` or `"embedding"`. `failure` says why words had to do although there is a model.
@@ -132,7 +131,7 @@ def _forget(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
         if not kept:
             rows.drop(key)
         elif len(kept) < playbook.count:
-            rows.put(key, msgspec.structs.replace(playbook, times=kept))
+            rows.put(key, replace(playbook, times=kept))
 
 
 def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
@@ -252,8 +251,7 @@ class Playbooks:
         return True
 
 
-@frozen
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     flow: str | None
     limit: int
     at: int | None

@@ -3,10 +3,9 @@
 By wording, in several languages, with the reason. A judge of one's own may take its place.
 """
 
-import re
 from typing import Literal, Protocol
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.projections.promotion.wording import (
     IS_UNSPACED,
@@ -17,6 +16,7 @@ from memory_engine.projections.promotion.wording import (
     same_text,
     says_the_same,
 )
+from memory_engine.regex import regex
 
 ReactionKind = Literal["correction", "satisfaction", "request", "unclear"]
 
@@ -28,8 +28,7 @@ REQUEST_SIGNS_MIN = 4
 """In scripts without spaces."""
 
 
-@frozen
-class Reaction:
+class Reaction(msgspec.Struct, frozen=True):
     """What a message says about what came before it, and why.
 
     It is a `correction` (or a complaint), it shows `satisfaction`, it goes on to another `request`, or it is
@@ -130,12 +129,12 @@ NOTHING_MORE = Phrases(
     """,
 )
 """What follows a no that answers "anything else?"."""
-RELATIVE = re.compile(
+RELATIVE = regex(
     r"(?<!\w)(?:an?|any|anything|the|one|some|something) (?:[\w-]+ ){0,3}?"
     r"that (?:isn't|is not)(?! (?:right|correct|what))"
 )
 """Names a thing by what it is not ("a format that isn't a table") and denies nothing."""
-CONCESSION = re.compile(
+CONCESSION = regex(
     r"(?<!\w)(?:i (?:\w+ )?(?:understand|appreciate|see|get)|verstehe|je comprends|entiendo|entendo|capisco|begrijp"
     r"|понимаю)(?!\w)[^.!?]{0,200}?(?<!\w)(?:but|aber|mais|pero|mas|ma|però|maar|но)(?!\w)"
 )

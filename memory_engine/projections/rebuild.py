@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, field
 
 from memory_engine import snapshots
 from memory_engine.log import decode_row, fold, live_chunk
@@ -16,8 +16,7 @@ from memory_engine.records import StoredEvent
 from memory_engine.state import State, StateDraft
 
 
-@frozen(kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be made again. `extractors` for the index of passages."""
 
     projections: Sequence[Projection[object]]

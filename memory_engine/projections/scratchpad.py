@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
 from attrs import frozen
 
 from memory_engine.chunks import RECALLED, Chunk
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 SCRATCHPAD = "scratchpad"
 
 
-@frozen(kw_only=True)
-class Snippet:
+class Snippet(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `id` is its chunk's, `seq` the event's that wrote it; `flow` says which flow found it.
 
     `recalled`: it came out of memory (a playbook), nobody found it out here.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 import msgspec
-from attrs import field, frozen
+from msgspec.structs import replace
 
 from memory_engine.clock import to_us
 from memory_engine.context.messages import Piece, assemble
@@ -77,7 +77,7 @@ def _start(rows: Rows[Row], seq: int, session_id: str) -> None:
     if session_id and session_id == session.session_id:
         return
     if session_id and not session.session_id and session.told_as == session_id:
-        rows.put(_SESSION, msgspec.structs.replace(session, session_id=session_id))
+        rows.put(_SESSION, replace(session, session_id=session_id))
     else:
         _begin(rows, seq, session_id)
 
@@ -89,7 +89,7 @@ def _begin(rows: Rows[Row], seq: int, session_id: str) -> None:
 
 def _tell(rows: Rows[Row], event: RecordedEvent, injected: ScreenInjected) -> None:
     session = session_of(rows)
-    rows.put(_SESSION, msgspec.structs.replace(session, told=True, told_as=injected.session_id))
+    rows.put(_SESSION, replace(session, told=True, told_as=injected.session_id))
     screen = ScreenRow(
         seq=event.seq,
         event_id=event.id,
@@ -116,12 +116,11 @@ def screen_of(rows: ReadableRows[Row]) -> ScreenRow | None:
 SCREEN = ScreenFold()
 
 
-@frozen(kw_only=True)
-class ProactiveTool:
+class ProactiveTool(msgspec.Struct, frozen=True, kw_only=True):
     """A tool that was run before anybody asked. With a `duration` its result is cached for so many exchanges."""
 
     tool: str
-    parameters: Mapping[str, object] = field(factory=dict)
+    parameters: Mapping[str, object] = {}
     result: str = ""
     duration: int = 0
     call_id: str = ""

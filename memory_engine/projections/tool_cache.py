@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.errors import MemoryEngineError
 from memory_engine.events.tool_cache import ToolCacheDropped, ToolCacheHit, ToolResultCached
@@ -17,8 +17,7 @@ _log = logging.getLogger("memory_engine.tool_cache")
 __all__ = ["TOOL_CACHE", "CacheEntry", "CachedCall", "ToolCache"]
 
 
-@frozen(kw_only=True)
-class CachedCall:
+class CachedCall(msgspec.Struct, frozen=True, kw_only=True):
     """What a call gave. `hit`: it was cached, nothing ran. `entry` is where it is cached, if it is."""
 
     result: str

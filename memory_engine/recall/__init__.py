@@ -3,8 +3,9 @@
 The names below come from their modules when they are asked for: storage imports some of them, and must not get all.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from memory_engine.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from memory_engine.recall.base import Embedder as Embedder
@@ -30,21 +31,16 @@ if TYPE_CHECKING:
     from memory_engine.recall.reranking import Reranker as Reranker
     from memory_engine.recall.similarity import TextIndex as TextIndex
 
-_MODULES = {
-    "base": "Embedder Match Vector VectorIndex VectorIndexFactory",
-    "found": "Found Hit",
-    "lexical": "LexicalIndex",
-    "passages": "Extracted Extractor Text",
-    "question": "Question",
-    "ranking": "Candidate Ranked Ranker Statistics Weights rank weighted",
-    "reranking": "ModelReranker Reranker",
-    "similarity": "TextIndex",
-}
-_HOME_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-__all__ = sorted(_HOME_OF)  # noqa: PLE0605 - the names of the table
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+__getattr__ = imported_when_asked(
+    __name__,
+    {
+        "base": "Embedder Match Vector VectorIndex VectorIndexFactory",
+        "found": "Found Hit",
+        "lexical": "LexicalIndex",
+        "passages": "Extracted Extractor Text",
+        "question": "Question",
+        "ranking": "Candidate Ranked Ranker Statistics Weights rank weighted",
+        "reranking": "ModelReranker Reranker",
+        "similarity": "TextIndex",
+    },
+)

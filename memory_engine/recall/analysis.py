@@ -1,11 +1,11 @@
 """What a text is found by: its terms, in order, without case, accents, English endings and words that say nothing."""
 
-import re
 import unicodedata
 from collections.abc import Iterable
 from itertools import chain, pairwise
 
 from memory_engine.recall.words import _TOKENS as WORDS_AND_RUNS
+from memory_engine.regex import regex
 
 TEXT_CHARS_MAX = 32_768
 """Of a longer text the beginning counts."""
@@ -25,15 +25,15 @@ STOP_WORDS = frozenset(
     " will with within won would wouldn yeah yes yet you your yours yourself yourselves".split()
 )
 
-_ACCENTS = re.compile("[\u0300-\u036f]")
-_PLAIN = re.compile("[a-z0-9]+")
-_SHORTENED = re.compile("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
+_ACCENTS = regex("[\u0300-\u036f]")
+_PLAIN = regex("[a-z0-9]+")
+_SHORTENED = regex("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
 """What an apostrophe leaves at a word's end: anna's, don't, we've."""
-_THOUSANDS = re.compile("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
-_ORDINAL = re.compile("([0-9]+)(?:st|nd|rd|th)")
-_COMPOUND = re.compile(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)[^\w]*")
+_THOUSANDS = regex("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
+_ORDINAL = regex("([0-9]+)(?:st|nd|rd|th)")
+_COMPOUND = regex(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)[^\w]*")
 """One word of several: ABC-123, user_id, foo.bar, 7:30, o'neill."""
-_NUMBERS_APART = re.compile(r"(?<=[0-9])[^\w](?=[0-9])")
+_NUMBERS_APART = regex(r"(?<=[0-9])[^\w](?=[0-9])")
 _NUMBER_SIGN = "\u00b7"
 _EDGES = "".join(chr(n) for n in range(128) if not chr(n).isalnum())
 _SPACED = {ord(sign): " " for sign in _EDGES}

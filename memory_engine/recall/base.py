@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.errors import InvalidVector, ModelError
 
@@ -87,8 +87,7 @@ VectorIndexFactory = Callable[[int], VectorIndex]
 """Makes an empty index for vectors of a dimension."""
 
 
-@frozen
-class Match:
+class Match(msgspec.Struct, frozen=True):
     """An entry that is like a query: `score` from 0 to 1, the words that both have (in the entry's order).
 
     `how` is `"lexical"` for likeness of words, `"embedding"` for likeness by a model. `failure`

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import overload
 
-from attrs import field, frozen
+import msgspec
+from attrs import frozen
 
 KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
@@ -13,8 +14,7 @@ KINDS = (
 """What passages of the embedded events are. Events of one's own may bring others."""
 
 
-@frozen(kw_only=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. What a search gives is recalled: nothing is learned from it a second time.
 
     `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` says what it
@@ -37,7 +37,7 @@ class Hit:
     event_type: str
     score: float
     why: str
-    parts: Mapping[str, float] = field(factory=dict)
+    parts: Mapping[str, float] = {}
     key: str = ""
     about: str = ""
     likeness: float | None = None

@@ -1,6 +1,6 @@
 """What searches are made with beside the log: models, and what orders hits."""
 
-from attrs import define
+import msgspec
 
 from memory_engine.recall.base import Embedder, VectorIndexFactory
 from memory_engine.recall.ranking import Ranker
@@ -8,8 +8,7 @@ from memory_engine.recall.reranking import Reranker
 from memory_engine.recall.vectors import Graphs
 
 
-@define(kw_only=True)
-class SearchModels:
+class SearchModels(msgspec.Struct, kw_only=True):
     """The models of one engine's searches. The embedder may be changed while the engine is open."""
 
     embedder: Embedder | None

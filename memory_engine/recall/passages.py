@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.errors import ReducerError
 from memory_engine.events.base import Event, UnknownEvent
@@ -20,8 +19,7 @@ AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999: what else a number of microseconds may say, no calendar has."""
 
 
-@frozen
-class Text:
+class Text(msgspec.Struct, frozen=True):
     """A text that is to be found. Pieces of one event stand in their order.
 
     `kind` says what it is ("message", "tool", "note", "memory", "preference", "playbook", "document", ...),
@@ -41,8 +39,7 @@ class Text:
     at_us: int | None = None
 
 
-@frozen
-class Extracted:
+class Extracted(msgspec.Struct, frozen=True):
     """What an event does to the passages of its thread.
 
     First what it ends is ended: passages with a key in `keys` or with one that begins with one of `prefixes`,
@@ -122,8 +119,7 @@ class PassageChange(msgspec.Struct, frozen=True, gc=False):
     afresh: bool = False
 
 
-@frozen
-class Extractors:
+class Extractors(msgspec.Struct, frozen=True):
     """Which extractor reads which type of event; of types without one, the texts of their bodies are notes."""
 
     of_type: Mapping[str, Extractor]

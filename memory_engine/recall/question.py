@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.recall.analysis import terms
+from memory_engine.regex import regex
 
 TERMS_MAX = 32
 AFTER_DAYS = 14
@@ -24,7 +25,7 @@ _MONTH = rf"(?P<month>{_MONTH_NAMES}|sept)\.?"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _DATES = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    regex(pattern, re.IGNORECASE)
     for pattern in (
         r"\b(?P<year>(?:19|20)\d\d)-(?P<month_number>[01]?\d)-(?P<day>[0-3]?\d)\b",
         rf"\b{_DAY}\s+(?:of\s+)?{_MONTH}\b(?:,?\s+{_YEAR}\b)?",
@@ -33,8 +34,8 @@ _DATES = tuple(
         rf"\b{_YEAR}\b",
     )
 )
-_MAY_THE_VERB = re.compile(r"\bmay\b")
-_AGO = re.compile(
+_MAY_THE_VERB = regex(r"\bmay\b")
+_AGO = regex(
     r"\b(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of)\s+"
     r"(?P<unit>day|week|month|year)s?\s+ago\b",
     re.IGNORECASE,
@@ -45,15 +46,15 @@ _COUNTS = {
     for name in names.split()
 } | {"a few": 3, "a couple of": 2}
 _UNIT_DAYS = {"day": 1, "week": 7, "month": 30, "year": 365}
-_LAST = re.compile(r"\b(?:last|past|previous)\s+(?P<unit>week|month|year)\b", re.IGNORECASE)
-_THIS = re.compile(r"\bthis\s+(?P<unit>week|month|year)\b", re.IGNORECASE)
-_NEAR = re.compile(r"\b(?P<day>today|yesterday|day before yesterday)\b", re.IGNORECASE)
-_WEEKDAY = re.compile(rf"\b({'|'.join(_WEEKDAYS)})s?\b", re.IGNORECASE)
+_LAST = regex(r"\b(?:last|past|previous)\s+(?P<unit>week|month|year)\b", re.IGNORECASE)
+_THIS = regex(r"\bthis\s+(?P<unit>week|month|year)\b", re.IGNORECASE)
+_NEAR = regex(r"\b(?P<day>today|yesterday|day before yesterday)\b", re.IGNORECASE)
+_WEEKDAY = regex(rf"\b({'|'.join(_WEEKDAYS)})s?\b", re.IGNORECASE)
 
 _ASKED = (
     (
         "number",
-        re.compile(
+        regex(
             r"\bhow (?:many|much|often|old|far|tall|big|large|high)\b"
             r"|\b(?:what|which) (?:number|percentage|price|amount|total)\b",
             re.IGNORECASE,
@@ -61,7 +62,7 @@ _ASKED = (
     ),
     (
         "time",
-        re.compile(
+        regex(
             r"\b(?:when|how long)\b|\b(?:what|which) (?:time|date|day|week|month|year|season|weekend)\b", re.IGNORECASE
         ),
     ),
@@ -78,7 +79,7 @@ _NUMBER_WORDS = (
 )
 _TELLING = {"time": frozenset(terms(_TIME_WORDS)), "number": frozenset(terms(_NUMBER_WORDS))}
 """By what a question asks for, terms of which a passage that answers is likely to hold one."""
-_OF_YOU = re.compile(
+_OF_YOU = regex(
     r"\b(?:did|had|have|were) you\b(?! (?:remember|recall|know|find|able|aware))"
     r"|\byou(?:'ve| have| had| also| once| first| just)* (?:said|told|gave|given|wrote|written|shown"
     r"|(?:suggest|advis|recommend|propos|mention|explain|describ|list|answer|provid|offer|warn|show|promis|call|nam|count"
@@ -86,16 +87,15 @@ _OF_YOU = re.compile(
     r"|\b(?:the|an|my) (?:assistant|chatbot|ai)\b|\b(?:did|had|has) the agent\b",
     re.IGNORECASE,
 )
-_TO_YOU = re.compile(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
+_TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
 """May ask for advice that was given, or for new advice by what the user has said."""
-_NAME = re.compile(r"(?<![.?!]\s)(?<!^)\b[^\W\d_a-z][^\W\d_]+")
+_NAME = regex(r"(?<![.?!]\s)(?<!^)\b[^\W\d_a-z][^\W\d_]+")
 DAY_US = 86_400_000_000
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _LAST_ORDINAL = date.max.toordinal()
 
 
-@frozen
-class Day:
+class Day(msgspec.Struct, frozen=True):
     """A day, month, year or weekday that a question names; what it leaves open is 0 (weekday: 1 is Monday)."""
 
     year: int = 0
@@ -126,8 +126,7 @@ class Day:
         return 1.0 if 0 <= after <= 1 else 0.7 if -1 <= after <= 7 else 0.4 if -7 <= after <= 21 else 0.0
 
 
-@frozen
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """A question, read. `terms` are distinct and in the question's order, at most 32.
 
     `names` are the terms of words written with a capital inside a sentence. `days` are the dates

@@ -12,6 +12,7 @@ from functools import partial
 from math import log, sqrt
 from typing import Protocol
 
+import msgspec
 from attrs import frozen
 
 from memory_engine.recall.analysis import terms
@@ -52,8 +53,7 @@ class Candidate:
     before: "Candidate | None" = None
 
 
-@frozen
-class Statistics:
+class Statistics(msgspec.Struct, frozen=True):
     """What is searched: how many passages, of how many terms on average, and how many hold each of the question's."""
 
     passages: int
@@ -61,8 +61,7 @@ class Statistics:
     holding: Mapping[str, int]
 
 
-@frozen
-class Ranked:
+class Ranked(msgspec.Struct, frozen=True):
     """A passage with its score from 0 to 1 (comparable within one search only).
 
     `parts` say what each signal has added; their sum is the score but for rounding. `alike` are
@@ -75,8 +74,7 @@ class Ranked:
     alike: tuple[int, ...] = ()
 
 
-@frozen(kw_only=True)
-class Weights:
+class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """What each signal counts beside the others; 0 leaves it out. None may be negative.
 
     Round numbers: chosen on conversations of several kinds, and not finer than these can tell.

@@ -10,7 +10,9 @@
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-from attrs import evolve, field, frozen
+import msgspec
+from attrs import field, frozen
+from msgspec.structs import replace
 
 from memory_engine.clock import to_datetime
 from memory_engine.errors import InvalidSearch, InvalidVector, ModelError
@@ -46,8 +48,7 @@ _DAY_US = 86_400_000_000
 WHY_PARTS = 4
 
 
-@frozen
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """A part of a thread: what the keys of its passages begin with, and the seq from which on they stand.
 
     `among` are the places of all of them where they are few: of these the nearest in meaning are looked for.
@@ -79,8 +80,7 @@ class Asked:
     explain: bool = False
 
 
-@frozen
-class _Choice:
+class _Choice(msgspec.Struct, frozen=True):
     """Candidates of all threads, and what was counted in them."""
 
     candidates: tuple[Candidate, ...]
@@ -93,8 +93,7 @@ class _Choice:
         return {candidate.place: candidate.cosine for candidate in self.candidates}
 
 
-@frozen
-class _Meaning:
+class _Meaning(msgspec.Struct, frozen=True):
     """The question's vector by a model, if there is one, or why there is none."""
 
     vector: Vector | None = None
@@ -130,7 +129,7 @@ class Searching:
         hits, failure = await self._reranked(text, hits)
         return Found(
             query=asked.query,
-            hits=tuple(hit if asked.explain else evolve(hit, parts={}) for hit in hits[: asked.limit]),
+            hits=tuple(hit if asked.explain else replace(hit, parts={}) for hit in hits[: asked.limit]),
             how="hybrid" if meaning.vector is not None else "lexical",
             failure=meaning.failure or failure,
             waiting=waiting,
@@ -227,7 +226,7 @@ class Searching:
             texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
         likeness = choice.likeness
         return [
-            evolve(
+            replace(
                 _hit(one, texts, thread_ids[one.place >> THREAD_BITS], choice.keys.get(one.place, "")),
                 likeness=likeness.get(one.place),
             )
@@ -247,7 +246,7 @@ class Searching:
             return hits, str(error)
         order = sorted(range(len(best)), key=lambda n: (-scores[n], n))
         why = f"{reranker.name} read it"
-        return [evolve(best[n], why=f"{why}: {scores[n]:.2f}; {best[n].why}") for n in order] + rest, ""
+        return [replace(best[n], why=f"{why}: {scores[n]:.2f}; {best[n].why}") for n in order] + rest, ""
 
 
 _PLACE = (1 << THREAD_BITS) - 1

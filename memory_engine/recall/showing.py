@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.clock import to_datetime
 from memory_engine.log import decode_row
@@ -14,8 +14,7 @@ from memory_engine.records import StoredEvent
 _N_MASK = (1 << PLACES_BITS) - 1
 
 
-@frozen
-class Shown:
+class Shown(msgspec.Struct, frozen=True):
     """A passage with its text, and the event that it is of."""
 
     text: Text

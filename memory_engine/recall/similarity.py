@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import Protocol
 
-from attrs import evolve, frozen
+import msgspec
+from msgspec.structs import replace
 
 from memory_engine.errors import InvalidVector, ModelError
 from memory_engine.recall.base import (
@@ -31,8 +32,7 @@ PUT_AT_ONCE = 100
 _NOT_READ = object()
 
 
-@frozen
-class Thresholds:
+class Thresholds(msgspec.Struct, frozen=True):
     """From which score on an entry counts as like the query, by words and by vectors."""
 
     lexical: float
@@ -45,8 +45,7 @@ DESCRIPTIONS = Thresholds(lexical=0.25, embedding=0.4)
 """For a request against a description, which shares less. Chosen on 39 queries to 24 descriptions of our own."""
 
 
-@frozen
-class Corpus:
+class Corpus(msgspec.Struct, frozen=True):
     """What is compared with: keys with a token each, and how to read a key's text.
 
     A text is read again when its token is no longer equal to the one it was read under, so
@@ -107,7 +106,7 @@ class TextIndex:
                     failure = str(error)
                     _log.warning("no embeddings, words decide: %s", error)
             matches = await self._words.search(query, corpus, limit, least.lexical)
-        return [evolve(match, failure=failure) for match in matches] if failure else matches
+        return [replace(match, failure=failure) for match in matches] if failure else matches
 
 
 def digest_of(model: str, dimension: int, text: str) -> bytes:

@@ -1,8 +1,9 @@
 """What texts are compared by: words without endings, pieces of words, pairs of signs where no blanks part words."""
 
-import re
 import unicodedata
 from math import sqrt
+
+from memory_engine.regex import regex
 
 CHARS_MAX = 8_192
 """Of a longer text the beginning is compared."""
@@ -13,15 +14,15 @@ WORD_CHARS_MAX = 32
 """Of a longer word (an encoded file, a hash) only this much is cut into trigrams."""
 TRIGRAM_WORD_CHARS_MIN = 4
 STEM_CHARS_MIN = 4
-DOUBLED = re.compile(r"([bdgmnprt])\1$")
+DOUBLED = regex(r"([bdgmnprt])\1$")
 
 _SPACELESS = (  # Thai to Tibetan, Burmese, Khmer, kana, Han, Hangul
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 )
 _SIGNS = "\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d"
 """Vowel signs and the like, which Python's `\\w` leaves out: without them Hindi falls into consonants."""
-_TOKENS = re.compile(rf"([{_SPACELESS}]+)|((?:[^\W_{_SPACELESS}]|[{_SIGNS}])+)")
-_ACCENTS = re.compile("[\u0300-\u036f]")
+_TOKENS = regex(rf"([{_SPACELESS}]+)|((?:[^\W_{_SPACELESS}]|[{_SIGNS}])+)")
+_ACCENTS = regex("[\u0300-\u036f]")
 
 STOP_WORDS = frozenset(
     "a about after again all also am an and any are as at be been before being but by can could did do does doing done"

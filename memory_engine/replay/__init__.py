@@ -1,5 +1,11 @@
 """Replay: check a log against its reducers, and make what derives from it again. Never calls a model unasked."""
 
-from memory_engine.replay.checking.divergence import Divergence, VerifyReport
+from typing import TYPE_CHECKING
 
-__all__ = ["Divergence", "VerifyReport"]
+from memory_engine.lazy import imported_when_asked
+
+if TYPE_CHECKING:
+    from memory_engine.replay.checking.divergence import Divergence as Divergence
+    from memory_engine.replay.checking.divergence import VerifyReport as VerifyReport
+
+__getattr__ = imported_when_asked(__name__, {"checking.divergence": "Divergence VerifyReport"})

@@ -9,11 +9,11 @@ from attrs import frozen
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.directory import OpenThreads
-from memory_engine.errors import ContentionError, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.ids import check_identifier
 from memory_engine.kernel import Kernel
 from memory_engine.log import next_head
-from memory_engine.persistence import CommitUnit, Head, HeadMoved, Store, ThreadRecord
+from memory_engine.persistence import CommitUnit, Head, Store, ThreadRecord
 from memory_engine.projections.worker import ProjectionWorker
 from memory_engine.replay.files.file_reading import Batch, LogFile
 from memory_engine.replay.files.imported import imported

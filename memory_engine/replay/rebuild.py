@@ -2,13 +2,12 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
-from attrs import asdict, frozen
+import msgspec
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.directory import OpenThreads
-from memory_engine.errors import ContentionError, UnknownView
+from memory_engine.errors import ContentionError, HeadMoved, UnknownView
 from memory_engine.kernel import Kernel
-from memory_engine.persistence import HeadMoved
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import Remaking, Wanted
 from memory_engine.recall.service import Recall
@@ -17,8 +16,7 @@ from memory_engine.replay.verify import Progress
 from memory_engine.runtime import ThreadRuntime
 
 
-@frozen(kw_only=True)
-class RebuildReport:
+class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """What was made again of a thread: rows by view, and passages of the search index (`None`: it was left alone)."""
 
     thread_id: str
@@ -29,7 +27,7 @@ class RebuildReport:
 
     def as_data(self) -> dict[str, object]:
         """Plain JSON values."""
-        return asdict(self)
+        return msgspec.structs.asdict(self)
 
 
 async def rebuild(

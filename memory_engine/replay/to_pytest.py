@@ -1,7 +1,6 @@
 """From a piece of a log to the source of a test: the state before it, its events, and what they did when recorded."""
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -16,13 +15,14 @@ from memory_engine.events.base import UnknownEvent
 from memory_engine.handle import PastHandle
 from memory_engine.log import is_redacted
 from memory_engine.records import StoredEvent
+from memory_engine.regex import regex
 from memory_engine.replay.checking.differences import operation_line
 from memory_engine.replay.source import Constants, literal, quoted
 from memory_engine.state import Placed, State
 
 NAME_CHARS_MAX = 40
 WHAT_CHARS_MAX = 80
-_WORDS = re.compile(r"[^a-z0-9]+")
+_WORDS = regex(r"[^a-z0-9]+")
 
 
 async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> str:

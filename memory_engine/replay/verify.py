@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from attrs import define, field
+import msgspec
 
 from memory_engine.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError
@@ -46,17 +46,16 @@ Progress = Callable[[int], None]
 _RECORD_CHARS = 300
 
 
-@define
-class _Replay:
+class _Replay(msgspec.Struct):
     """One thread, replayed as far as `draft.seq`."""
 
     loaded: LoadedThread
     refolding: Refolding
     snapshots: KeptSnapshots
     passages: PassagesCheck | None
-    draft: StateDraft = field(factory=lambda: State().draft())
+    draft: StateDraft = msgspec.field(default_factory=lambda: State().draft())
     previous: bytes = b""
-    marks: dict[str, int] = field(factory=dict)
+    marks: dict[str, int] = {}
     redacted: int = 0
 
     @property

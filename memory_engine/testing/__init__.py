@@ -4,8 +4,9 @@
 the engine does.
 """
 
-import importlib
 from typing import TYPE_CHECKING
+
+from memory_engine.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from memory_engine.testing.compactors import CompactorCall as CompactorCall
@@ -24,22 +25,16 @@ if TYPE_CHECKING:
     from memory_engine.testing.scenarios import given as given
     from memory_engine.testing.store_contract import StoreContract as StoreContract
 
-_HOMES = {
-    "compactors": "CompactorCall FakeCompactor Hangs Returns",
-    "deterministic": "ManualClock SequentialIds",
-    "embedders": "HashEmbedder",
-    "faults": "FaultyStore Hold",
-    "observing": "RecordingObserver",
-    "regression": "check_regression",
-    "scenarios": "Outcome Scenario given",
-    "store_contract": "StoreContract",
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
-
-
-def __getattr__(name: str) -> object:
-    """Import a public name from its home."""
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'memory_engine.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"memory_engine.testing.{home}"), name)
+__getattr__ = imported_when_asked(
+    __name__,
+    {
+        "compactors": "CompactorCall FakeCompactor Hangs Returns",
+        "deterministic": "ManualClock SequentialIds",
+        "embedders": "HashEmbedder",
+        "faults": "FaultyStore Hold",
+        "observing": "RecordingObserver",
+        "regression": "check_regression",
+        "scenarios": "Outcome Scenario given",
+        "store_contract": "StoreContract",
+    },
+)

@@ -5,18 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from memory_engine.errors import IntegrityError, MemoryEngineError
-from memory_engine.persistence import (
-    CommitUnit,
-    EventIdTaken,
-    ForkPoint,
-    Head,
-    HeadMoved,
-    LiveChunk,
-    ProjectionChange,
-    Store,
-    ThreadRecord,
-)
+from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError
+from memory_engine.persistence import CommitUnit, ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadRecord
 from memory_engine.testing.contract_rows import IDS, event, filled, head_at, ids_of, unit
 
 

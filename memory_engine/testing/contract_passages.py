@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import pytest
 
-from memory_engine.errors import ThreadNotFound
-from memory_engine.persistence import CommitUnit, Head, HeadMoved, Store, ThreadRecord
+from memory_engine.errors import HeadMoved, ThreadNotFound
+from memory_engine.persistence import CommitUnit, Head, Store, ThreadRecord
 from memory_engine.recall.passages import PLACES_BITS, PassageChange, PassageRow, PassageStep
 from memory_engine.recall.storing import LookUp
 from memory_engine.testing.contract_rows import event, filled, head_at, unit

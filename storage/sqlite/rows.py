@@ -1,12 +1,12 @@
 """Rows to values and back. Ids that are canonical UUIDs take 16 bytes, others are text."""
 
-import re
 import sqlite3
 
 import msgspec
 
 from memory_engine.persistence import CompactionPolicy, ForkPoint, Head, ThreadRecord
 from memory_engine.records import StoredEvent
+from memory_engine.regex import regex
 
 EVENT_COLUMNS = (
     "e.pos, e.id, e.type, e.version, e.recorded_at_us, e.occurred_at_us, e.causation_id, e.correlation_id, "
@@ -18,7 +18,7 @@ THREAD_COLUMNS = (
     "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, t.metadata, t.policy, "
     "t.created_at_us, (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid), t.forked_seq"
 )
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MARKS = msgspec.json.Decoder(dict[str, int])
 _POLICY = msgspec.json.Decoder(CompactionPolicy)
 

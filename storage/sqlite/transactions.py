@@ -4,16 +4,8 @@ import hashlib
 import sqlite3
 from collections.abc import Sequence
 
-from memory_engine.errors import IntegrityError, MemoryEngineError, ThreadNotFound
-from memory_engine.persistence import (
-    DELETED,
-    CommitUnit,
-    EventIdTaken,
-    Head,
-    HeadMoved,
-    LiveChunk,
-    ProjectionChange,
-)
+from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
+from memory_engine.persistence import DELETED, CommitUnit, Head, LiveChunk, ProjectionChange
 from memory_engine.records import StoredEvent
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite.rows import id_to_row, marks_to_row, position

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.chunks import Chunk
 
 
-@frozen
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """Positions of chunks that belong together. `open`: more is to come, so it is to be left alone."""
 
     members: tuple[int, ...]
@@ -19,8 +18,7 @@ Invariant = Callable[[Sequence[Chunk]], Iterable[Group]]
 """Finds the groups of one kind among the chunks at the top of a state, in order."""
 
 
-@frozen
-class Atom:
+class Atom(msgspec.Struct, frozen=True):
     """Chunks that stay together, in order, with their positions."""
 
     positions: tuple[int, ...]

@@ -11,13 +11,14 @@ from memory_engine.ingest.documents.dates import as_mail_date
 from memory_engine.ingest.documents.decoding import latin
 from memory_engine.ingest.documents.html_text import html_text
 from memory_engine.ingest.documents.values import Loaded, Section, Unreadable
+from memory_engine.regex import regex
 
-_SIGNATURE = re.compile(r"--[ \t]*$|_{20,}$")
-_ORIGINAL = re.compile(
+_SIGNATURE = regex(r"--[ \t]*$|_{20,}$")
+_ORIGINAL = regex(
     r"-{2,} ?(?:Original Message|Original-Nachricht|Ursprüngliche Nachricht|Message d'origine) ?-{2,}", re.IGNORECASE
 )
 _ATTRIBUTION_LINES_MAX = 3
-_ID = re.compile(r"<[^<>\s]+>")
+_ID = regex(r"<[^<>\s]+>")
 ADDRESSES_CHARS_MAX = 500
 
 

@@ -10,15 +10,16 @@ from attrs import frozen
 from memory_engine.ingest.documents.dates import as_date
 from memory_engine.ingest.documents.decoding import decoded
 from memory_engine.ingest.documents.values import Loaded, Section
+from memory_engine.regex import regex
 
-_HEADING = re.compile(r" {0,3}(?P<marks>#{1,6})(?=[ \t]|$)")
-_CLOSING = re.compile(r"(?:^|[ \t])#+$")
-_FENCE = re.compile(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)$")
-_UNDERLINE = re.compile(r" {0,3}(?P<mark>=+|-+)[ \t]*$")
-_NO_TITLE = re.compile(r"\s*$| {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)])[ \t]| {0,3}[|>]")
+_HEADING = regex(r" {0,3}(?P<marks>#{1,6})(?=[ \t]|$)")
+_CLOSING = regex(r"(?:^|[ \t])#+$")
+_FENCE = regex(r" {0,3}(?P<marks>`{3,}|~{3,})(?P<rest>.*)$")
+_UNDERLINE = regex(r" {0,3}(?P<mark>=+|-+)[ \t]*$")
+_NO_TITLE = regex(r"\s*$| {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)])[ \t]| {0,3}[|>]")
 """Lines that a row of marks below does not make a heading: blank, code, lists, quotes, tables."""
-_NAME = re.compile(r"[A-Za-z][\w-]*")
-_INLINE = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)|[`*]+|(?<!\w)_+|_+(?!\w)")
+_NAME = regex(r"[A-Za-z][\w-]*")
+_INLINE = regex(r"!?\[([^\[\]]*)\]\([^()]*\)|[`*]+|(?<!\w)_+|_+(?!\w)")
 HEADING_CHARS_MAX = 120
 _HEADING_READ_MAX = 1_000
 """Of a longer heading this beginning is read."""

@@ -9,10 +9,11 @@ from typing import BinaryIO
 
 from memory_engine.ingest.documents.mail import mail_document, message_id
 from memory_engine.ingest.documents.values import Loaded, Unreadable
+from memory_engine.regex import regex
 
 MESSAGE_BYTES_MAX = 50 * 1024 * 1024
 _LINE_BYTES_MAX = 1 << 20
-_ESCAPED = re.compile(rb"^>(>*From )", re.MULTILINE)
+_ESCAPED = regex(rb"^>(>*From )", re.MULTILINE)
 
 
 def read_mbox(file: BinaryIO, path: str) -> Iterator[Loaded | Unreadable]:

@@ -12,15 +12,16 @@ from attrs import frozen
 from memory_engine.clock import to_us
 from memory_engine.ingest.documents.dates import from_seconds
 from memory_engine.ingest.documents.values import Loaded, Section, Unreadable
+from memory_engine.regex import regex
 
-_DAY = re.compile(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
+_DAY = regex(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
 _INDEXES = ("channels.json", "groups.json", "dms.json", "mpims.json")
 _NOISE = frozenset(
     "channel_join channel_leave channel_topic channel_purpose channel_name channel_archive channel_unarchive "
     "group_join group_leave group_topic group_purpose group_name bot_add bot_remove pinned_item reminder_add "
     "tombstone".split()
 )
-_MARKUP = re.compile(r"<([^<>]+)>")
+_MARKUP = regex(r"<([^<>]+)>")
 TURN_CHARS_MAX = 700
 TURN_GAP_S = 300
 """Messages of one person that follow each other within this time are one section, up to so many characters."""

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from memory_engine.errors import InvalidDocument
 from memory_engine.ingest.documents.values import Section
+from memory_engine.regex import regex
 
 CHARS_MIN, CHARS_MAX = 200, 4_000
 
@@ -81,8 +82,8 @@ def _stretches(section: Section, splitting: Splitting) -> Iterator[str]:
     yield text[start:]
 
 
-_PARAGRAPH, _LINE = re.compile(r"\n(?:[^\S\n]*\n)+"), re.compile(r"\n+")
-_FENCE = re.compile(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
+_PARAGRAPH, _LINE = regex(r"\n(?:[^\S\n]*\n)+"), regex(r"\n+")
+_FENCE = regex(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
 _Split = Callable[[str], Sequence[str]]
 
 
@@ -100,7 +101,7 @@ def _splitters(splitting: Splitting) -> tuple[_Split, _Split]:
     return text.chunks, MarkdownSplitter(splitting.chars, overlap=splitting.overlap).chunks
 
 
-_BOUNDARIES = tuple(re.compile(pattern) for pattern in (r"\n\s*\n", r"\n", r"(?<=[.!?…。！？])\s+", r"\s+"))  # noqa: RUF001 - marks of several scripts
+_BOUNDARIES = tuple(regex(pattern) for pattern in (r"\n\s*\n", r"\n", r"(?<=[.!?…。！？])\s+", r"\s+"))  # noqa: RUF001 - marks of several scripts
 """Where a text may be cut, best first."""
 
 

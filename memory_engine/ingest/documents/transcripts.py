@@ -1,6 +1,5 @@
 """Transcripts of calls (WebVTT, SubRip): who spoke when, cue by cue, joined to turns of speech."""
 
-import re
 from collections.abc import Iterator, Sequence
 from html import unescape
 from pathlib import PurePath
@@ -9,12 +8,13 @@ from attrs import frozen
 
 from memory_engine.ingest.documents.decoding import decoded
 from memory_engine.ingest.documents.values import Loaded, Section, Unreadable
+from memory_engine.regex import regex
 
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
-_TIMING = re.compile(rf"\s*(?P<start>{_TIME})\s*-->\s*(?P<end>{_TIME})(?:\s.*)?$")
-_VOICE = re.compile(r"<v(?:\.[^\s<>]*)?\s+(?P<name>[^<>\s][^<>]*)>")
-_NAMED = re.compile(r"(?:>>\s*)?(?P<name>[^\W\d_][\w .'’-]{0,39}):\s+(?=\S)")
-_TAG = re.compile(r"</?[a-zA-Z0-9][^<>]*>|\{\\[^{}]*\}")
+_TIMING = regex(rf"\s*(?P<start>{_TIME})\s*-->\s*(?P<end>{_TIME})(?:\s.*)?$")
+_VOICE = regex(r"<v(?:\.[^\s<>]*)?\s+(?P<name>[^<>\s][^<>]*)>")
+_NAMED = regex(r"(?:>>\s*)?(?P<name>[^\W\d_][\w .'’-]{0,39}):\s+(?=\S)")
+_TAG = regex(r"</?[a-zA-Z0-9][^<>]*>|\{\\[^{}]*\}")
 TURN_CHARS_MAX = 700
 """A turn of speech is cut between cues once it is as long as this."""
 OVERLAP_CHARS_MAX = 100

@@ -1,7 +1,7 @@
 """What a model is told when it is to shorten an answer or a summary."""
 
 from collections.abc import Mapping
-from xml.sax.saxutils import escape
+from html import escape
 
 from memory_engine.context.rendering import Message
 
@@ -52,5 +52,5 @@ def shorter_summary(text: str, findings: str, target: int) -> list[Message]:
 
 def _messages(template: str, target: int, blocks: Mapping[str, str]) -> list[Message]:
     rules = template.replace("{target}", str(target)).replace("{words}", str(target // _BYTES_PER_WORD))
-    told = "\n".join(f"<{name}>\n{escape(text)}\n</{name}>" for name, text in blocks.items() if text)
+    told = "\n".join(f"<{name}>\n{escape(text, quote=False)}\n</{name}>" for name, text in blocks.items() if text)
     return [{"role": "system", "content": rules}, {"role": "user", "content": told}]

@@ -1,8 +1,9 @@
 """Texts made to fit: cut between what a reader sees as characters, folded into lines, lines made fewer."""
 
-import re
 import unicodedata
 from collections.abc import Sequence
+
+from memory_engine.regex import regex
 
 ELLIPSIS = "…"
 _ELLIPSIS_BYTES = 3
@@ -12,7 +13,7 @@ _WORD_SHARE = 0.6
 """A cut goes back to the end of a word if this much of the room is still used."""
 _VIRAMA = 9
 """The combining class of the signs that bind an Indic consonant to the next."""
-_LEFT_OUT = re.compile(r"\[(\d+) earlier lines? left out\]")
+_LEFT_OUT = regex(r"\[(\d+) earlier lines? left out\]")
 _WIDTHS = (400, 240, 160, 110, 80, 56)
 """What is left of an older line, in bytes, tried one after the other."""
 

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from attrs import define, field, frozen
+import msgspec
 
 from memory_engine.errors import UnreadableDocument
 from memory_engine.events import DocumentAdded, Event
 
 
-@frozen(kw_only=True)
-class Described:
+class Described(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a text beside it. Dates without a time zone are in UTC."""
 
     source: str = ""
@@ -21,8 +20,7 @@ class Described:
     metadata: Mapping[str, str] = {}
 
 
-@define
-class DocumentReport:
+class DocumentReport(msgspec.Struct):
     """What became of files so far: how many documents are new, changed, as they were, or gone from their file.
 
     `failed` is what could not be read, each with its place; `skipped` are files in folders that are of no known
@@ -36,8 +34,8 @@ class DocumentReport:
     removed: int = 0
     passages: int = 0
     ended: int = 0
-    failed: list[UnreadableDocument] = field(factory=list)
-    skipped: list[str] = field(factory=list)
+    failed: list[UnreadableDocument] = msgspec.field(default_factory=list)
+    skipped: list[str] = msgspec.field(default_factory=list)
 
     def count(self, events: Sequence[Event], *, is_new: bool, is_there: bool) -> None:
         """Note what events did to a document."""

@@ -1,14 +1,15 @@
 """What makes an entry relevant: pure functions of texts and times."""
 
-import re
 from collections.abc import Mapping
+
+from memory_engine.regex import regex
 
 DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
 """What an entry of this very moment gets on top; less the older it is, nothing after a day."""
 
-_SEGMENT = re.compile(r"[^\W\d_]+|\d+|(?:[^\w\s]|_)+")
-_WORD = re.compile(r"[^\W\d_]+|\d+")
+_SEGMENT = regex(r"[^\W\d_]+|\d+|(?:[^\w\s]|_)+")
+_WORD = regex(r"[^\W\d_]+|\d+")
 _PREFIX_CHARS_MIN = 3
 _STEM_CHARS_MIN = 4
 _ENDING_CHARS_MAX = 5

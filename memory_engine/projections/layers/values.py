@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Literal, cast
 
 import msgspec
-from attrs import field, frozen
 
 from memory_engine.clock import to_datetime
 from memory_engine.events import Layer
@@ -17,8 +16,7 @@ RECALLED_MARK = "[recalled from memory]"
 """Begins every text given to a model that holds what was remembered: a result that begins so is nothing new."""
 
 
-@frozen(kw_only=True)
-class MemoryEntry:
+class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry of a layer. What is appended needs `content` alone; the rest is filled in.
 
     `seq` and `event_id` say which event of the thread made it; `sources` which events, in `source_thread`, it was
@@ -28,7 +26,7 @@ class MemoryEntry:
     content: str
     id: str = ""
     timestamp: datetime | None = None
-    metadata: Mapping[str, object] = field(factory=dict)
+    metadata: Mapping[str, object] = {}
     layer: Layer | None = None
     key: str = ""
     condition: str = ""
@@ -64,8 +62,7 @@ class MemoryEntry:
         )
 
 
-@frozen(kw_only=True)
-class KnowledgeEntry:
+class KnowledgeEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A fact under its key. To learn one, `key` and `value` are enough."""
 
     key: str
@@ -78,8 +75,7 @@ class KnowledgeEntry:
     sources: tuple[str, ...] = ()
 
 
-@frozen(kw_only=True)
-class ProceduralRule:
+class ProceduralRule(msgspec.Struct, frozen=True, kw_only=True):
     """When `condition`, do `action`."""
 
     condition: str
@@ -90,8 +86,7 @@ class ProceduralRule:
     event_id: str
 
 
-@frozen(kw_only=True)
-class MemoryHit:
+class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
     """An entry that was found. What a search gives is recalled: nothing is learned from it a second time.
 
     `score`: keyword points or relevance, 0 where the latest were asked for; `why` says it in words.
@@ -116,8 +111,7 @@ class MemoryHit:
         return (self.entry.event_id, *self.entry.sources)
 
 
-@frozen(kw_only=True)
-class MemoryStats:
+class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
     """How much there is. Tokens are counted, or estimated at four bytes each; bytes are those of the rows' JSON."""
 
     working_memory_tokens: int
@@ -127,8 +121,7 @@ class MemoryStats:
     total_storage_bytes: int
 
 
-@frozen(kw_only=True)
-class CompactReport:
+class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction did. `covered` entries went into `summary` (or went, without one), `kept` stayed.
 
     `method` is `"local"` or `"model"`, empty where nothing was done, which `note` explains; `failure` says why

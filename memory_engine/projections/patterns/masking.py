@@ -1,12 +1,13 @@
 """A text under redaction: as detectors read it, each character knowing where it stands in the original."""
 
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from attrs import define, frozen
+import msgspec
+from attrs import define
 
 from memory_engine.events.patterns import Finding
+from memory_engine.regex import regex
 
 HOLE = "\ufffc"
 """What detectors see in the place of what was taken out: neither a letter nor a blank."""
@@ -14,15 +15,14 @@ KINDS = (
     "account", "address", "date", "email", "handle", "id", "ip", "money", "name", "number", "path", "phone", "url",
 )  # fmt: skip
 """What the embedded redactor tells apart; `[email]` stands for what it took out."""
-PLACEHOLDER = re.compile(rf"\[(?:{'|'.join(KINDS)})\]")
+PLACEHOLDER = regex(rf"\[(?:{'|'.join(KINDS)})\]")
 
 _KEPT = "\0"
 """The kind of a hole that stood in the original already, as a placeholder."""
 Span = tuple[int, int]
 
 
-@frozen
-class _Sign:
+class _Sign(msgspec.Struct, frozen=True):
     """One character as detectors see it, and the characters `start` to `end` of the original that it stands for."""
 
     text: str

@@ -4,45 +4,45 @@ import re
 from collections.abc import Collection, Iterator
 from itertools import pairwise
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.projections.patterns.masking import Span
 from memory_engine.projections.patterns.words import ACRONYMS, BUSINESS, CALENDAR, COMMON, OPENERS, PARTICLES
+from memory_engine.regex import regex
 
-_WORD = re.compile(r"(?<![^\W_])[^\W\d_]++(?:['’.&\-\u2010\u2011][^\W\d_]++(?!\d))*+(?!\d)")
-_POSSESSIVE = re.compile(r"['’]s?$")
+_WORD = regex(r"(?<![^\W_])[^\W\d_]++(?:['’.&\-\u2010\u2011][^\W\d_]++(?!\d))*+(?!\d)")
+_POSSESSIVE = regex(r"['’]s?$")
 _BEFORE_MAX = 24
-_BEGINS = re.compile(
+_BEGINS = regex(
     r"(?:\A|[.!?…:;。！？|]['\"’”)\]»]*\s+|[\n\r]\s*)(?:(?:[-*•–—>]+|\d{1,2}[.)])\s+|['\"‘“(\[«„#*_]+\s?)*\Z"
 )
 """What stands before the first word of a sentence, a line, a list's entry."""
-_JOINT = re.compile(r"\s?[&+/\-\u2010-\u2015]?\s?|\.\s?|['’]s?\s")
-_TITLED = re.compile(
+_JOINT = regex(r"\s?[&+/\-\u2010-\u2015]?\s?|\.\s?|['’]s?\s")
+_TITLED = regex(
     r"(?i)(?<!\w)(?:mr|mrs|mx|miss|dr|prof|ing|herr|herrn|frau|señora?|srta|sra|monsieur|madame|mme|mlle|signora?|sig"
     r"|dhr|mevr|mevrouw|meneer|pani|fru|господин|госпожа|г-н|г-жа)(?:\.\s?|\s)(?P<name>[^\W\d_][\w'’\-]*)"
     r"|(?<!\w)(?:Ms|ms\.)\s?(?P<ms>[^\W\d_][\w'’\-]*)"
     r"|(?<!\w)(?:my name is|ich hei(?:ß|ss)e|je m['’]appelle|me llamo|mi chiamo)\s"
     r"(?P<self>[^\W\d_][\w'’\-]*(?:\s[^\W\d_][\w'’\-]*)?)"
 )
-_COMPANY = re.compile(
+_COMPANY = regex(
     r"(?i)(?<![\w&'’\-])(?:(?!(?:a|an|and|at|by|de|der|die|et|for|from|in|la|le|of|our|the|to|und|with|y)\s)"
     r"[^\W\d_][\w&'’\-]*+\s){1,2}(?:gmbh|inc|incorporated|ltd|llc|llp|plc|corp|pty|sarl|s\.a\.r\.l|srl|s\.r\.l"
     r"|s\.p\.a|s\.a|b\.v|n\.v|k\.k|ооо|зао|оао)(?!\w)\.?"
 )
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
-_UNCASED = re.compile(
+_UNCASED = regex(
     rf"[{_HAN}]{{1,4}}(?:さん|様|さま|氏|くん|先生|小姐|女士|经理|經理|老师|部長|社長|課長|总裁|總裁)"
     r"|[\u30a1-\u30fa\u30fc・]{2,20}(?:さん|様|さま|氏|くん|社長|部長)|[\uac00-\ud7a3]{2,4}\s?(?:씨|님|부장|과장|사장)"
     rf"|(?:株式会社|有限会社)[{_HAN}\u30a1-\u30fa\u30fcA-Za-z・]{{1,12}}|[{_HAN}\u30a1-\u30fa\u30fc]{{2,12}}(?:株式会社|有限公司|公司|集团|集團)"
     r"|(?:السيد|السيدة|الدكتور)\s\w+(?:\s\w+)?"
 )
-_NO_CAPITALS = re.compile(
+_NO_CAPITALS = regex(
     rf"[\u0590-\u08ff\u0900-\u0dff\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3]{{2}}"
 )
 
 
-@frozen
-class _Word:
+class _Word(msgspec.Struct, frozen=True):
     """A word, and whether it is taken for a name. One that is kept becomes part of a name beside it."""
 
     text: str
@@ -52,8 +52,7 @@ class _Word:
     is_kept: bool = False
 
 
-@frozen
-class Names:
+class Names(msgspec.Struct, frozen=True):
     """Finds names. `allow` are words that are none, in lower case, beside those that are known."""
 
     allow: Collection[str] = frozenset()

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
+import msgspec
 from attrs import field, frozen
 
 from memory_engine.errors import InvalidPattern
@@ -26,8 +27,7 @@ NO_CAPITALS = "part of it is in a writing without capitals: names there are foun
 ALL_SMALL = "it has no capitals: names in small letters are not found; read it with care"
 
 
-@frozen
-class Redacted:
+class Redacted(msgspec.Struct, frozen=True):
     """A text without what may name somebody.
 
     `text` is the original with each of `found` replaced, and nothing else changed; they are in order and apart.
@@ -51,8 +51,7 @@ def _folded(words: Iterable[str]) -> frozenset[str]:
     return frozenset(word.casefold() for word in words)
 
 
-@frozen
-class Redactors:
+class Redactors(msgspec.Struct, frozen=True):
     """The redactor that takes the place of the embedded one, if there is one."""
 
     redactor: Redactor | None = None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 from memory_engine.projections.patterns.masking import HOLE, Span
+from memory_engine.regex import regex
 
 Detector = Callable[[str], Iterator[Span]]
 """The spans of a text that are of its kind. They may overlap."""
@@ -88,7 +89,7 @@ _PHONE = r"(?<!\w)(?:\+|\(\+?)?\d(?:[\s().\-/]{0,3}\d)+(?:\s?(?:x|ext\.?|dw)\s?\
 _NUMBER = r"\d(?:[\s.,:/'’()\-+×x*\u2010-\u2015]{0,2}\d)*"
 _TOKEN = r"[^\W_]+(?:[_\-]+[^\W_]+)*"
 _PLAIN_NUMBERS = frozenset("24/7 100 80/20 50/50 24x7 365".split())
-_PLAIN_TOKENS = re.compile(
+_PLAIN_TOKENS = regex(
     r"(?i:[qhkw]\d|\d+(?:st|nd|rd|th|x|h|s|d|w|y|pm|am|min|mins|hrs?|ms|kg|km|cm|mm|gb|mb|tb|kb)|b2[bc]|ga4|mp[34]|\dd|utf8|p9\d)"
 )
 

@@ -4,14 +4,13 @@ import copy
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.projections.preferences.preference import Preference
 from memory_engine.projections.preferences.rules import RuleFunction, holds, problem_with_condition
 
 
-@frozen
-class AppliedRule:
+class AppliedRule(msgspec.Struct, frozen=True):
     """A rule that was applied: of which preference, which function, and what it changed."""
 
     key: str
@@ -19,16 +18,14 @@ class AppliedRule:
     changes: Mapping[str, object]
 
 
-@frozen
-class UnknownRule:
+class UnknownRule(msgspec.Struct, frozen=True):
     """A rule that the log names and this process does not know; nothing was done for it."""
 
     key: str
     rule: str
 
 
-@frozen
-class FailedRule:
+class FailedRule(msgspec.Struct, frozen=True):
     """A rule that could not be applied; the situation is without it."""
 
     key: str
@@ -36,8 +33,7 @@ class FailedRule:
     error: str
 
 
-@frozen(kw_only=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """The situation after the rules, and what became of each whose condition holds, in order.
 
     Rules that this process does not know are listed whether their condition holds or not.

@@ -1,10 +1,8 @@
 """Which preferences apply: by id in a known flow, by likeness to a query, and along relations from those."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.codec import encode_json
 from memory_engine.projections.preferences.domain import Domain
@@ -12,6 +10,7 @@ from memory_engine.projections.preferences.kinds import Kind
 from memory_engine.projections.preferences.preference import Preference, PreferenceRow, Standing
 from memory_engine.recall.base import Match
 from memory_engine.recall.similarity import Corpus
+from memory_engine.regex import regex
 
 HOPS = 2
 LIMIT = 20
@@ -19,11 +18,10 @@ SHOWN_WORDS_MAX = 6
 SCORE_DIGITS = 6
 
 _ROW = msgspec.json.Decoder(PreferenceRow)
-_WITHIN_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-@frozen
-class ApplicablePreference:
+class ApplicablePreference(msgspec.Struct, frozen=True):
     """A preference that applies: `score` from 0 to 1, and the steps that led to it, the first one first."""
 
     preference: Preference
@@ -31,8 +29,7 @@ class ApplicablePreference:
     why: tuple[str, ...]
 
 
-@frozen
-class Applicable:
+class Applicable(msgspec.Struct, frozen=True):
     """What applies, the highest score first, equal ones by key.
 
     `how` says by what a query was compared: `"embedding"`, `"lexical"`, or empty where nothing was like
@@ -55,8 +52,7 @@ class Applicable:
         return {one.preference.key: one.preference.value for one in self.found}
 
 
-@frozen
-class Reached:
+class Reached(msgspec.Struct, frozen=True):
     """A key on the way: how strongly it applies, and by which steps."""
 
     score: float

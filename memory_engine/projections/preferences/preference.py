@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Literal
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.clock import to_datetime
 from memory_engine.events.preferences import PreferenceOrigin, RuleReference
@@ -29,8 +28,7 @@ class PreferenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
     updated_at_us: int = 0
 
 
-@frozen(kw_only=True)
-class Preference:
+class Preference(msgspec.Struct, frozen=True, kw_only=True):
     """A preference that holds, and why.
 
     `origin` says who set it; `"persona"` and `"default"` are of the domain, then `seq` is 0 and

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import cast
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.errors import NotText, UnknownLine
 from memory_engine.events import AgentMdPromoted, AgentMdRemoved, AgentMdUploaded, Event, MemoryForget
@@ -113,8 +112,7 @@ def _lines(rows: ReadableRows[OwnText | PromotedLine]) -> list[tuple[str, Promot
 AGENT_MD = AgentMdFold()
 
 
-@frozen
-class AgentMdChange:
+class AgentMdChange(msgspec.Struct, frozen=True):
     """What an upload did: promoted lines removed by hand, lines of the promoted section that are own text now."""
 
     changed: bool

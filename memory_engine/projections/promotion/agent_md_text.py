@@ -14,28 +14,28 @@ import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from attrs import frozen
+import msgspec
+
+from memory_engine.regex import regex
 
 HEADING = "## Promoted"
 DIGEST_CHARS = 8
-SECTION = re.compile(
+SECTION = regex(
     r"(?:\r\n\r\n|\n\n|\r?\n|\A)(?:## Promoted[ \t]*\r?\n(?:[ \t]*\r?\n)*)?"
     r"<!-- promoted lines up to (?P<upto>\d{1,15}) of (?P<origin>[0-9a-f]{8}):[^\n]*-->[ \t]*(?=\r?\n|\Z)"
 )
 """Where promoted lines begin: the comment says so, with or without what an editor left of the heading above it."""
-BULLET = re.compile(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>[0-9a-f]{8}) -->\s*\Z", re.DOTALL)
+BULLET = regex(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>[0-9a-f]{8}) -->\s*\Z", re.DOTALL)
 
 
-@frozen
-class PromotedText:
+class PromotedText(msgspec.Struct, frozen=True):
     """A promoted line as it is shown: its id and its text."""
 
     id: int
     text: str
 
 
-@frozen(kw_only=True)
-class ReadBack:
+class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
     """What a file says: its own text, with what people wrote among the promoted lines moved to its end.
 
     `removed` are the ids of promoted lines that are gone from it, or were changed. `moved` is how many

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.events import PromotionScore
 from memory_engine.projections.promotion.scoring import Explicit, PromotionContext, Scorer, embedded_scorers
@@ -17,8 +17,7 @@ PROMOTED_BYTES_MAX = 8_000
 """What rises stands in every conversation of a user or tenant from there on: a few sentences, not a document."""
 
 
-@frozen
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """What was found about a snippet. `skipped` says why there is no verdict; else `rises` is the verdict."""
 
     snippet: Snippet

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from typing import get_args
 
+import msgspec
 from attrs import frozen
 
 from memory_engine.errors import InvalidEvent
@@ -49,8 +50,7 @@ def route_by_wording(snippet: Snippet) -> Placement:
     return Placement("agent_md", reason="it speaks of the business, not of one user")
 
 
-@frozen(kw_only=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose conversation it is; empty where nobody said."""
 
     user_id: str

@@ -3,12 +3,12 @@
 The same snippets give the same scores on any machine, and every score says what it rests on.
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from math import log2
 from typing import Protocol
 
+import msgspec
 from attrs import field, frozen
 
 from memory_engine.projections.promotion.phrases import GENERAL, LASTING, ONE_OFF, TALK, UNEXPECTED
@@ -21,12 +21,13 @@ from memory_engine.projections.promotion.wording import (
     words_of,
 )
 from memory_engine.projections.scratchpad import Snippet
+from memory_engine.regex import regex
 from memory_engine.usage import Usage
 
 NUMBERS_PENALTY = 1.5
 """By how much each share of words that are specifics lowers salience: at two thirds nothing is left."""
 ONE_OFF_FACTOR = 0.5
-SENTENCES = re.compile(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
+SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
 """With fewer other texts to compare, every word is new, and that says nothing."""
 NOVELTY_WEIGHT = 0.25
@@ -51,8 +52,7 @@ class Score:
     usage: Usage | None = None
 
 
-@frozen(kw_only=True)
-class PromotionContext:
+class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a scorer may look at beside the snippet.
 
     `snippets` are all that the scratchpad holds, the judged one and recalled ones among them, `requested` the
@@ -90,8 +90,7 @@ class Scorer(Protocol):
         ...
 
 
-@frozen
-class Scorers:
+class Scorers(msgspec.Struct, frozen=True):
     """The scorers that take the place of the embedded ones, if there are any."""
 
     scorers: Sequence[Scorer] = ()

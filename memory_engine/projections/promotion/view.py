@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.chunks import content_text
 from memory_engine.errors import IdempotencyConflict, UnknownChunk
@@ -32,16 +32,14 @@ KEPT_CHARS_MAX = 1_000
 GONE = "it went while it was judged"
 
 
-@frozen
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """A snippet on which nothing was decided."""
 
     snippet: str
     reason: str
 
 
-@frozen(kw_only=True)
-class PromotionReport:
+class PromotionReport(msgspec.Struct, frozen=True, kw_only=True):
     """What an evaluation came to: verdicts (also those recorded earlier under the same trigger), and what it left."""
 
     trigger: str
@@ -54,8 +52,7 @@ class PromotionReport:
         return tuple(verdict for verdict in self.verdicts if verdict.promoted)
 
 
-@frozen(kw_only=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be judged, and on whose account. `name` is what the verdicts' ids are made of, beside the snippet."""
 
     trigger: str

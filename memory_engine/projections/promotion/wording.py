@@ -8,7 +8,9 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-from attrs import frozen
+import msgspec
+
+from memory_engine.regex import regex
 
 READ_CHARS_MAX = 10_000
 """How much of a text is read to judge it: a snippet is a few sentences, and a longer one shows its kind early."""
@@ -16,14 +18,14 @@ SHOWN_MAX = 4
 """Phrases that a reason quotes."""
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-WORD = re.compile(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['.,:/@+\-]+[^\W{UNSPACED}]+)*")
-IS_UNSPACED = re.compile(rf"[{UNSPACED}]")
+WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['.,:/@+\-]+[^\W{UNSPACED}]+)*")
+IS_UNSPACED = regex(rf"[{UNSPACED}]")
 LETTER = rf"[^\W\d{UNSPACED}]"
-SPECIFIC = re.compile(
+SPECIFIC = regex(
     rf"[^\w\s]{{0,3}}(?<!{LETTER}){LETTER}*+\d(?:[^\W{UNSPACED}]|[.,:/@+\-](?=\w))*%?"
     r"|(?<![\w.+\-])[\w.+\-]++@[\w.\-]+"
 )
-RECURRING = re.compile(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
+RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
 """Numbered names of what comes again: quarters, seven-day windows."""
 
 NEGATIONS = frozenset(
@@ -33,7 +35,7 @@ NEGATIONS = frozenset(
     sans sin nunca jamás jamas ningún ninguna nada não nao nem sem mai senza niet geen nooit zonder не нет никогда без
     """.split()
 )
-UNSPACED_NEGATION = re.compile(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
+UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
 SMALL_WORDS = frozenset(
     """
     the an of in at to is are was were be been it its this that these those and for by with as has have had very also
@@ -41,7 +43,7 @@ SMALL_WORDS = frozenset(
     et est sont el los las una y es son il lo gli i e ha het een en van и на
     """.split()
 )
-ENDING = re.compile(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
+ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
 SAME_WORDS = 0.6
 """The share of the words of both texts together that near-duplicates have in common."""
 
@@ -52,8 +54,7 @@ def folded(text: str) -> str:
     return " ".join(composed.split())
 
 
-@frozen(kw_only=True)
-class Phrases:
+class Phrases(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of wording that speaks for a criterion: how strongly (0 to 1), and the phrases that show it.
 
     Phrases stand one a line or apart by `|`; `*` at the end of a word stands for any ending.
@@ -86,8 +87,7 @@ def _compiled(phrases: str) -> re.Pattern[str]:
     return re.compile("|".join(parts))
 
 
-@frozen
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What speaks for a criterion: the joint strength of the kinds found (0 to 1), and the phrases by kind."""
 
     strength: float
@@ -141,8 +141,7 @@ def same_text(text: str) -> str:
     return blanks.rstrip(".!\u3002\uff01\u0964") or blanks
 
 
-@frozen
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What is compared of a text to tell whether another says the same."""
 
     stems: tuple[str, ...]

@@ -1,6 +1,6 @@
 """What a verification found: the first place where a log, its reducers and what derives from it disagree."""
 
-from attrs import asdict, frozen
+import msgspec
 
 _SAID = {
     "gap": "a gap in the log",
@@ -14,8 +14,7 @@ _SAID = {
 }
 
 
-@frozen(kw_only=True)
-class Divergence:
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and what derives from it disagree.
 
     `kind`: `gap`, `hash`, `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
@@ -56,11 +55,10 @@ class Divergence:
 
     def as_data(self) -> dict[str, object]:
         """Plain JSON values."""
-        return {**asdict(self), "difference": list(self.difference)}
+        return {**msgspec.structs.asdict(self), "difference": list(self.difference)}
 
 
-@frozen(kw_only=True)
-class VerifyReport:
+class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a verification saw. `events` were checked; the log holds together if there is no divergence.
 
     `redacted` of them are without their texts: only that they stand where they stood can be checked, and that what
@@ -82,4 +80,4 @@ class VerifyReport:
     def as_data(self) -> dict[str, object]:
         """Plain JSON values."""
         found = self.divergence.as_data() if self.divergence is not None else None
-        return {**asdict(self, recurse=False), "ok": self.ok, "divergence": found}
+        return {**msgspec.structs.asdict(self), "ok": self.ok, "divergence": found}

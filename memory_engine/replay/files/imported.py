@@ -4,7 +4,7 @@ Kept in the store as rows of a projection that folds nothing, written by the tra
 with it, and a rebuild does not touch them.
 """
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.persistence import ProjectionChange, Store, ThreadFilter
 
@@ -12,8 +12,7 @@ PROJECTION = "imported"
 VERSION = 1
 
 
-@frozen
-class Imported:
+class Imported(msgspec.Struct, frozen=True):
     """The events of a thread, its shared past included, that came from files: those after one seq up to another."""
 
     ranges: tuple[tuple[int, int], ...] = ()

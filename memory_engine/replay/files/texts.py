@@ -7,13 +7,14 @@ from hashlib import sha256
 
 import msgspec
 
+from memory_engine.regex import regex
 from memory_engine.replay.redaction import STAND_IN
 
 _NAME_PREFIX = "redacted:"
 _NAME_DIGITS = 16
-_CHUNK_ID = re.compile(r"[0-9]+\.[0-9]+")
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_DERIVED = re.compile(r"[a-z -]+:[0-9a-f]{32,64}(\.[0-9]+)?")
+_CHUNK_ID = regex(r"[0-9]+\.[0-9]+")
+_UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DERIVED = regex(r"[a-z -]+:[0-9a-f]{32,64}(\.[0-9]+)?")
 _JSON_DEPTH_MAX = 8
 _STATUSES = frozenset(
     "abandoned approval completed failed in_progress pending recalled redacted retry started terminated".split()

@@ -35,10 +35,11 @@ from memory_engine.events import (
 from memory_engine.events.compaction import CompactionUndone, RestoredChunk
 from memory_engine.events.layers import LayerLine
 from memory_engine.events.outbox import RefusedFact
+from memory_engine.regex import regex
 
-_CHUNK = re.compile(r"([1-9][0-9]{0,17})\.(0|[1-9][0-9]*)")
-_FACT = re.compile(r"([0-9]{10,18})\.(0|[1-9][0-9]*)")
-_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+_CHUNK = regex(r"([1-9][0-9]{0,17})\.(0|[1-9][0-9]*)")
+_FACT = regex(r"([0-9]{10,18})\.(0|[1-9][0-9]*)")
+_NUMBER = regex(r"[1-9][0-9]{0,17}")
 
 S = TypeVar("S", bound=msgspec.Struct)
 

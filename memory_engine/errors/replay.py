@@ -1,13 +1,10 @@
-"""What goes wrong while one looks back."""
+"""What goes wrong while you look back."""
 
-from attrs import frozen
-
-from memory_engine.errors.base import MemoryEngineError
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, facts
 from memory_engine.errors.effects import CompactionError, StorageError
-from memory_engine.errors.inputs import InvalidInput
 
 
-@frozen
+@facts
 class ReadOnly(MemoryEngineError):
     """The engine was opened only to look."""
 
@@ -17,7 +14,7 @@ class ReadOnly(MemoryEngineError):
         return f"this engine only reads ({self.what} would write): open it without EngineConfig(read_only=True)"
 
 
-@frozen
+@facts
 class PastIsReadOnly(MemoryEngineError):
     """A write was asked of the past."""
 
@@ -32,7 +29,7 @@ class PastIsReadOnly(MemoryEngineError):
         )
 
 
-@frozen
+@facts
 class NothingToBisect(InvalidInput):
     """The predicate does not turn true within the range."""
 
@@ -45,7 +42,7 @@ class NothingToBisect(InvalidInput):
         return f"between events {self.after} and {self.upto} of thread {self.thread_id!r} nothing turns: {self.why}"
 
 
-@frozen
+@facts
 class PredicateFailed(MemoryEngineError):
     """The predicate of a bisection raised."""
 
@@ -57,7 +54,7 @@ class PredicateFailed(MemoryEngineError):
         return f"asked about thread {self.thread_id!r} after event {self.seq}, the predicate raised {self.why}"
 
 
-@frozen
+@facts
 class InvalidExpression(InvalidInput):
     """An expression of a command that cannot be evaluated."""
 
@@ -68,7 +65,7 @@ class InvalidExpression(InvalidInput):
         return f"{self.expression!r}: {self.why}"
 
 
-@frozen
+@facts
 class InvalidChange(InvalidInput):
     """What a what-if is to change does not fit the log."""
 
@@ -79,7 +76,7 @@ class InvalidChange(InvalidInput):
         return f"{self.what}: {self.why}; no fork was made"
 
 
-@frozen
+@facts
 class ModelNotAllowed(InvalidInput):
     """A what-if, or a comparison, would call a model and was not told that it may."""
 
@@ -89,7 +86,7 @@ class ModelNotAllowed(InvalidInput):
         return f"{self.what} calls a model, which costs time and money: say `call_models=True` if that is meant"
 
 
-@frozen
+@facts
 class CompactionNotLive(CompactionError):
     """A compaction that cannot be undone or redone now."""
 
@@ -102,7 +99,7 @@ class CompactionNotLive(CompactionError):
         return f"{named}thread {self.thread_id!r}: {self.why}"
 
 
-@frozen
+@facts
 class InvalidRedaction(InvalidInput):
     """A rule of a redaction that cannot be followed."""
 
@@ -113,7 +110,7 @@ class InvalidRedaction(InvalidInput):
         return f"redaction {self.rule!r}: {self.why}"
 
 
-@frozen
+@facts
 class ImportRefused(StorageError):
     """A file that is no export, or not the one that was written.
 
@@ -130,7 +127,7 @@ class ImportRefused(StorageError):
         return f"{self.path}, line {self.line}: {self.why}; {left}"
 
 
-@frozen
+@facts
 class UnreadableAnchors(InvalidInput):
     """A file that is no list of anchors."""
 
@@ -142,7 +139,7 @@ class UnreadableAnchors(InvalidInput):
         return f"{self.path}, line {self.line}: no anchor: {self.why}"
 
 
-@frozen
+@facts
 class WorkerFailed(MemoryEngineError):
     """One of several processes that share some work could not do its part."""
 
@@ -153,7 +150,7 @@ class WorkerFailed(MemoryEngineError):
         return f"thread {self.thread_id!r} could not be verified: {self.why}"
 
 
-@frozen
+@facts
 class UnknownView(InvalidInput):
     """A name of a view that no projection has."""
 
@@ -164,7 +161,7 @@ class UnknownView(InvalidInput):
         return f"there is no view {self.name!r}; there are {', '.join(self.known)}"
 
 
-@frozen
+@facts
 class UnknownRow(InvalidInput):
     """A key under which a view has no row."""
 
@@ -176,7 +173,7 @@ class UnknownRow(InvalidInput):
         return f"view {self.view!r} of thread {self.thread_id!r} has no row {self.key!r}; a row is view:NAME/KEY"
 
 
-@frozen
+@facts
 class NoSuchTest(InvalidInput):
     """What no regression test can be made of."""
 

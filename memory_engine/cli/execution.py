@@ -1,0 +1,71 @@
+"""Running a command: what goes wrong becomes a line on standard error, or JSON, and an exit code."""
+
+import argparse
+import asyncio
+import os
+
+from memory_engine.cli.commands import Command
+from memory_engine.cli.options import FAILED, INTERRUPTED
+from memory_engine.cli.terminal import Terminal
+from memory_engine.errors import EventNotFound, MemoryEngineError, ThreadNotFound
+
+
+def run(command: Command, asked: argparse.Namespace) -> int:
+    """Run a command with what was asked of it and return the exit code."""
+    terminal = Terminal(as_json="json" in asked)
+    try:
+        return _run(command, asked, terminal)
+    except KeyboardInterrupt:
+        terminal.warn("interrupted")
+        return INTERRUPTED
+
+
+def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int:
+    async def run() -> int:
+        return await command.run(asked, terminal)
+
+    try:
+        code = asyncio.run(run())
+        terminal.out.flush()
+        return code
+    except MemoryEngineError as error:
+        return _failed(terminal, type(error).__name__, _told(error))
+    except BrokenPipeError:
+        _let_go(terminal)
+        return 0
+    except OSError as error:
+        return _failed(terminal, type(error).__name__, _of_system(error))
+
+
+def _told(error: MemoryEngineError) -> str:
+    """What an error says, with what a person at the command line can do about it."""
+    if isinstance(error, ThreadNotFound):
+        return f"thread {error.thread_id!r} does not exist; `memory-engine threads` lists those that do"
+    if isinstance(error, EventNotFound):
+        what = "give a seq, an event's id (`memory-engine log --json`), or a time such as 2025-03-20T09:15"
+        return f"thread {error.thread_id!r} has no event {error.event_id!r}; {what}"
+    return str(error)
+
+
+def _of_system(error: OSError) -> str:
+    """The file and the reason, without the number."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{error.filename}: {error.strerror}"
+
+
+def _failed(terminal: Terminal, kind: str, message: str) -> int:
+    """Say what went wrong: to programs on standard output, to people on standard error, in one line."""
+    if terminal.as_json:
+        terminal.json({"error": {"type": kind, "message": message}})
+    else:
+        terminal.warn(f"memory-engine: error: {' '.join(message.split())}")
+    return FAILED
+
+
+def _let_go(terminal: Terminal) -> None:
+    """Whoever reads has read enough: what is still buffered goes nowhere, without a word at exit."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), terminal.out.fileno())
+    except (OSError, ValueError):
+        return

@@ -1,0 +1,27 @@
+"""What the command line knows before it imports a command: exit codes, shared options, the database's path."""
+
+import argparse
+import os
+
+FOUND_PROBLEMS = 1
+"""Exit code of a command that did its work and found something wrong in what it was given."""
+FAILED = 2
+INTERRUPTED = 130
+DEFAULT = "memory.db"
+VARIABLE = "MEMORY_ENGINE_DB"
+
+
+def add_shared(parser: argparse.ArgumentParser) -> None:
+    """The options that stand anywhere: before a command, or after it."""
+    parser.add_argument(
+        "--db",
+        metavar="PATH",
+        default=argparse.SUPPRESS,
+        help=f"the database (default: ${VARIABLE}, else {DEFAULT})",
+    )
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+
+
+def database_path(asked: str | None) -> str:
+    """The path that is asked for, else what the environment says, else `memory.db`."""
+    return asked or os.environ.get(VARIABLE) or DEFAULT
