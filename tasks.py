@@ -103,14 +103,14 @@ def provide(pins: list[str]) -> None:
     made = re.search(r"\nversion\w* *= *(\d+\.\d+)", settings.read_text("utf-8") if settings.exists() else "")
     if made and made[1] != ours:
         raise TaskError(f"{VENV} is of Python {made[1]} and this is {ours}: start this with that one, or delete {VENV}")
-    note = VENV / "installed-by-tasks.txt"  # absent until the environment is whole, empty while it changes
-    if not note.exists():
+    note = VENV / "installed-by-tasks.txt"  # empty while something is being installed
+    held = note.read_text("utf-8") if note.exists() else None
+    if not held:
         say(f"making a virtual environment in {VENV}")
-        run(sys.executable, "-m", "venv", VENV)
-        note.write_text("", "utf-8")
+        # What a killed pip leaves may look installed and not be whole.
+        run(sys.executable, "-m", "venv", *(["--clear"] if held == "" else []), VENV)
     package = f"# {ROOT} {hashlib.sha256((ROOT / 'pyproject.toml').read_bytes()).hexdigest()}\n"
-    held = note.read_text("utf-8")
-    if not all(text in held for text in (package, *pins)):
+    if not held or not all(text in held for text in (package, *pins)):
         say(f"installing {len(pins)} locked packages, and memory_engine from here (the first time takes a while)")
         note.write_text("", "utf-8")
         compiled = [pin for pin in pins if pin.startswith("hnswlib==")]
