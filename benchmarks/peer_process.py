@@ -13,7 +13,14 @@ from attrs import field, frozen
 from benchmarks.figures import Reference
 
 ROOT = Path(__file__).resolve().parent.parent
-HOW_TO_MAKE = "the peers' environment is not there: make it with `python3 tasks.py peers -c pass`"
+PIP_INSTALL = "pip install --require-hashes --only-binary :all:"
+
+
+def how_to_make(group: str) -> str:
+    """Say how to make the environment of a group of peers."""
+    venv = f".venv-{group}"
+    made = f"`python3 -m venv {venv} && {venv}/bin/{PIP_INSTALL} -r benchmarks/{group}.lock`"
+    return f"the environment of the {group} is not there: make it with {made}"
 
 
 @frozen
@@ -30,7 +37,7 @@ class Peers:
 
     process: "subprocess.Popen[str] | None" = None
     versions: dict[str, str] = field(factory=dict)
-    why: str = HOW_TO_MAKE
+    why: str = how_to_make("peers")
     missing: dict[str, str] = field(factory=dict)
 
     @property
@@ -63,7 +70,7 @@ class Peers:
 
 
 def peers_python(group: str = "peers") -> Path | None:
-    """The interpreter that `tasks.py` made for a group of peers beside this one's environment, or in the checkout."""
+    """The interpreter of a group of peers, in the checkout or beside this one's environment."""
     own = Path(sys.prefix)
     for folder in (own.with_name(f"{own.name}-{group}"), ROOT / f".venv-{group}"):
         for python in (folder / "bin" / "python", folder / "Scripts" / "python.exe"):

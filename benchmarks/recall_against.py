@@ -17,14 +17,14 @@ import memory_engine
 from benchmarks.compaction_quality import quality_module
 from benchmarks.figures import Figure, Reference
 from benchmarks.ours import WITHOUT_COMPACTION
-from benchmarks.peer_process import ROOT, peers_python
+from benchmarks.peer_process import ROOT, how_to_make, peers_python
 from benchmarks.recall_quality import Unit, as_event, said_at
 from benchmarks.setting import Setting, say
 from memory_engine.recall import Embedder, Vector
 from memory_engine.records import NewEvent
 
 LIMIT = 20
-HOW_TO_MAKE = "their environment is not there: make it with `python3 tasks.py recall_peers`"
+PEERS = "recall-peers"
 
 
 class Remembered:
@@ -108,7 +108,7 @@ async def against(setting: Setting, embedder: Remembered) -> list[Figure]:
     found: list[Figure] = []
     with _running() as process:
         if process is None:
-            return [_missing(_recall(ours, asked), HOW_TO_MAKE)]
+            return [_missing(_recall(ours, asked), how_to_make(PEERS))]
         for name, version in json.loads(process.stdout.readline() if process.stdout else "{}").items():
             say(f"  {name}")
             theirs = await _theirs(setting, process, name, (asked, embedder))
@@ -224,7 +224,7 @@ def _recall(answered: Answered, asked: Sequence[Conversation], among: int = 10) 
 @contextmanager
 def _running() -> "Iterator[subprocess.Popen[str] | None]":
     """The peers' process; none without their environment."""
-    python = peers_python("recall-peers")
+    python = peers_python(PEERS)
     if python is None:
         yield None
         return

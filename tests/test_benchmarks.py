@@ -12,7 +12,7 @@ from benchmarks.chart import draw
 from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.page import write_page
 from benchmarks.payloads import conversation
-from benchmarks.peer_process import HOW_TO_MAKE, Peers
+from benchmarks.peer_process import Peers, how_to_make
 
 ROOT = Path(__file__).resolve().parent.parent
 KEYS = {
@@ -97,7 +97,7 @@ def test_a_missing_reference_is_never_a_pass() -> None:
     line = MISSING.as_json()
     assert line["ok"] is False
     assert {"name": "a peer", "value": None} == line["reference"]
-    assert HOW_TO_MAKE in str(line["note"])
+    assert how_to_make("peers") in str(line["note"])
 
 
 def test_the_page_holds_every_figure() -> None:
@@ -105,7 +105,7 @@ def test_the_page_holds_every_figure() -> None:
     page = write_page([COMPARED, MISSING], Peers())
     assert "| dispatch | on, against bare | 120 us | bare: 100 | 1.2 |" in page
     assert "a peer: missing" in page
-    assert HOW_TO_MAKE in page
+    assert how_to_make("peers") in page
     assert "results.svg" in page
 
 

@@ -1,6 +1,6 @@
 """The house's own rules, read from the source: what a reader may rely on in every file.
 
-Which way imports run is import-linter's part (`tasks.py imports`), naming and docstrings of functions are
+Which way imports run is import-linter's part (`tasks.py lint`), naming and docstrings of functions are
 ruff's. Here is what neither of them sees. A rule's exceptions stand beside it, each with its reason.
 """
 
