@@ -1,0 +1,355 @@
+"""The extractive compactor: what it keeps, what it drops, and the laws it obeys for any input."""
+
+# ruff: noqa: RUF001 - texts of several languages carry their own punctuation
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memory_engine.compactors.extractive import Entry, Line, extract, render
+from memory_engine.compactors.extractive.calls import pair_calls
+from memory_engine.compactors.extractive.entries import SECTIONS, tokens
+from memory_engine.compactors.extractive.function_words import FunctionWords
+from memory_engine.compactors.extractive.sentences import SENTENCE_CHARS_MAX, split_sentences, telegram
+from memory_engine.compactors.extractive.structured import read_json, records
+
+ROOT = Path(__file__).resolve().parents[2]
+KINDS = st.sampled_from(
+    [
+        "user", "assistant", "thinking", "tool_call", "tool_result", "error",
+        "task", "todo", "question", "system", "summary", "other",
+    ]
+)  # fmt: skip
+TEXTS = st.one_of(
+    st.text(st.characters(), max_size=120),
+    st.sampled_from(
+        ["", "\x00", "\ud800x", "9" * 5000, "{" * 60, '{"a": {"b": [1, null, {"c": "D-4"}]}}', "今天去北京。"]
+    ),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=20),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+        max_leaves=12,
+    ).map(json.dumps),
+)
+ENTRIES = st.lists(
+    st.builds(
+        Entry,
+        id=st.sampled_from(["a", "b", "c", "d"]),
+        kind=KINDS,
+        text=TEXTS,
+        speaker=st.sampled_from(["", "Ana", "小明"]),
+        name=st.sampled_from(["", "search"]),
+        call_id=st.sampled_from(["", "1", "2"]),
+        arguments=TEXTS,
+        failed=st.booleans(),
+        at=st.sampled_from(["", "2024-05-01T10:00:00", "2024-05-02", "8 May"]),
+    ),
+    max_size=12,
+)
+LINES = st.lists(st.builds(Line, section=st.sampled_from(SECTIONS), text=TEXTS, sources=st.just(("old",))), max_size=3)
+
+
+def call(number: int, name: str, arguments: object, result: str, *, failed: bool = False) -> list[Entry]:
+    """A tool call and its result."""
+    asked = json.dumps(arguments)
+    return [
+        Entry(id=f"c{number}", kind="tool_call", text="", name=name, call_id=str(number), arguments=asked),
+        Entry(id=f"r{number}", kind="tool_result", text=result, name=name, call_id=str(number), failed=failed),
+    ]
+
+
+def texts(lines: tuple[Line, ...], section: str = "") -> str:
+    """The texts of a section's lines, or of all lines."""
+    return "\n".join(line.text for line in lines if section in ("", line.section))
+
+
+# Laws.
+
+
+@given(ENTRIES, st.floats(0, 200), LINES)
+@settings(max_examples=300, deadline=None)
+def test_any_input_gives_citing_lines_within_the_budget(
+    entries: list[Entry], budget: float, earlier: list[Line]
+) -> None:
+    """Whatever the input, the lines fit, are single lines, can be written out, and cite what exists."""
+    lines = extract(entries, budget, earlier=earlier)
+    known = {entry.id for entry in entries} | {"old"}
+    assert sum(map(tokens, lines)) <= budget
+    for line in lines:
+        assert line.sources
+        assert known.issuperset(line.sources)
+        assert line.text == " ".join(line.text.split())
+        assert line.text.encode("utf-8")
+
+
+@given(ENTRIES, st.floats(0, 200))
+@settings(max_examples=50, deadline=None)
+def test_the_same_input_gives_the_same_lines(entries: list[Entry], budget: float) -> None:
+    """Extraction is a function of its input."""
+    assert extract(entries, budget) == extract(list(entries), budget)
+
+
+def test_the_seed_of_hashing_does_not_show() -> None:
+    """Two interpreters with different hash seeds print equal bytes."""
+    program = (
+        "from memory_engine.compactors.extractive import Entry, extract, render;"
+        "e=[Entry(id=str(i),kind='user',text=f'The box K{i} of Maria stands near the old harbour {i}.')"
+        " for i in range(30)];print(render(extract(e,90),cite=True))"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert printed[0]
+    assert printed[0] == printed[1]
+
+
+@pytest.mark.parametrize("budget", [-1, 0, 1, 5])
+def test_a_tiny_budget_is_never_exceeded(budget: float) -> None:
+    """With next to no room there is at most one short line."""
+    lines = extract([Entry(id="a", kind="user", text="My code is X9 and I live in Oslo.")], budget)
+    assert sum(map(tokens, lines)) <= max(0, budget)
+
+
+def test_nothing_in_nothing_out() -> None:
+    """No entries give no lines and an empty text."""
+    assert () == extract([], 100)
+    assert "" == render(())
+
+
+@pytest.mark.parametrize("unit", ["x", ".", "a.", "> ", "- ", "\n", "['", '{"a":', "汉", "1-"])
+def test_a_long_monotonous_text_takes_linear_time(unit: str) -> None:
+    """A quarter of a megabyte of any one thing is read well within the test's time limit."""
+    extract([Entry(id="a", kind="tool_result", text=unit * (250_000 // len(unit)))], 100)
+
+
+# Actions.
+
+
+def test_a_call_becomes_an_action_with_arguments_and_values() -> None:
+    """A line says what was called, with what, and what came back, and cites both."""
+    lines = extract(call(1, "find_order", {"order": "ORD-77"}, '{"total": "129.90", "status": "shipped"}'), 60)
+    assert ("completed_actions", ("c1", "r1")) == (lines[0].section, lines[0].sources)
+    assert "find_order: ORD-77 → total 129.90 status shipped" == lines[0].text
+
+
+def test_a_failure_is_an_attempted_approach() -> None:
+    """A failed call stands under the attempts, its error with it."""
+    lines = extract(call(1, "deploy", {"host": "web-3"}, "Error: port 8080 in use"), 60)
+    assert "deploy: web-3 ✗ Error: port 8080 in use" == texts(lines, "attempted_approaches")
+
+
+def test_equal_retries_become_one_line_that_cites_all() -> None:
+    """Three equal failures are told once, with their number."""
+    entries = [entry for i in range(3) for entry in call(i, "ping", {"host": "db-1"}, "Error: timeout")]
+    (line,) = extract(entries, 100)
+    assert "ping (×3): db-1 ✗ Error: timeout" == line.text
+    assert ("c0", "r0", "c1", "r1", "c2", "r2") == line.sources
+
+
+def test_a_repeated_call_id_pairs_each_result_with_its_own_call() -> None:
+    """Ids may be used again: a result belongs to the latest open call."""
+    entries = call(1, "a", {}, "one") + call(1, "b", {}, "two")
+    assert [(0, 1), (2, 3)] == [(action.call, action.outcome) for action in pair_calls(entries)]
+
+
+def test_values_that_later_calls_use_come_before_their_like() -> None:
+    """Of fifty equal-looking records the one used later is kept first."""
+    listed = json.dumps([{"id": f"SKU-{n:04}", "price": 100 + n} for n in range(50)])
+    entries = call(1, "list_items", {}, listed) + call(2, "reserve", {"item": "SKU-0031"}, "ok")
+    kept = texts(extract(entries, 25))
+    assert "SKU-0031" in kept
+    assert "SKU-0007" not in kept
+
+
+def test_a_later_record_of_the_same_thing_wins() -> None:
+    """What an update returned is kept rather than what it replaced."""
+    entries = call(1, "get", {"id": "RES-88"}, '{"id": "RES-88", "cabin": "economy", "seat": "31C"}')
+    entries += call(2, "update", {"id": "RES-88"}, '{"id": "RES-88", "cabin": "business", "seat": "02A"}')
+    kept = texts(extract(entries, 8))
+    assert "02A" in kept
+    assert "31C" not in kept
+
+
+def test_a_call_without_result_is_the_current_state() -> None:
+    """What is still running is neither done nor failed."""
+    entries = [Entry(id="c", kind="tool_call", text="", name="build", arguments='{"target": "arm64"}')]
+    assert "build (no result yet): arm64" == texts(extract(entries, 40), "current_state")
+
+
+def test_a_long_list_of_equals_still_leaves_something() -> None:
+    """Where no record stands out, the budget is used all the same."""
+    listed = json.dumps([{"id": f"A{n:05}", "price": n} for n in range(5000)])
+    assert 500 < sum(map(tokens, extract(call(1, "dump", {}, listed), 1000)))
+
+
+# Speech.
+
+
+def test_what_is_specific_outlives_pleasantries() -> None:
+    """A fact is kept, greetings are not."""
+    said = [
+        "Hi there! How are you?",
+        "Great, thanks!",
+        "My passport number is L8839201 and I fly to Lima.",
+        "Cool!",
+    ]
+    entries = [Entry(id=str(i), kind="user", speaker="Ana", text=text) for i, text in enumerate(said)]
+    (line,) = extract(entries, 13)
+    assert "L8839201" in line.text
+    assert ("2",) == line.sources
+
+
+def test_a_negation_survives_the_telegram() -> None:
+    """Function words go, negations stay."""
+    said = "I do not want the insurance for this trip because it is too expensive for us."
+    (line,) = extract([Entry(id="a", kind="user", text=said)], 30)
+    assert "not want insurance trip expensive" in line.text
+
+
+def test_a_short_answer_keeps_what_was_asked() -> None:
+    """An answer that means nothing alone carries the question's topic words and cites both."""
+    entries = [
+        Entry(id="q", kind="assistant", text="Which hotel would you like to book in Lisbon?"),
+        Entry(id="a", kind="user", text="Casa Azul"),
+        Entry(id="z", kind="assistant", text="Done."),
+    ]
+    answer = next(line for line in extract(entries, 60) if "Casa Azul" in line.text)
+    assert "hotel" in answer.text
+    assert ("q", "a") == answer.sources
+
+
+def test_the_open_question_is_a_next_step() -> None:
+    """What was asked last waits for an answer."""
+    entries = [
+        Entry(id="u", kind="user", text="Move my booking KX42 to Friday."),
+        Entry(id="a", kind="assistant", text="The fee is $75. Shall I charge card 4421 for it?"),
+    ]
+    assert "charge card 4421" in texts(extract(entries, 80), "next_steps")
+
+
+def test_the_last_todo_list_wins() -> None:
+    """Open items are next steps, done items are done, and an older list yields."""
+    entries = [
+        Entry(id="1", kind="todo", text="- [ ] write parser\n- [ ] ship release 2.1"),
+        Entry(id="2", kind="assistant", text="The parser is written."),
+        Entry(id="3", kind="todo", text="- [x] write parser\n- [ ] ship release 2.1"),
+    ]
+    lines = extract(entries, 40)
+    assert "ship release 2.1" in texts(lines, "next_steps")
+    assert "write parser" in texts(lines, "completed_actions")
+
+
+def test_the_caption_of_a_picture_is_kept() -> None:
+    """A bracketed annotation is a sentence of its own."""
+    assert ["Look!", "[image: a red kite]"] == [s.text for s in split_sentences("Look! [image: a red kite]")]
+
+
+def test_lines_of_several_days_carry_their_dates() -> None:
+    """A date stands before the first line of each day where the budget allows."""
+    entries = [
+        Entry(id="1", kind="user", text="Rent the blue van in Porto.", at="2024-05-01T09:00:00Z"),
+        Entry(id="2", kind="user", text="The van costs 310 euros.", at="2024-05-02T09:00:00Z"),
+        *(Entry(id=str(i), kind="user", text="Fine.", at="2024-05-02T10:00:00Z") for i in range(3, 9)),
+    ]
+    kept = texts(extract(entries, 200), "key_information")
+    assert "[2024-05-01] User: " in kept
+    assert "[2024-05-02] User: " in kept
+
+
+@pytest.mark.parametrize(
+    ("said", "needle"),
+    [
+        (["你好！", "你好，最近怎么样？", "我的航班是CA1831，九月三日飞上海。", "好的，谢谢！"], "CA1831"),
+        (
+            ["こんにちは。", "元気ですか？", "会議は渋谷ヒカリエの7階で、担当は田中さんです。", "はい。"],
+            "渋谷ヒカリエ",
+        ),
+        (["مرحبا", "كيف حالك؟", "رقم الحجز هو ZX5512 في فندق المنار بمدينة طنجة.", "شكرا"], "ZX5512"),
+        (
+            [
+                "Hallo!",
+                "Wie geht es dir?",
+                "Der Schlüssel liegt bei Frau Brandt in der Ahornstraße 14.",
+                "Gut.",
+            ],
+            "Ahornstraße",
+        ),
+    ],
+)
+def test_facts_are_kept_in_any_language(said: list[str], needle: str) -> None:
+    """Chinese, Japanese, Arabic and German keep the fact and drop the greeting."""
+    entries = [Entry(id=str(i), kind="user", text=text) for i, text in enumerate(said)]
+    kept = texts(extract(entries, 20))
+    assert needle in kept
+    assert said[0] not in kept
+
+
+# Earlier summaries.
+
+
+def test_an_earlier_line_keeps_its_sources() -> None:
+    """A line whose originals are out of reach is carried on as it is."""
+    old = Line("key_information", "User: passport L8839201", ("e1", "e2"))
+    assert old in extract([Entry(id="n", kind="user", text="Book the hotel Miramar.")], 60, earlier=[old])
+
+
+def test_an_earlier_state_yields_to_a_later_one() -> None:
+    """Where there is room for one of them, the later state stays."""
+    old = Line("current_state", "Assistant: waiting for approval", ("e1",))
+    entries = [
+        Entry(id="u", kind="user", text="Approved, go on."),
+        Entry(id="a", kind="assistant", text="Approval received, deploying."),
+    ]
+    kept = texts(extract(entries, 16, earlier=[old]))
+    assert "Approv" in kept
+    assert "waiting" not in kept
+
+
+# Parts.
+
+
+def test_function_words_are_found_without_any_list() -> None:
+    """In a language that no list knows, frequent short words go and names stay."""
+    passages = [f"na {name} wa ya kijiji {name}" for name in ("Asha", "Juma", "Neema", "Baraka", "Zuri")]
+    words = FunctionWords(passages, {})
+    (sentence,) = split_sentences("na Asha wa mji ya mpya")
+    assert "Asha mji mpya" == telegram(sentence, words)
+
+
+def test_a_long_sentence_is_cut_at_a_blank() -> None:
+    """No sentence exceeds the limit, and no word is lost."""
+    text = "word " * 300
+    cut = list(split_sentences(text))
+    assert all(len(sentence.text) <= SENTENCE_CHARS_MAX for sentence in cut)
+    assert text.split() == " ".join(sentence.text for sentence in cut).split()
+
+
+def test_json_numbers_keep_their_spelling() -> None:
+    """A value is quoted as it was written, however large."""
+    (record,) = records(read_json('{"id": 12345678901234567890, "rate": 1.50}'))
+    assert ["12345678901234567890", "1.50"] == [leaf.text for leaf in record.leaves]
+
+
+@pytest.mark.parametrize("text", ["{broken", "[" * 100_000, "plain", "", '{"n": 1e999}x'])
+def test_what_is_not_json_is_text(text: str) -> None:
+    """Broken or endless JSON is no error."""
+    assert read_json(text) is None
+
+
+def test_the_summary_has_the_five_headings_in_order() -> None:
+    """Sections stand in their order, empty ones are left out, and citations come only when asked for."""
+    lines = [Line("next_steps", "pay", ("b",)), Line("completed_actions", "booked", ("a", "b"))]
+    expected = "## Progress Summary\n\n### Completed Actions\n\n- booked\n\n### Next Steps\n\n- pay\n"
+    assert expected == render(lines)
+    assert "- booked [a, b]\n" in render(lines, cite=True)

@@ -1,0 +1,126 @@
+"""The benches run and say what they saw. No speed is asserted here: a busy machine proves nothing."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.chart import draw
+from benchmarks.figures import Bar, Figure, Reference
+from benchmarks.page import write_page
+from benchmarks.payloads import conversation
+from benchmarks.peer_process import Peers, how_to_make
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = {
+    "bench",
+    "case",
+    "value",
+    "unit",
+    "reference",
+    "ratio",
+    "ratio_best",
+    "bar",
+    "ok",
+    "note",
+    "detail",
+}
+COMPARED = Figure(
+    bench="dispatch",
+    case="on, against bare",
+    value=120.0,
+    unit="us",
+    reference=Reference("bare", 100.0),
+    bar=Bar("ratio", "<=", 1.5),
+)
+MISSING = Figure(
+    bench="dispatch",
+    case="on, against a peer",
+    value=120.0,
+    unit="us",
+    reference=Peers().missing_reference("a peer"),
+    bar=Bar("ratio", "<=", 0.5),
+)
+
+
+def run(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the benches as a user does."""
+    command = [sys.executable, "-m", "benchmarks", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
+
+
+def test_a_quick_run_gives_one_json_object_a_line() -> None:
+    """Every line of a quick run has the same keys, a measured value, and no verdict."""
+    ended = run("threads64", "replay", "--quick", "--json")
+    assert (0, "") == (ended.returncode, "" if ended.returncode == 0 else ended.stderr)
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert {"threads64", "replay"} == {line["bench"] for line in lines}
+    for line in lines:
+        assert set(line) == KEYS
+        assert line["value"] > 0
+        assert line["ok"] is None
+        assert {"name", "value"} == set(line["reference"])
+
+
+def test_progress_goes_to_the_standard_error() -> None:
+    """What is not a figure is not on the standard output."""
+    ended = run("threads64", "--quick", "--json")
+    assert "threads64: begins" in ended.stderr
+    assert "begins" not in ended.stdout
+
+
+def test_the_benches_are_listed_with_what_they_do() -> None:
+    """`--list` names each bench once and runs none."""
+    ended = run("--list")
+    names = [line.split()[0] for line in ended.stdout.splitlines()]
+    assert "dispatch" in names
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("words", [("--write", "--quick"), ("--write", "size"), ("speed",)])
+def test_a_command_that_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
+    """Quick or partial figures are not kept, and an unknown bench is named."""
+    assert 2 == run(*words).returncode
+
+
+def test_a_bar_is_reached_or_missed() -> None:
+    """The ratio is the value over the reference's, and the bar is held against it."""
+    assert (1.2, True) == (COMPARED.ratio, COMPARED.ok)
+    assert not Bar("ratio", ">=", 0.35).allows(0.34)
+
+
+def test_a_missing_reference_is_never_a_pass() -> None:
+    """A bar that could not be checked is not reached, and the line says how to make the reference."""
+    line = MISSING.as_json()
+    assert line["ok"] is False
+    assert {"name": "a peer", "value": None} == line["reference"]
+    assert how_to_make("peers") in str(line["note"])
+
+
+def test_the_page_holds_every_figure() -> None:
+    """The table has a row for each figure, and says which reference is missing."""
+    page = write_page([COMPARED, MISSING], Peers())
+    assert "| dispatch | on, against bare | 120 us | bare: 100 | 1.2 |" in page
+    assert "a peer: missing" in page
+    assert how_to_make("peers") in page
+    assert "results.svg" in page
+
+
+def test_the_chart_is_well_formed() -> None:
+    """The chart parses as XML, knows both colour schemes, and has a mark for the compared figure."""
+    chart = draw([COMPARED, MISSING])
+    ElementTree.fromstring(chart)
+    assert "prefers-color-scheme: dark" in chart
+    assert "memory_engine, on" in chart
+
+
+def test_payloads_are_the_same_for_the_same_seed() -> None:
+    """A seed gives one conversation, without a text that comes twice."""
+    messages = conversation(3, 400)
+    assert messages == conversation(3, 400)
+    said = [message.text for message in messages if message.text]
+    assert len(said) == len(set(said))
+    assert 450 < sum(len(json.dumps(message.chat())) for message in messages) / len(messages) < 800

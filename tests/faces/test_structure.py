@@ -1,0 +1,223 @@
+"""The house's own rules, read from the source: what a reader may rely on in every file.
+
+Which way imports run is import-linter's part (`tasks.py lint`), naming and docstrings of functions are
+ruff's. Here is what neither of them sees. A rule's exceptions stand beside it, each with its reason.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINKED_ROOTS = ("compactors", "reducers", "storage")
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+REASON_WORDS_MIN = 3
+
+# The codec meets bytes of unknown shape, the model adapters meet a library without types.
+ANY_ALLOWED = re.compile(r"codec\.py|memory_engine/llm/.*")
+
+# Importing these is dear or binds the core to a back end, so only their room names them, even in a string.
+HEAVY = {
+    "aiosqlite": "storage/",
+    "asyncpg": "storage/",
+    "fastembed": "memory_engine/recall/embedders/",
+    "hnswlib": "storage/",
+    "litellm": "memory_engine/llm/",
+    "numpy": "storage/",
+    "openai": "memory_engine/llm/",
+    "sentence_transformers": "memory_engine/recall/",
+    "sqlite3": "storage/",
+    "starlette": "memory_engine/inspector/",
+    "tiktoken": "memory_engine/llm/",
+    "uvicorn": "memory_engine/inspector/",
+}
+
+# Which facts an error takes is declared by its fields, as type checkers read them; one method takes them all.
+FACTS_BY_NAME = "memory_engine/errors/base.py"
+
+MUTATION = re.compile(
+    r"\b(?:INSERT(?:\s+OR\s+\w+)?\s+INTO|REPLACE\s+INTO|DELETE\s+FROM)\s+(\w+)"
+    r"|\bUPDATE(?:\s+OR\s+\w+)?\s+(\w+)(?:\s+AS\s+\w+)?\s+SET\b"
+)
+# Tables whose rows belong to no thread, each with the reason.
+TABLES_WITHOUT_THREAD = {
+    "meta": "one row for the whole file: its schema version",
+    "passage_terms": "full text: a row stands at its passage's position, which begins with the thread",
+}
+
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def python_files(*rooms: str) -> list[Path]:
+    """Return the Python files of rooms; links are not followed, so each file comes once, by its real path."""
+    found: list[Path] = []
+    for room in rooms:
+        path = ROOT / room
+        found += [path] if path.is_file() else sorted(_walk(path))
+    return found
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_dir() and not path.is_symlink():
+            yield from _walk(path)
+        elif path.suffix == ".py":
+            yield path
+
+
+SHIPPED = python_files("memory_engine", *LINKED_ROOTS)
+OURS = [*SHIPPED, *python_files("tests", "benchmarks", "examples", "conftest.py", "tasks.py")]
+TREES = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in OURS}
+
+
+def place(path: Path, node: ast.AST | None = None) -> str:
+    """Return where something stands, in a form that editors open."""
+    line = getattr(node, "lineno", None)
+    return path.relative_to(ROOT).as_posix() + (f":{line}" if line else "")
+
+
+def find(files: list[Path], wrong: Callable[[ast.AST], bool]) -> list[str]:
+    """Return the place of every node for which `wrong` is true."""
+    return [place(path, node) for path in files for node in ast.walk(TREES[path]) if wrong(node)]
+
+
+def names_imported(node: ast.AST) -> list[str]:
+    """Return the modules that an import statement, or a call that imports by name, asks for."""
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom(module=str(module), level=0):
+            return [module]
+        case ast.Call(
+            func=ast.Name(id="import_module" | "find_spec" | "__import__")
+            | ast.Attribute(attr="import_module" | "find_spec"),
+            args=[ast.Constant(value=str(module)), *_],
+        ):
+            return [module]
+    return []
+
+
+def test_every_module_says_what_it_is() -> None:
+    """Every Python file begins with a docstring."""
+    assert [] == [place(path) for path, tree in TREES.items() if not ast.get_docstring(tree)]
+
+
+def test_no_module_is_too_long_to_read() -> None:
+    """No module has more than 500 lines."""
+    lengths = {place(path): path.read_text(encoding="utf-8").count("\n") for path in OURS}
+    assert {} == {name: lines for name, lines in lengths.items() if lines > MODULE_LINES_MAX}
+
+
+def test_no_function_is_longer_than_a_screen() -> None:
+    """No function has more than 70 lines."""
+
+    def too_long(node: ast.AST) -> bool:
+        return isinstance(node, FUNCTION) and (node.end_lineno or 0) - node.lineno >= FUNCTION_LINES_MAX
+
+    assert [] == find(OURS, too_long)
+
+
+def test_signatures_name_what_they_take() -> None:
+    """No function of the package takes `**kwargs`, but the one that errors are made by."""
+
+    def takes_anything(node: ast.AST) -> bool:
+        return isinstance(node, (*FUNCTION, ast.Lambda)) and node.args.kwarg is not None
+
+    found = find(SHIPPED, takes_anything)
+    assert [FACTS_BY_NAME] == [spot.partition(":")[0] for spot in found]
+
+
+def test_no_function_changes_a_modules_names() -> None:
+    """No function declares a name `global`."""
+    assert [] == find(OURS, lambda node: isinstance(node, ast.Global))
+
+
+def test_any_stays_where_types_are_unknown() -> None:
+    """`Any` is written in the codec and the model adapters only."""
+
+    def says_any(node: ast.AST) -> bool:
+        match node:
+            case ast.Name(id="Any") | ast.Attribute(attr="Any", value=ast.Name(id="typing")):
+                return True
+            case ast.ImportFrom(module="typing"):
+                return any(alias.name == "Any" for alias in node.names)
+        return False
+
+    files = [path for path in SHIPPED if not ANY_ALLOWED.fullmatch(place(path)) and path.name != "codec.py"]
+    assert [] == find(files, says_any)
+
+
+def test_no_module_is_a_drawer() -> None:
+    """No module is called utils or the like: a name says what is inside."""
+    drawers = {"common", "helper", "helpers", "misc", "util", "utils"}
+    assert [] == [place(path) for path in OURS if drawers & {path.stem, path.parent.name}]
+
+
+def test_a_broad_except_gives_its_reason() -> None:
+    """A handler of `Exception`, `BaseException` or everything has its reason on the same line."""
+
+    def is_broad(handler: ast.ExceptHandler) -> bool:
+        caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        return any(kind is None or ast.unparse(kind) in {"Exception", "BaseException"} for kind in caught)
+
+    unexplained = []
+    for path in OURS:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in ast.walk(TREES[path]):
+            if isinstance(node, ast.ExceptHandler) and is_broad(node):
+                _code, _hash, reason = lines[node.lineno - 1].partition("#")
+                if len(reason.split()) < REASON_WORDS_MIN:
+                    unexplained.append(place(path, node))
+    assert [] == unexplained
+
+
+def test_the_linked_roots_go_by_their_installed_names() -> None:
+    """Nothing imports `compactors`, `reducers` or `storage` from the top: that would be a second copy."""
+
+    def second_copy(node: ast.AST) -> bool:
+        return any(name.partition(".")[0] in LINKED_ROOTS for name in names_imported(node))
+
+    assert [] == find(OURS, second_copy)
+
+
+@pytest.mark.parametrize(("library", "room"), sorted(HEAVY.items()))
+def test_a_heavy_library_is_named_in_its_room_only(library: str, room: str) -> None:
+    """A back end's library is imported in one room, by statement or by name."""
+    elsewhere = [path for path in SHIPPED if not place(path).startswith(room)]
+    assert [] == find(elsewhere, lambda node: library in {name.partition(".")[0] for name in names_imported(node)})
+
+
+def test_every_mutation_of_the_store_carries_the_thread() -> None:
+    """Every INSERT, UPDATE and DELETE in storage/ names the thread, but on tables that have none."""
+    unkeyed = []
+    for path in python_files("storage"):
+        for node, text in _texts(TREES[path]):
+            mutation = MUTATION.search(text)
+            if mutation is None or re.search(r"\b(tid|thread_id)\b", text):
+                continue
+            if (mutation[1] or mutation[2]).lower() not in TABLES_WITHOUT_THREAD:
+                unkeyed.append(f"{place(path, node)}: {' '.join(text.split())[:60]}")
+    assert [] == unkeyed
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the string literals; a formatted one comes whole, with `_` for what is filled in."""
+    inner: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            inner.update(node.values)
+            yield node, "".join(_text(part) or "_" for part in node.values)
+        elif node not in inner and (text := _text(node)):
+            yield node, text
+
+
+def _text(node: ast.AST) -> str:
+    """Return the text of a plain string literal, of anything else none."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+    return ""

@@ -1,0 +1,186 @@
+"""A file's threads are verified in several processes, which end with whoever asked."""
+
+import asyncio
+import importlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+import memory_engine
+from memory_engine import EngineConfig, UserMessage
+from memory_engine.cli import main
+from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
+from memory_engine.files import verify_file as verify_file_module
+from memory_engine.files.verify_file import verify_file
+from tests.conversations import NEVER
+from tests.replay.test_verify import POSITION, ROOT, filled, tamper
+
+
+@pytest.fixture
+async def many(tmp_path: Path) -> str:
+    """A file with five threads, of which `t3` is broken."""
+    path = str(tmp_path / "many.db")
+    async with memory_engine.open(path, config=EngineConfig(compaction=NEVER)) as engine:
+        for n in range(5):
+            thread = await engine.create_thread(f"t{n}")
+            await thread.dispatch_all([UserMessage(content=f"message {n}.{m}") for m in range(20 * n + 1)])
+    tamper(
+        path,
+        f"UPDATE events SET payload = CAST(replace(payload, '3.5', '3.9') AS BLOB) WHERE {POSITION} = 6 "
+        "AND tid = (SELECT tid FROM threads WHERE id = 't3')",
+    )
+    return path
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+async def test_any_number_of_processes_finds_the_same(many: str, jobs: int) -> None:
+    """Reports come in the order of the threads, and progress adds up to all events."""
+    seen: list[tuple[int, int]] = []
+    reports = await verify_file(many, jobs=jobs, progress=lambda threads, events: seen.append((threads, events)))
+    assert [f"t{n}" for n in range(5)] == [report.thread_id for report in reports]
+    assert [3] == [n for n, report in enumerate(reports) if not report.ok]
+    found = reports[3].divergence
+    assert found is not None
+    assert ("hash", 6) == (found.kind, found.seq)
+    assert (5, 1 + 21 + 41 + 5 + 81) == seen[-1]
+    assert sorted(seen) == seen
+
+
+async def test_named_threads_alone_are_verified(many: str) -> None:
+    """In the order in which they are named; one that is not there is an error."""
+    reports = await verify_file(many, jobs=2, thread_ids=["t4", "t0", "t4"])
+    assert ["t4", "t0"] == [report.thread_id for report in reports]
+    with pytest.raises(ThreadNotFound):
+        await verify_file(many, thread_ids=["t0", "nobody"])
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """Verifying makes no file."""
+    with pytest.raises(StorageFailed, match="no such file"):
+        anyio.run(verify_file, str(tmp_path / "none.db"))
+    assert [] == list(tmp_path.iterdir())
+
+
+async def test_after_a_divergence_no_other_thread_is_begun(many: str) -> None:
+    """With `fail_fast`; what was verified before is reported."""
+    reports = await verify_file(many, fail_fast=True)
+    assert ["t0", "t1", "t2", "t3"] == [report.thread_id for report in reports]
+
+
+async def test_a_process_that_dies_names_its_thread(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the middle of a thread: an error that names it, and the others are ended."""
+    dying = verify_file_module._BEGIN.replace(
+        "serve(asked)",
+        "import memory_engine.replay.verify as v, os, signal\n"
+        "v.Verifier.verify = lambda *args: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "serve(asked)",
+    )
+    monkeypatch.setattr(verify_file_module, "_BEGIN", dying)
+    with pytest.raises(WorkerFailed, match=r"thread 't[34]' could not be verified: its process ended with code -9"):
+        await verify_file(many, jobs=2)
+
+
+async def test_what_a_process_raises_names_its_thread(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is, the one who asked is told in a line."""
+    failing = verify_file_module._BEGIN.replace(
+        "import json, sys", "import json, sys, memory_engine.wiring as w\nw.open = 1 / 1"
+    )
+    monkeypatch.setattr(verify_file_module, "_BEGIN", failing)
+    with pytest.raises(WorkerFailed, match=r"thread 't[34]' could not be verified: TypeError"):
+        await verify_file(many, jobs=2)
+
+
+def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
+    """The command ends with code 130, and nothing of it is left."""
+    path = str(tmp_path / "m.db")
+
+    for thread_id in "ab":
+        anyio.run(partial(filled, path, *[UserMessage(content="x")] * 9, thread_id=thread_id))
+    command = [sys.executable, "-m", "memory_engine", "verify", "--jobs", "2", "--db", path]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as process:
+        children = _children(process.pid)
+        while len(children) < 2:
+            assert process.poll() is None
+            children = _children(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert 130 == process.wait(20)
+    assert [] == [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+def _children(pid: int) -> list[int]:
+    task = Path(f"/proc/{pid}/task/{pid}/children")
+    if not task.exists():
+        pytest.skip("this system does not list children")
+    return [int(child) for child in task.read_text().split()]
+
+
+async def test_a_thread_that_goes_while_it_is_verified_is_left_out(many: str) -> None:
+    """Among all, nobody misses it; asked for by name, it is an error."""
+    async with memory_engine.open(many) as engine:
+        deleting = asyncio.Event()
+
+        def delete(_threads: int, _events: int) -> None:
+            deleting.set()
+
+        async def remove() -> None:
+            await deleting.wait()
+            await engine.thread("t4").delete()
+
+        task = asyncio.ensure_future(remove())
+        reports = await verify_file(many, progress=delete)
+        await task
+    assert {"t0", "t1", "t2", "t3"} <= {report.thread_id for report in reports}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package on the path, as pip installs them, that publishes an event with its reducer, and prints."""
+    info = tmp_path / "site" / "shop-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[memory_engine.plugins]\nshop = shop_plugin:plugin\n")
+    (info.parent / "shop_plugin.py").write_text(
+        "from memory_engine import Add, Chunk, Event, Plugin, Reduction\n"
+        "print('{\"events\": 99}')\n"
+        "plugin = Plugin('shop')\n"
+        "@plugin.event('shop_order')\n"
+        "class ShopOrder(Event):\n"
+        "    order: str\n"
+        "@plugin.reducer(ShopOrder)\n"
+        "def reduce_shop_order(view, event, ctx):\n"
+        "    chunk = Chunk(id=ctx.new_id(), type='order', content=event.order)\n"
+        "    return Reduction((Add(chunk.id),), (chunk,))\n"
+    )
+    monkeypatch.syspath_prepend(str(info.parent))
+    yield
+    sys.modules.pop("shop_plugin", None)
+
+
+@pytest.mark.usefixtures("installed")
+def test_installed_plug_ins_are_taken_where_they_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In each process, whatever they print; without them their events are not known, and the verdict says so."""
+    path = str(tmp_path / "m.db")
+
+    async def fill() -> None:
+        async with memory_engine.open(path, entry_points=True) as engine:
+            shop = importlib.import_module("shop_plugin")
+            for thread_id in "ab":
+                await (await engine.create_thread(thread_id)).dispatch(shop.ShopOrder(order="FW-1"))
+
+    anyio.run(fill)
+    for jobs in ("1", "2"):
+        assert 0 == main(["verify", "--plugins", "--jobs", jobs, "--db", path])
+        assert 1 == main(["verify", "--jobs", jobs, "--db", path])
+    assert 4 == capsys.readouterr().out.count("(shop_order): cannot be decoded\n")
+    assert 0 == main(["rebuild", "--plugins", "--db", path])
+    assert 0 == main(["to-pytest", "a", "--seqs", "1", "--plugins", "--db", path])
+    assert 2 == main(["to-pytest", "a", "--seqs", "1", "--db", path])
+    assert "shop_order is not known here" in capsys.readouterr().err

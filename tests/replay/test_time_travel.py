@@ -1,0 +1,344 @@
+"""X4: a thread at any moment of its past: state, context and every view, from the nearest snapshot that fits."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import memory_engine
+from memory_engine import (
+    CompactionPolicy,
+    EngineConfig,
+    Event,
+    LlmTextResponse,
+    MemoryAppended,
+    Thread,
+    UserMessage,
+    snapshots,
+)
+from memory_engine.clock import to_datetime
+from memory_engine.errors import EventNotFound, PastIsReadOnly, ReadOnly, SeqNotInLog
+from memory_engine.persistence import ProjectionChange
+from memory_engine.projections.builtin import builtin_projections
+from memory_engine.testing import ManualClock
+from memory_engine.thread import Past
+from tests.views.test_view_laws import EVENTS, views
+
+CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))
+SNAPSHOTS = (snapshots.PROJECTION, snapshots.VERSION)
+EVERYTHING = (("", "\U0010ffff"),)
+
+
+@contextlib.contextmanager
+def many_snapshots(every: int = 3) -> Iterator[None]:
+    """Snapshots at every few events, as a long log has them at every thousand."""
+    with (
+        mock.patch("memory_engine.snapshots.EVERY", every),
+        mock.patch("memory_engine.reading.FAR", every),
+        mock.patch("memory_engine.projections.refolding.WINDOW", every),
+        mock.patch("memory_engine.projections.refolding.ROWS_SHARE", 0),
+    ):
+        yield
+
+
+async def talk(thread: Thread, turns: int) -> None:
+    """Some turns of a conversation."""
+    for n in range(turns):
+        await thread.dispatch(UserMessage(content=f"question {n}: what does part {n * 7} cost, and why?"))
+        await thread.dispatch(LlmTextResponse(content=f"answer {n}: part {n * 7} costs {n * 3} euros, since it is new"))
+    await thread.settle()
+
+
+async def kept(thread: Thread) -> dict[str, bytes]:
+    """The snapshots of a thread that are in the store."""
+    _, rows = await thread.kernel.store.rows(*SNAPSHOTS, thread.id)
+    return dict(rows)
+
+
+@settings(max_examples=40)
+@given(EVENTS, st.booleans())
+async def test_every_past_is_what_was_there_then(events: Sequence[Event], keep: bool) -> None:
+    """At each seq, state, context and views are those that were seen then, with snapshots or without."""
+    with many_snapshots() if keep else contextlib.nullcontext():
+        async with memory_engine.open(":memory:", config=CONFIG) as engine:
+            thread = await engine.create_thread()
+            seen = {0: (await thread.state(), (await thread.context()).messages, await views(thread))}
+            for event in events:
+                await thread.dispatch(event)
+                await thread.settle()
+                state = await thread.state()
+                seen[state.seq] = state, (await thread.context()).messages, await views(thread)
+            for _ in range(2):  # the second time with what the first has kept
+                for seq, (state, messages, rows) in seen.items():
+                    past = await thread.at(seq)
+                    assert (state, messages) == (await past.state(), (await past.context()).messages)
+                    assert rows == await views(past)
+            fork = await thread.fork(max(seen) // 2)
+            await fork.dispatch_all([UserMessage(content="another way")] * 4)
+            for seq in [seq for seq in seen if seq <= max(seen) // 2]:
+                past = await fork.at(seq)
+                assert (seen[seq][0], seen[seq][2]) == (await past.state(), await views(past))
+            assert len(await fork.state()) == len(await (await fork.at((await fork.info()).events)).state())
+
+
+async def test_x4_a_moment_is_a_seq_an_event_or_a_time() -> None:
+    """All three name the same past; a time is the last event recorded no later."""
+    clock = ManualClock()
+    async with memory_engine.open(":memory:", clock=clock) as engine:
+        thread = await engine.create_thread()
+        receipts = []
+        for n in range(5):
+            receipts.append(await thread.dispatch(UserMessage(content=f"number {n}")))
+            clock.advance(60)
+        third = receipts[2]
+        for moment in (3, third.event_id, third.recorded_at, third.recorded_at + timedelta(seconds=59)):
+            past = await thread.at(moment)
+            assert (3, ["number 0", "number 1", "number 2"]) == (
+                past.seq,
+                [c.text for c in (await past.state()).chunks()],
+            )
+        assert 0 == (await thread.at(third.recorded_at - timedelta(days=1))).seq
+        assert 5 == (await thread.at(datetime(2999, 1, 1, tzinfo=UTC))).seq
+        event = await (await thread.at(3)).event()
+        assert event is not None
+        assert (third.event_id, None) == (event.id, await (await thread.at(0)).event())
+
+
+async def test_a_clock_that_goes_back_does_not_confuse_times() -> None:
+    """The last event that was recorded at a time or before it, by place and not by clock."""
+    clock = ManualClock()
+    async with memory_engine.open(":memory:", clock=clock) as engine:
+        thread = await engine.create_thread()
+        first = await thread.dispatch(UserMessage(content="one"))
+        clock.advance(-3_600)
+        second = await thread.dispatch(UserMessage(content="two, an hour before"))
+        assert 2 == (await thread.at(first.recorded_at)).seq
+        assert 2 == (await thread.at(to_datetime(second.recorded_at_us))).seq
+
+
+@pytest.mark.parametrize("moment", [-1, 3, 10**30, True, 1.5, None, b"2", datetime(2026, 1, 1)])  # noqa: DTZ001
+async def test_no_such_moment_is_a_typed_error(moment: object) -> None:
+    """What a thread's history does not have is refused, and says what there is."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await talk(thread, 1)
+        with pytest.raises(SeqNotInLog, match="seqs 1 to 2") as caught:
+            await thread.at(moment)  # type: ignore[arg-type]
+        assert isinstance(caught.value, ValueError)
+        with pytest.raises(EventNotFound):
+            await thread.at("no such event")
+        assert "no event yet" in str(SeqNotInLog("t", 4, 0))
+
+
+async def test_the_past_takes_no_writes() -> None:
+    """Whatever would write is refused by name, and the thread is as it was."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await talk(thread, 3)
+        past = await thread.at(4)
+        writes: list[Callable[[], object]] = [
+            lambda: past.dispatch(UserMessage(content="x")),
+            lambda: past.dispatch_all([UserMessage(content="x")]),
+            past.compact,
+            past.pause,
+            past.resume,
+            past.archive,
+            past.delete,
+            past.rebuild,
+            past.undo_compaction,
+            past.redo_compaction,
+            past.end_session,
+            lambda: past.mark_critical("1.0"),
+            lambda: past.forget(chunk_ids=["1.0"]),
+            lambda: past.scratchpad.write("x"),
+        ]
+        for write in writes:
+            with pytest.raises(PastIsReadOnly, match="as it was after event 4"):
+                await write()  # type: ignore[misc]
+        assert (6, False) == ((await thread.info()).events, await past.is_blocked())
+
+
+async def test_the_handles_of_the_past_read_the_past() -> None:
+    """Scratchpad, events, info, search, report and fork of a past are as of its seq."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        await thread.scratchpad.write("Revenue dips every Sunday")
+        seq = (await thread.info()).events
+        await talk(thread, 2)
+        await thread.scratchpad.write("And on holidays")
+        past = await thread.at(seq)
+        assert ["Revenue dips every Sunday"] == [snippet.text for snippet in await past.scratchpad.read()]
+        assert (seq, seq) == ((await past.info()).events, len([event async for event in past.events()]))
+        assert [] == list(await past.search("part costs"))
+        assert [] != list(await thread.search("part costs"))
+        assert (await (await thread.at(2)).at(1)).seq == 1
+        fork = await past.fork()
+        assert seq == (await fork.info()).events
+        assert "Past(" in repr(past)
+        assert (await past.report()).text != (await thread.report()).text
+        assert (await past.context(at=0)).messages == []
+
+
+async def test_snapshots_are_written_by_commits_and_name_no_content(tmp_path: Path) -> None:
+    """One for each thousand seqs (here: ten), found again after reopening; they hold places, not texts."""
+    with mock.patch("memory_engine.snapshots.EVERY", 10):
+        async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+            thread = await engine.create_thread("t")
+            await talk(thread, 17)
+            rows = await kept(thread)
+            assert ["state:0000000010", "state:0000000020", "state:0000000030"] == sorted(rows)[:3]
+            assert not any(b"euros" in row for row in rows.values())
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        thread = engine.thread("t")
+        whole = [await thread.state(at=seq) for seq in range(35)]
+        await engine.store.write_projection("t", ProjectionChange(*SNAPSHOTS, {}, 0, EVERYTHING))
+        assert whole == [await thread.state(at=seq) for seq in range(35)]
+
+
+@pytest.mark.parametrize("damage", ["cut", "garbage", "hash", "ids", "tally", "empty"])
+async def test_a_damaged_snapshot_is_passed_over(damage: str) -> None:
+    """What does not fit the log is not used; the answer comes from the log."""
+    with many_snapshots(10):
+        async with memory_engine.open(":memory:") as engine:
+            thread = await engine.create_thread()
+            await talk(thread, 10)
+            expected = [await thread.state(at=seq) for seq in range(21)]
+            for key, row in (await kept(thread)).items():
+                bad = {
+                    "cut": row[: len(row) // 2],
+                    "garbage": b"\xff" * 40,
+                    "hash": row.replace(row[5:9], b"\0\0\0\0", 1),
+                    "ids": row.replace(b"1.0", b"2.0"),
+                    "tally": row.replace(b"1.0", b"9.9"),
+                    "empty": b"",
+                }[damage]
+                await engine.store.write_projection(thread.id, ProjectionChange(*SNAPSHOTS, {key: bad}, 0))
+            assert expected == [await thread.state(at=seq) for seq in range(21)]
+
+
+async def test_forgetting_reaches_snapshots() -> None:
+    """The rows of views that were kept go with the forgetting; those kept afterwards know of it."""
+    with many_snapshots(2):
+        async with memory_engine.open(":memory:") as engine:
+            thread = await engine.create_thread()
+            snippet = await thread.scratchpad.write("the code is 4711")
+            await talk(thread, 3)
+            head = (await thread.info()).events
+            for seq in range(head + 1):
+                await views(await thread.at(seq))
+            await thread.forget(chunk_ids=[snippet.id])
+            assert not any(key.startswith("view/") for key in await kept(thread))
+            assert not any(b"4711" in row for row in (await kept(thread)).values())
+            assert () == await (await thread.at((await thread.info()).events)).scratchpad.read()
+
+
+async def test_looking_back_writes_nothing_of_what_is_forgotten(tmp_path: Path) -> None:
+    """The past still shows it; no row of a cache does, whenever it was looked at."""
+    with many_snapshots(2):
+        async with memory_engine.open(str(tmp_path / "log.db")) as engine:
+            thread = await engine.create_thread()
+            told = await thread.dispatch(MemoryAppended(layer="semantic", content="the code is 4711", key="code"))
+            await talk(thread, 3)
+            await thread.forget(event_ids=[told.event_id])
+            last = (await thread.info()).events
+            await talk(thread, 3)
+            for seq in range(last + 7):
+                assert (0 < seq < last) == ("4711" in str(await views(await thread.at(seq))))
+            assert not any(b"4711" in row for row in (await kept(thread)).values())
+            assert any(key.startswith("view/") for key in await kept(thread))
+
+
+async def test_deleting_takes_the_snapshots_along(tmp_path: Path) -> None:
+    """No row of a deleted thread is left."""
+    with many_snapshots(2):
+        async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+            thread = await engine.create_thread("t")
+            await talk(thread, 4)
+            await views(await thread.at(7))
+            assert await kept(thread)
+            await thread.delete()
+            assert [] == list(await engine.store.holders(*SNAPSHOTS))
+
+
+async def test_an_engine_that_only_reads_writes_nothing(tmp_path: Path) -> None:
+    """Looking at every past leaves the file byte for byte as it was; dispatching is refused."""
+    path = tmp_path / "m.db"
+    async with memory_engine.open(str(path)) as engine:
+        thread = await engine.create_thread("t")
+        await thread.scratchpad.write("Revenue dips every Sunday")
+        await talk(thread, 40)
+    before = path.read_bytes()
+    with many_snapshots(5):
+        async with memory_engine.open(str(path), config=EngineConfig(read_only=True)) as engine:
+            thread = engine.thread("t")
+            for _ in range(2):
+                for seq in range(0, (await thread.info()).events + 1, 3):
+                    past = await thread.at(seq)
+                    await past.context(4_000)
+                    await views(past)
+            with pytest.raises(ReadOnly, match="only reads"):
+                await thread.dispatch(UserMessage(content="no"))
+            with pytest.raises(ReadOnly):
+                await engine.create_thread()
+    assert before == path.read_bytes()
+
+
+async def test_a_log_without_snapshots_gets_them_where_it_is_read() -> None:
+    """One that was imported, or is older than they are: the first who reads far keeps them for the next."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        await talk(thread, 30)
+        assert {} == await kept(thread)
+        with mock.patch("memory_engine.reading.FAR", 600):
+            await thread.state(at=55)
+        assert {} == await kept(thread)
+        with mock.patch("memory_engine.reading.FAR", 20), mock.patch("memory_engine.reading.PAGE", 20):
+            expected = await thread.state(at=55)
+        assert 2 == len(await kept(thread))
+        assert expected == await thread.state(at=55)
+
+
+async def test_every_view_is_read_in_the_past() -> None:
+    """All registered views, also those that this thread has no event for, at every seq."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+        await talk(thread, 2)
+        past = await thread.at(3)
+        assert isinstance(past, Past)
+        for projection in builtin_projections():
+            rows = await past.rows(projection)
+            assert len(rows) == (await past.measure(projection))[0] >= len(await past.tail(projection, 1))
+
+
+async def test_a_search_that_would_make_an_index_is_refused_where_one_only_looks(tmp_path: Path) -> None:
+    """With an index that is there it finds; without one it says so, and writes nothing."""
+    path = str(tmp_path / "m.db")
+    async with memory_engine.open(path) as engine:
+        for name in ("searched", "never"):
+            await talk(await engine.create_thread(name), 3)
+        await engine.thread("searched").search("part")
+    async with memory_engine.open(path, config=EngineConfig(read_only=True)) as engine:
+        assert await engine.thread("searched").search("part")
+        assert (await (await engine.thread("searched").at(4)).context(query="part")).messages
+        with pytest.raises(ReadOnly, match="index"):
+            await engine.thread("never").search("part")
+        assert {} == dict(await engine.user("nobody").preferences.all())
+
+
+async def test_nothing_that_writes_goes_past_an_engine_that_only_reads(tmp_path: Path) -> None:
+    """Forks, archiving, deleting and rebuilding are refused as dispatching is."""
+    path = tmp_path / "m.db"
+    async with memory_engine.open(str(path)) as engine:
+        await talk(await engine.create_thread("t"), 2)
+    before = path.read_bytes()
+    async with memory_engine.open(str(path), config=EngineConfig(read_only=True)) as engine:
+        thread = engine.thread("t")
+        for write in (thread.fork, thread.archive, thread.delete, thread.rebuild, thread.compact, thread.pause):
+            with pytest.raises(ReadOnly):
+                await write()
+    assert before == path.read_bytes()
