@@ -11,6 +11,7 @@ from attrs import frozen
 
 from memory_engine.attempt import Reduced
 from memory_engine.caches import Caches
+from memory_engine.cancellation import finished
 from memory_engine.clock import Clock
 from memory_engine.codec import encode_event
 from memory_engine.compaction.base import Compactor
@@ -156,11 +157,7 @@ class Engine(ReplayableStore):
         if self._close_task is None:
             self.closing = True
             self._close_task = asyncio.get_running_loop().create_task(self._close())
-        try:
-            await asyncio.shield(self._close_task)
-        except asyncio.CancelledError:
-            await asyncio.wait([self._close_task])
-            raise
+        await finished(self._close_task)
 
     async def _close(self) -> None:
         for task in self._endless:

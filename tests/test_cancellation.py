@@ -1,6 +1,8 @@
 """Cancellation at every await, by a task's cancel and by a scope's."""
 
 import asyncio
+import gc
+import threading
 import time
 from itertools import islice
 from pathlib import Path
@@ -253,3 +255,22 @@ async def test_closing_is_finished_though_it_is_cancelled(tmp_path: Path, cancel
             acknowledged = [outcome.event_id for outcome in outcomes if not isinstance(outcome, BaseException)]
             assert acknowledged == [recorded.id for recorded in await log(engine.thread(other.id))]
         assert_nobody_writes(path)
+
+
+@WAYS
+async def test_an_opening_that_is_cancelled_leaves_nothing_open(tmp_path: Path, cancelled: Cancelled) -> None:
+    """No file, no lock and no connection's thread stays behind an engine that nobody got."""
+    path = str(tmp_path / "memory.db")
+    before = set(threading.enumerate())
+
+    async def call() -> None:
+        async with memory_engine.open(path):
+            pass
+
+    for moment in moments():
+        await cancelled(call, moment)
+        assert_nobody_writes(path)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(30)  # it ends after it has said so
+            assert not thread.is_alive()
+    gc.collect()  # a file that nobody closed would complain here, and a warning is an error

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from attrs import field, frozen
 
+from memory_engine.cancellation import finished
 from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.originals import LogOriginals
@@ -334,12 +335,7 @@ class CompactionService:
     async def _append(self, runtime: ThreadRuntime, event: Event | NewEvent) -> Receipt:
         """Commit an event of the protocol itself, past the block, to its end even where the caller is cancelled."""
         request = self._services.request([event], system=True)
-        task = asyncio.ensure_future(runtime.submit(request))
-        try:
-            return (await asyncio.shield(task))[0]
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
+        return (await finished(runtime.submit(request)))[0]
 
     def _back_off(self, runtime: ThreadRuntime) -> None:
         """After a failure, wait until more has come: half a threshold, then twice as much each time."""
