@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from memory_engine.cancellation import finished
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.config import EngineConfig
@@ -66,11 +67,7 @@ class Engine:
         if self._close_task is None:
             self.kernel.tasks.closing = True
             self._close_task = asyncio.get_running_loop().create_task(self._close())
-        try:
-            await asyncio.shield(self._close_task)
-        except asyncio.CancelledError:
-            await asyncio.wait([self._close_task])
-            raise
+        await finished(self._close_task)
 
     async def _close(self) -> None:
         tasks, threads = self.kernel.tasks, self.kernel[OpenThreads]

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from memory_engine.attempt import Reduced
+from memory_engine.cancellation import finished
 from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.originals import LogOriginals
@@ -308,12 +309,7 @@ class CompactionService:
     async def _append(self, runtime: ThreadRuntime, event: Event | NewEvent) -> Receipt:
         """Commit an event of the protocol itself, past the block, to its end even where the caller is cancelled."""
         request = self._kernel.request([event], system=True)
-        task = asyncio.ensure_future(runtime.submit(request))
-        try:
-            return (await asyncio.shield(task))[0]
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
+        return (await finished(runtime.submit(request)))[0]
 
     def _back_off(self, runtime: ThreadRuntime) -> None:
         """After a failure, wait until more has come: half a threshold, then twice as much each time."""

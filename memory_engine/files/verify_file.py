@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 from attrs import define, field
 
+from memory_engine.cancellation import finished
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.replay.checking.divergence import VerifyReport
 from memory_engine.replay.verify import Verifier
@@ -137,24 +138,12 @@ class _Work:
 
     async def elsewhere(self, asked: _Asked) -> None:
         """Have a process verify what waits, until nothing does."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-c", _BEGIN),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            limit=LINE_BYTES_MAX,
-        )
-        try:
+        async with _process() as process:
             await _tell(process, asked)
             while self._waiting:
                 thread_id = self._waiting.popleft()
                 await _tell(process, thread_id)
                 self._take(thread_id, await self._followed(process, thread_id))
-        finally:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
 
     async def _followed(self, process: asyncio.subprocess.Process, thread_id: str) -> _Answer:
         """The last answer about a thread. Raises `WorkerFailed` where the process ends before."""
@@ -215,14 +204,43 @@ def _check_is_there(path: str) -> None:
 
 
 async def _together(works: Sequence[Coroutine[object, object, None]]) -> None:
-    """Run all at once; where one fails, or this is cancelled, the others are ended too."""
+    """Run all at once; where one fails, or this is cancelled, the others are ended too, before this returns."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)
+        await finished(asyncio.wait(tasks))
+
+
+@asynccontextmanager
+async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
+    """A process that verifies. It has ended and its pipes are closed when the block is left, however it is left."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", _BEGIN),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=LINE_BYTES_MAX,
+        )
+    )
+    try:
+        yield await finished(starting)
+    finally:
+        if not starting.cancelled() and starting.exception() is None:
+            await finished(_ended(starting.result()))
+
+
+async def _ended(process: asyncio.subprocess.Process) -> None:
+    """End a process, close its pipes and wait for it: one that nobody waits for would outlive its loop."""
+    if process.returncode is None:
+        process.kill()
+    if process.stdin is not None:
+        process.stdin.close()
+    await process.communicate()
 
 
 async def _tell(process: asyncio.subprocess.Process, value: object) -> None:

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Collection, Coroutine
 from typing import Protocol
 
+from memory_engine.cancellation import finished
 from memory_engine.errors import ThreadNotFound
 from memory_engine.persistence import Store
 from memory_engine.recall.base import Vector, VectorIndex, VectorIndexFactory
@@ -97,12 +98,8 @@ class VectorSpace:
         """Keep what was built, unless the thread forgot something since, or was deleted: the graph holds vectors."""
         if self._graphs is None:
             return
-        saving = asyncio.ensure_future(asyncio.to_thread(self._graphs.save, self._index, thread_id, model))
-        try:
-            await asyncio.shield(saving)
-        except asyncio.CancelledError:  # nothing is written after the engine has closed
-            await asyncio.wait([saving])
-            raise
+        # nothing is written after the engine has closed
+        await finished(asyncio.to_thread(self._graphs.save, self._index, thread_id, model))
         try:
             forgot = forgotten_at(await store.head(thread_id))
         except ThreadNotFound:

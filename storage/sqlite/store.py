@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from memory_engine.cancellation import finished
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.persistence import (
     DELETED,
@@ -79,6 +80,18 @@ class SQLiteStore:
             lock = FileLock(path, busy_timeout_s)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
+        opening = asyncio.ensure_future(cls._prepared(path, lock, durability, busy_timeout_s, readers))
+        try:
+            return await finished(opening)
+        except asyncio.CancelledError:
+            if not opening.cancelled() and opening.exception() is None:
+                await finished(opening.result().close())
+            raise
+
+    @classmethod
+    async def _prepared(
+        cls, path: str, lock: FileLock, durability: Durability, busy_timeout_s: float, readers: int
+    ) -> "SQLiteStore":
         opened: list[Connection] = []
         try:
             opened.append(await Connection.writer(path, busy_timeout_s))

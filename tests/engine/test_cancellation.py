@@ -1,87 +1,38 @@
-"""Cancellation at every await: after any number of the loop's rounds, by a task's cancel and by a scope's."""
+"""Cancellation at every await, by a task's cancel and by a scope's."""
 
 import asyncio
-import fcntl
-import sqlite3
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, suppress
+import gc
+import threading
+import time
+from itertools import islice
 from pathlib import Path
 
-import anyio
 import pytest
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, UserMessage
-from memory_engine.errors import QueueFull
+from memory_engine.errors import EngineClosed, QueueFull
+from tests.cancelling import WAYS, Cancelled, assert_nobody_writes, busy_loop, by_task, moments
 from tests.conversations import NEVER, log, opened, say, texts, turns, types
 from tests.scripted_compactors import Held, Scripted, Yielding
 
-Call = Callable[[], Awaitable[object]]
-Cancelled = Callable[[Call, int], Awaitable[bool]]
-"""Runs a call, cancels it after some rounds of the loop; whether it had come to its end before."""
 
+async def test_a_sweep_meets_each_await_of_a_call_and_ends_with_it() -> None:
+    """However long an await takes: neither time nor idle rounds of the loop are moments."""
+    met: list[list[int]] = []
 
-async def by_task(call: Call, rounds: int) -> bool:
-    """The way of asyncio, of timeouts and of most frameworks."""
-    task = asyncio.ensure_future(call())
-    for _ in range(rounds):
-        await asyncio.sleep(0)
-    untouched = task.done()
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    return untouched
+    async def call() -> None:
+        met.append([])
+        for n in range(3):
+            met[-1].append(n)
+            await asyncio.to_thread(time.sleep, n / 1000)
 
-
-async def by_scope(call: Call, rounds: int) -> bool:
-    """The way of anyio: cancelled again at each await until the scope is left."""
-    scope = anyio.CancelScope()
-
-    async def inside() -> None:
-        with scope:
-            await call()
-
-    task = asyncio.ensure_future(inside())
-    for _ in range(rounds):
-        await asyncio.sleep(0)
-    untouched = task.done()
-    scope.cancel()
-    await task
-    return untouched
-
-
-async def by_task_twice(call: Call, rounds: int) -> bool:
-    """Somebody who cannot wait: cancelled again in the round after."""
-    task = asyncio.ensure_future(call())
-    for _ in range(rounds):
-        await asyncio.sleep(0)
-    untouched = task.done()
-    task.cancel()
-    await asyncio.sleep(0)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    return untouched
-
-
-WAYS = pytest.mark.parametrize("cancelled", [by_task, by_scope, by_task_twice])
-
-
-def moments() -> Iterator[int]:
-    """Rounds to wait before cancelling: each of the first twenty, then ever fewer, to a bound no call reaches."""
-    rounds = 0
-    while rounds < 50_000:
-        yield rounds
-        rounds += 1 + rounds // 20
-
-
-def assert_nobody_writes(path: str) -> None:
-    """No transaction is open on the file, and no lock is held."""
-    with Path(path + ".lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute("ROLLBACK")
+    swept = []
+    for moment in moments():
+        await by_task(call, moment)
+        swept.append(moment.awaits)
+    assert [0, 1, 2, 3] == sorted(set(swept))
+    assert [0, 1, 2] == met[-1]
 
 
 async def assert_once(thread: Thread, ids: list[str]) -> None:
@@ -106,20 +57,16 @@ async def test_a_cancelled_dispatch_is_whole_or_absent(
     """Cancelled at any moment, a dispatch leaves all its events or none, and a retry by id settles which."""
     path = str(tmp_path / "memory.db")
     async with memory_engine.open(path) as engine:
-        for rounds in moments():
+        for moment in moments():
             thread = await engine.create_thread()
             if loaded:
                 await thread.state()
-            ids = [f"{rounds}/{n}" for n in range(count)]
+            ids = [f"{moment}/{n}" for n in range(count)]
             events = [NewEvent(UserMessage(content=event_id), event_id) for event_id in ids]
-            untouched = await cancelled(lambda t=thread, e=events: t.dispatch_all(e), rounds)  # type: ignore[misc]
+            await cancelled(lambda t=thread, e=events: t.dispatch_all(e), moment)  # type: ignore[misc]
             await assert_once(thread, ids)
             assert_nobody_writes(path)
             assert None is (await thread.verify()).divergence
-            if untouched:
-                break
-        else:
-            pytest.fail("no call came to its end")
 
 
 @WAYS
@@ -128,23 +75,22 @@ async def test_a_cancelled_sender_does_not_touch_its_neighbours(tmp_path: Path, 
     path = str(tmp_path / "memory.db")
     async with memory_engine.open(path) as engine:
         other = await engine.create_thread()
-        for rounds in moments():
+        for moment in moments():
             thread = await engine.create_thread()
             await thread.state()
             beside = [
                 asyncio.ensure_future(where.dispatch(UserMessage(content=str(n))))
                 for n, where in enumerate([thread, other, thread])
             ]
-            call = lambda t=thread, r=rounds: t.dispatch(UserMessage(content=f"{r}"), event_id=f"{r}")  # noqa: E731
-            untouched = await cancelled(call, rounds)
+            event_id = f"{moment}"
+            call = lambda t=thread, i=event_id: t.dispatch(UserMessage(content=i), event_id=i)  # noqa: E731
+            await cancelled(call, moment)
             beside.append(asyncio.ensure_future(thread.dispatch(UserMessage(content="last"))))
             receipts = await asyncio.gather(*beside)
             assert [r.seq for r in (receipts[0], receipts[2])] == [1, 2]
-            await assert_once(thread, [str(rounds)])
+            await assert_once(thread, [event_id])
             await other.settle()
             assert_nobody_writes(path)
-            if untouched:
-                break
         assert [] == [report for report in await engine.verify() if not report.ok]
 
 
@@ -156,16 +102,14 @@ async def test_a_sender_cancelled_in_a_contest_is_whole_or_absent(tmp_path: Path
         await mine.create_thread("t")
         thread, other = mine.thread("t"), theirs.thread("t")
         await thread.state()
-        for rounds in moments():
+        for moment in moments():
             await other.dispatch(UserMessage(content="first"))
-            event_id = f"{rounds}"
+            event_id = f"{moment}"
             call = lambda i=event_id: thread.dispatch(UserMessage(content=i), event_id=i)  # noqa: E731
-            untouched = await cancelled(call, rounds)
+            await cancelled(call, moment)
             await thread.dispatch(UserMessage(content="next"))
             await assert_once(thread, [event_id])
             assert_nobody_writes(path)
-            if untouched:
-                break
         assert None is (await thread.verify()).divergence
 
 
@@ -173,12 +117,13 @@ async def test_a_sender_cancelled_in_a_contest_is_whole_or_absent(tmp_path: Path
 async def test_a_sender_cancelled_before_a_full_queue_was_not_taken(cancelled: Cancelled) -> None:
     """Who waits for room and is cancelled leaves no event, and those behind get the room."""
     async with memory_engine.open(":memory:", config=EngineConfig(queue_capacity=2)) as engine:
-        for rounds in range(8):
+        for moment in islice(moments(), 8):
             thread = await engine.create_thread()
             await thread.pause()
             waiting = [asyncio.ensure_future(thread.dispatch(UserMessage(content=f"{n}"))) for n in range(2)]
             await asyncio.sleep(0)
-            await cancelled(lambda t=thread: t.dispatch(UserMessage(content="gone")), rounds)  # type: ignore[misc]
+            with busy_loop():
+                await cancelled(lambda t=thread: t.dispatch(UserMessage(content="gone")), moment)  # type: ignore[misc]
             waiting.append(asyncio.ensure_future(thread.dispatch(UserMessage(content="2"))))
             await asyncio.sleep(0)
             await thread.resume()
@@ -243,19 +188,15 @@ async def test_a_cancelled_compaction_or_context_leaves_a_whole_thread(
     """Who asked for a compaction, or for a context that waits for one, may go; the compaction comes to its end."""
     path = str(tmp_path / "memory.db")
     async with opened(Yielding(), policy, path) as engine:
-        for rounds in moments():
+        for moment in moments():
             thread = await _full(engine)
             call = thread.compact if policy is NEVER else thread.context
-            untouched = await cancelled(call, rounds)
+            await cancelled(call, moment)
             await thread.dispatch(UserMessage(content="next"))
             await thread.settle()
             assert await types(thread) in ([], ["compaction_started", "compaction_completed"])
             assert (None, None) == (await thread.blocking_reason(), (await thread.verify()).divergence)
             assert_nobody_writes(path)
-            if untouched:
-                break
-        else:
-            pytest.fail("no call came to its end")
 
 
 @WAYS
@@ -265,25 +206,26 @@ async def test_a_context_is_read_only_wherever_it_is_cancelled(tmp_path: Path, c
     async with opened(Scripted(), NEVER, path) as engine:
         thread = await _full(engine)
         whole = (await thread.context(), await thread.context(at=3))
-        for rounds in moments():
-            untouched = await cancelled(thread.context, rounds) & await cancelled(lambda: thread.context(at=3), rounds)
-            assert whole == (await thread.context(), await thread.context(at=3))
-            if untouched:
-                break
+        for call in (thread.context, lambda: thread.context(at=3)):
+            for moment in moments():
+                await cancelled(call, moment)
+                assert whole == (await thread.context(), await thread.context(at=3))
         assert_nobody_writes(path)
 
 
 @WAYS
 async def test_a_sender_cancelled_during_a_compaction_leaves_it_alone(cancelled: Cancelled) -> None:
     """A dispatch that waits for a compaction and is cancelled was not taken; those around it were."""
-    for rounds in range(6):
+    for moment in islice(moments(), 6):
         compactor = Held()
         async with opened(compactor, NEVER) as engine:
             thread = await _full(engine)
             compacting = asyncio.ensure_future(thread.compact())
             await compactor.entered.wait()
             before = asyncio.ensure_future(thread.dispatch(UserMessage(content="before")))
-            assert not await cancelled(lambda t=thread: t.dispatch(UserMessage(content="gone")), rounds)  # type: ignore[misc]
+            with busy_loop():
+                await cancelled(lambda t=thread: t.dispatch(UserMessage(content="gone")), moment)  # type: ignore[misc]
+            assert not moment.untouched
             after = asyncio.ensure_future(thread.dispatch(UserMessage(content="after")))
             compactor.release.set()
             await asyncio.gather(compacting, before, after)
@@ -291,21 +233,44 @@ async def test_a_sender_cancelled_during_a_compaction_leaves_it_alone(cancelled:
 
 
 @WAYS
-async def test_closing_is_finished_though_it_is_cancelled(tmp_path: Path, cancelled: Cancelled) -> None:
-    """An engine whose closing is cancelled at any moment lets go of the file, and loses nothing."""
+@pytest.mark.parametrize("senders", [0, 3])
+async def test_closing_is_finished_though_it_is_cancelled(tmp_path: Path, cancelled: Cancelled, senders: int) -> None:
+    """An engine whose closing is cancelled at any moment lets go of the file, and loses nothing it has acknowledged."""
     path = str(tmp_path / "memory.db")
-    for rounds in moments():
+    for moment in moments():
         async with opened(Held(), NEVER, path) as engine:
-            thread = await engine.create_thread()
+            thread, other = await engine.create_thread(), await engine.create_thread()
             await say(thread, turns(2))
             compacting = asyncio.ensure_future(thread.compact())
+            sending = [asyncio.ensure_future(other.dispatch(event)) for event in turns(senders)]
             await asyncio.sleep(0)
-            untouched = await cancelled(engine.close, rounds)
+            await cancelled(engine.close, moment)
         await asyncio.gather(compacting, return_exceptions=True)
+        outcomes = await asyncio.gather(*sending, return_exceptions=True)
+        assert {EngineClosed} >= {type(outcome) for outcome in outcomes if isinstance(outcome, BaseException)}
         async with opened(Scripted(), NEVER, path) as engine:
             thread = engine.thread(thread.id)
             assert ["word1", "word2"] == await texts(thread)
             assert (None, None) == (await thread.blocking_reason(), (await thread.verify()).divergence)
+            acknowledged = [outcome.event_id for outcome in outcomes if not isinstance(outcome, BaseException)]
+            assert acknowledged == [recorded.id for recorded in await log(engine.thread(other.id))]
         assert_nobody_writes(path)
-        if untouched:
-            break
+
+
+@WAYS
+async def test_an_opening_that_is_cancelled_leaves_nothing_open(tmp_path: Path, cancelled: Cancelled) -> None:
+    """No file, no lock and no connection's thread stays behind an engine that nobody got."""
+    path = str(tmp_path / "memory.db")
+    before = set(threading.enumerate())
+
+    async def call() -> None:
+        async with memory_engine.open(path):
+            pass
+
+    for moment in moments():
+        await cancelled(call, moment)
+        assert_nobody_writes(path)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(30)  # it ends after it has said so
+            assert not thread.is_alive()
+    gc.collect()  # a file that nobody closed would complain here, and a warning is an error

@@ -13,6 +13,7 @@ import pytest
 
 import memory_engine
 from memory_engine.cli import main
+from tests.interruptible import python
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"
 PYTHON = (sys.executable, "-m", "memory_engine")
@@ -92,8 +93,8 @@ def test_a_reader_who_has_read_enough_is_no_error(db: str) -> None:
 def test_an_interrupted_ingest_keeps_what_it_has(tmp_path: Path) -> None:
     """Ctrl-C ends with 130 and one word; the log holds together, and the same command goes on from there."""
     path = str(tmp_path / "x.db")
-    words = ("ingest", str(many(tmp_path, 400_000)), "--db", path)
-    with subprocess.Popen([*PYTHON, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
+    command = python("-m", "memory_engine", "ingest", str(many(tmp_path, 400_000)), "--db", path)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT) as child:
         assert child.stderr is not None
         assert b"ingesting: 1 threads" in child.stderr.readline()
         child.send_signal(signal.SIGINT)

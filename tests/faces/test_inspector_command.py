@@ -15,6 +15,7 @@ import pytest
 import memory_engine
 from memory_engine.cli import main
 from tests.inspecting import Headers
+from tests.interruptible import python
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"
 ROOT = Path(memory_engine.__file__).parent.parent
@@ -31,7 +32,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @contextmanager
 def command(path: str, *words: str, environment: Headers | None = None) -> Iterator[subprocess.Popen[str]]:
     """`memory-engine inspect` as a process, killed at the end of the block if it is still there."""
-    called = [sys.executable, "-m", "memory_engine", "inspect", "--port", "0", "--db", path, *words]
+    called = python("-m", "memory_engine", "inspect", "--port", "0", "--db", path, *words)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})}
     with subprocess.Popen(called, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as child:
         try:
@@ -73,14 +74,10 @@ def test_the_browser_is_opened_when_asked(path: str, tmp_path: Path) -> None:
     """With `--open`, at the address that is printed; never without it."""
     script, opened = tmp_path / "browser.py", tmp_path / "opened"
     script.write_text(f"import sys, pathlib; pathlib.Path({str(opened)!r}).write_text(sys.argv[1])", encoding="utf-8")
+    os.mkfifo(opened)
     with command(path, "--open", environment={"BROWSER": f"{sys.executable} {script} %s"}) as child:
         assert child.stdout is not None
         address = child.stdout.readline().strip()
-        for _ in range(2_000):
-            if opened.exists() and opened.read_text(encoding="utf-8"):
-                break
-            with pytest.raises(subprocess.TimeoutExpired):
-                child.wait(0.01)
         assert address == opened.read_text(encoding="utf-8")
 
 

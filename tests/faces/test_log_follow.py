@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ import pytest
 import memory_engine
 from memory_engine import LlmTextResponse, UserMessage, caused_by, correlated
 from tests.command_line import Run
+from tests.interruptible import python
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,7 +93,7 @@ def test_what_means_nothing_is_refused(run: Run, db: str, words: tuple[str, ...]
 async def following(db: str, *words: str) -> AsyncIterator[Process]:
     """A process that follows."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "memory_engine", "log", *words, "--follow", "--db", db),
+        *python("-m", "memory_engine", "log", *words, "--follow", "--db", db),
         stdout=PIPE,
         stderr=PIPE,
         cwd=ROOT,

@@ -1,7 +1,9 @@
 """A file's threads are verified in several processes, which end with whoever asked."""
 
 import asyncio
+import gc
 import importlib
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +20,9 @@ from memory_engine.cli import main
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.files import verify_file as verify_file_module
 from memory_engine.files.verify_file import verify_file
+from tests.cancelling import Cancelled, by_scope, by_task, moments
 from tests.conversations import NEVER
+from tests.interruptible import python
 from tests.replay.test_verify import POSITION, ROOT, filled, tamper
 
 
@@ -86,6 +90,55 @@ async def test_a_process_that_dies_names_its_thread(many: str, monkeypatch: pyte
         await verify_file(many, jobs=2)
 
 
+ANSWERS_AT_ONCE = """
+import sys
+next(sys.stdin)
+for line in sys.stdin:
+    print('{"gone": true}', flush=True)
+"""
+
+
+STAYS = """
+import asyncio, os
+import memory_engine.replay.verify as v
+told = open({told!r}, "w")
+async def stay(*_args):
+    print(os.getpid(), file=told, flush=True)
+    await asyncio.Event().wait()
+v.Verifier.verify = stay
+serve(asked)
+"""
+
+
+@pytest.mark.parametrize("cancelled", [by_task, by_scope])
+async def test_no_process_outlives_the_call(many: str, monkeypatch: pytest.MonkeyPatch, cancelled: Cancelled) -> None:
+    """Wherever the call is cancelled, once or again and again, its processes have ended and their pipes are closed."""
+    started: list[asyncio.subprocess.Process] = []
+    start = asyncio.create_subprocess_exec
+
+    async def noted(*words: str, **options: object) -> asyncio.subprocess.Process:
+        started.append(await start(*words, **options))  # type: ignore[arg-type]
+        return started[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    monkeypatch.setattr(verify_file_module, "_BEGIN", ANSWERS_AT_ONCE)
+    for moment in moments():
+        await cancelled(partial(verify_file, many, jobs=2), moment)
+        assert None not in [process.returncode for process in started]
+    assert started
+    started.clear()
+    gc.collect()  # a process that nobody waited for, or an open pipe, would complain here, and a warning is an error
+
+
+async def test_processes_that_fail_together_are_all_waited_for(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failure of one cancels the others, which may be ending themselves."""
+    monkeypatch.setattr(verify_file_module, "_BEGIN", "")
+    for _ in range(10):
+        with pytest.raises(WorkerFailed):
+            await verify_file(many, jobs=3)
+    gc.collect()
+
+
 async def test_what_a_process_raises_names_its_thread(many: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever it is, the one who asked is told in a line."""
     failing = verify_file_module._BEGIN.replace(
@@ -98,26 +151,27 @@ async def test_what_a_process_raises_names_its_thread(many: str, monkeypatch: py
 
 def test_ctrl_c_ends_every_process(tmp_path: Path) -> None:
     """The command ends with code 130, and nothing of it is left."""
-    path = str(tmp_path / "m.db")
-
+    path, told = str(tmp_path / "m.db"), tmp_path / "told"
     for thread_id in "ab":
         anyio.run(partial(filled, path, *[UserMessage(content="x")] * 9, thread_id=thread_id))
-    command = [sys.executable, "-m", "memory_engine", "verify", "--jobs", "2", "--db", path]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as process:
-        children = _children(process.pid)
-        while len(children) < 2:
-            assert process.poll() is None
-            children = _children(process.pid)
+    os.mkfifo(told)
+    staying = verify_file_module._BEGIN.replace("serve(asked)", STAYS.format(told=str(told)))
+    command = (
+        "import sys\n"
+        "from memory_engine.cli import main\n"
+        "from memory_engine.files import verify_file as verify_file_module\n"
+        f"verify_file_module._BEGIN = {staying!r}\n"
+        "sys.exit(main())\n"
+    )
+    words = python("-c", command, "verify", "--jobs", "2", "--db", path)
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True) as process:
+        with told.open(encoding="utf-8") as pids:
+            children = [int(pids.readline()) for _ in range(2)]
         process.send_signal(signal.SIGINT)
-        assert 130 == process.wait(20)
-    assert [] == [pid for pid in children if Path(f"/proc/{pid}").exists()]
-
-
-def _children(pid: int) -> list[int]:
-    task = Path(f"/proc/{pid}/task/{pid}/children")
-    if not task.exists():
-        pytest.skip("this system does not list children")
-    return [int(child) for child in task.read_text().split()]
+        assert 130 == process.wait(30)
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
 
 
 async def test_a_thread_that_goes_while_it_is_verified_is_left_out(many: str) -> None:

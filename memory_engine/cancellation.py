@@ -1,0 +1,26 @@
+"""Work that cancelling its caller does not stop."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def finished(work: Awaitable[T]) -> T:
+    """Await work to its end, however often the caller is cancelled meanwhile; what it returned or raised.
+
+    Raises the caller's `CancelledError` in place of either, once the work has ended: what closes a file or waits for a
+    process is never left half done. `asyncio.shield` goes on with the work too, but lets its caller go before the end.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        task.cancelled() or task.exception()  # nobody else will look at it
+        raise cancelled
+    return task.result()
