@@ -60,7 +60,8 @@ def run(name: str, *words: str | Path, venv: Path = VENV, cwd: Path = ROOT) -> N
     try:
         subprocess.run(command, cwd=cwd, env=env, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise TaskError(f"`{' '.join(map(str, (name, *words)))}` failed: {error}") from None
+        why = f"exit code {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else error
+        raise TaskError(f"`{' '.join(map(str, (name, *words)))}` failed: {why}") from None
 
 
 def pip_install(*words: str | Path, venv: Path = VENV) -> None:
