@@ -12,10 +12,11 @@ import msgspec
 import memory_engine
 from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.setting import Setting, say, settle_memory
-from memory_engine import Engine, snapshots
-from memory_engine.chunks import ChunkType
-from memory_engine.persistence import ProjectionChange
-from memory_engine.reading import LogReader
+from memory_engine import Engine
+from memory_engine.core.chunks import ChunkType
+from memory_engine.store import snapshots
+from memory_engine.store.protocol import ProjectionChange
+from memory_engine.store.reading import LogReader
 
 LENGTHS = (1_000, 10_000, 100_000)
 ANY_POINT = Bar("value", "<=", 50.0)

@@ -20,8 +20,8 @@ from benchmarks.ours import WITHOUT_COMPACTION
 from benchmarks.peer_process import ROOT, how_to_make, peers_python
 from benchmarks.recall_quality import Unit, as_event, said_at
 from benchmarks.setting import Setting, say
+from memory_engine.core.records import NewEvent
 from memory_engine.recall import Embedder, Vector
-from memory_engine.records import NewEvent
 
 LIMIT = 20
 PEERS = "recall-peers"

@@ -21,10 +21,10 @@ import memory_engine
 from benchmarks.compaction_quality import SharedDataMissing, quality_module
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread
 from memory_engine.context import Context
+from memory_engine.core.events.base import Event
+from memory_engine.core.records import NewEvent
 from memory_engine.events import LlmTextResponse, UserMessage
-from memory_engine.events.base import Event
 from memory_engine.recall import Embedder
-from memory_engine.records import NewEvent
 
 Unit = Mapping[str, str]
 Item = dict[str, object]

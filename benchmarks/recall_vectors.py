@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Bar, Figure, Reference, quantile
 from benchmarks.setting import Setting, say, settle_memory
-from memory_engine.recall.base import VectorIndex
-from memory_engine.storage.adaptive import AdaptiveIndex
-from memory_engine.storage.exact import ExactIndex
+from memory_engine.llm.vectors import VectorIndex
+from memory_engine.storage.vectors.adaptive import AdaptiveIndex
+from memory_engine.storage.vectors.exact import ExactIndex
 
 DIMENSION = 384
 BRANCHES = 8

@@ -11,9 +11,9 @@ from benchmarks.ours import WITHOUT_COMPACTION
 from benchmarks.setting import Setting, one_core, say, settle_memory
 from memory_engine import Engine, Event, NewEvent, Thread
 from memory_engine import events as e
-from memory_engine.projections.layers.values import SearchMode
-from memory_engine.projections.layers.view import Memory
 from memory_engine.projections.rebuild import rebuild_thread
+from memory_engine.views.layers.entries import SearchMode
+from memory_engine.views.layers.view import Memory
 
 BATCH = 500
 WORDS = (

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from memory_engine.lazy import imported_when_asked
+from memory_engine.core.lazy import imported_when_asked
 
 if TYPE_CHECKING:
     from memory_engine.compactors.embedded import EmbeddedCompactor as EmbeddedCompactor

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from memory_engine.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive import Entry, Kind, Line, Section, extract
-from memory_engine.events.base import SummaryLine
+from memory_engine.compactors.extractive.entries import Entry, Kind, Line, Section
+from memory_engine.compactors.extractive.extractor import extract
+from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
+from memory_engine.core.events.base import SummaryLine
 
 _KINDS: Mapping[str, Kind] = {
     ChunkType.SYSTEM: "system",

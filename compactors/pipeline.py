@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from memory_engine.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
-from memory_engine.compaction.running import check_result
-from memory_engine.events.base import SummaryLine
-from memory_engine.tokens import estimate_chunk
+from memory_engine.compaction.protocol import check_result
+from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.tokens import estimate_chunk
 
 
 class Pipeline:

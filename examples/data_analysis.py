@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import memory_engine
 from memory_engine import LlmTextResponse, LlmToolCall, PlaybookCall, Thread, ToolCall, ToolResult, UserMessage
-from memory_engine.projections.preferences.domain import Domain
+from memory_engine.views.preferences.domain import Domain
 
 DOMAIN = """
 [kinds.chart]

@@ -15,89 +15,88 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from memory_engine.chunks import Category as Category
-    from memory_engine.chunks import Chunk as Chunk
-    from memory_engine.chunks import ChunkType as ChunkType
-    from memory_engine.chunks import Retention as Retention
-    from memory_engine.compaction import CompactionContext as CompactionContext
-    from memory_engine.compaction import CompactionResult as CompactionResult
-    from memory_engine.compaction import Compactor as Compactor
-    from memory_engine.compaction.running import CompactionReport as CompactionReport
-    from memory_engine.config import EngineConfig as EngineConfig
-    from memory_engine.context import Context as Context
-    from memory_engine.context import ContextPolicy as ContextPolicy
-    from memory_engine.context import ContextShares as ContextShares
-    from memory_engine.correlation import caused_by as caused_by
-    from memory_engine.correlation import correlated as correlated
+    from memory_engine.agents.lifecycle import AgentLifecycle as AgentLifecycle
+    from memory_engine.agents.tools import MemoryTools as MemoryTools
+    from memory_engine.agents.tools import memory_tools as memory_tools
+    from memory_engine.compaction.base import CompactionContext as CompactionContext
+    from memory_engine.compaction.base import CompactionResult as CompactionResult
+    from memory_engine.compaction.base import Compactor as Compactor
+    from memory_engine.compaction.protocol import CompactionReport as CompactionReport
+    from memory_engine.context.budget import ContextPolicy as ContextPolicy
+    from memory_engine.context.budget import ContextShares as ContextShares
+    from memory_engine.context.builder import Context as Context
+    from memory_engine.core.chunks import Category as Category
+    from memory_engine.core.chunks import Chunk as Chunk
+    from memory_engine.core.chunks import ChunkType as ChunkType
+    from memory_engine.core.chunks import Retention as Retention
+    from memory_engine.core.operations import Add as Add
+    from memory_engine.core.operations import Batch as Batch
+    from memory_engine.core.operations import BatchReplace as BatchReplace
+    from memory_engine.core.operations import Delete as Delete
+    from memory_engine.core.operations import Operation as Operation
+    from memory_engine.core.operations import Reorder as Reorder
+    from memory_engine.core.operations import Replace as Replace
+    from memory_engine.core.operations import Update as Update
+    from memory_engine.core.records import NewEvent as NewEvent
+    from memory_engine.core.records import Receipt as Receipt
+    from memory_engine.core.records import RecordedEvent as RecordedEvent
+    from memory_engine.core.reducing import ReduceContext as ReduceContext
+    from memory_engine.core.reducing import Reducer as Reducer
+    from memory_engine.core.reducing import Reduction as Reduction
+    from memory_engine.core.state import State as State
+    from memory_engine.core.state import StateView as StateView
     from memory_engine.engine import Engine as Engine
     from memory_engine.events import *  # noqa: F403
-    from memory_engine.lifecycle import AgentLifecycle as AgentLifecycle
-    from memory_engine.operations import Add as Add
-    from memory_engine.operations import Batch as Batch
-    from memory_engine.operations import BatchReplace as BatchReplace
-    from memory_engine.operations import Delete as Delete
-    from memory_engine.operations import Operation as Operation
-    from memory_engine.operations import Reorder as Reorder
-    from memory_engine.operations import Replace as Replace
-    from memory_engine.operations import Update as Update
-    from memory_engine.persistence import CompactionPolicy as CompactionPolicy
+    from memory_engine.llm.vectors import Embedder as Embedder
     from memory_engine.plugins import Plugin as Plugin
-    from memory_engine.projections import Projection as Projection
-    from memory_engine.projections import Rows as Rows
-    from memory_engine.projections import View as View
-    from memory_engine.projections.conversation.limits import ConversationLimits as ConversationLimits
-    from memory_engine.projections.preferences.domain import Domain as Domain
-    from memory_engine.projections.preferences.kinds import Kind as Kind
-    from memory_engine.projections.preferences.rules import Rules as Rules
-    from memory_engine.projections.scratchpad import Snippet as Snippet
-    from memory_engine.projections.screen import ProactiveTool as ProactiveTool
-    from memory_engine.queue import BlockingReason as BlockingReason
-    from memory_engine.recall.base import Embedder as Embedder
-    from memory_engine.records import NewEvent as NewEvent
-    from memory_engine.records import Receipt as Receipt
-    from memory_engine.records import RecordedEvent as RecordedEvent
-    from memory_engine.reducing import ReduceContext as ReduceContext
-    from memory_engine.reducing import Reducer as Reducer
-    from memory_engine.reducing import Reduction as Reduction
+    from memory_engine.projections.base import Projection as Projection
+    from memory_engine.projections.base import Rows as Rows
+    from memory_engine.projections.base import View as View
+    from memory_engine.runtime.config import EngineConfig as EngineConfig
+    from memory_engine.runtime.correlation import caused_by as caused_by
+    from memory_engine.runtime.correlation import correlated as correlated
+    from memory_engine.runtime.queue import BlockingReason as BlockingReason
     from memory_engine.scopes import Agent as Agent
     from memory_engine.scopes import Tenant as Tenant
     from memory_engine.scopes import User as User
-    from memory_engine.selfop import MemoryTools as MemoryTools
-    from memory_engine.selfop import memory_tools as memory_tools
-    from memory_engine.state import State as State
-    from memory_engine.state import StateView as StateView
+    from memory_engine.store.protocol import CompactionPolicy as CompactionPolicy
+    from memory_engine.store.protocol import ThreadInfo as ThreadInfo
     from memory_engine.thread import Thread as Thread
-    from memory_engine.thread_info import ThreadInfo as ThreadInfo
+    from memory_engine.views.conversation.exchanges import ConversationLimits as ConversationLimits
+    from memory_engine.views.preferences.domain import Domain as Domain
+    from memory_engine.views.preferences.domain import Kind as Kind
+    from memory_engine.views.preferences.rules import Rules as Rules
+    from memory_engine.views.scratchpad.view import Snippet as Snippet
+    from memory_engine.views.screen.view import ProactiveTool as ProactiveTool
     from memory_engine.wiring import open as open
 
 _HOMES = {
-    "chunks": "Category Chunk ChunkType Retention",
-    "compaction": "CompactionContext CompactionResult Compactor",
-    "compaction.running": "CompactionReport",
-    "config": "EngineConfig",
-    "context": "Context ContextPolicy ContextShares",
-    "correlation": "caused_by correlated",
+    "agents.lifecycle": "AgentLifecycle",
+    "agents.tools": "MemoryTools memory_tools",
+    "compaction.base": "CompactionContext CompactionResult Compactor",
+    "compaction.protocol": "CompactionReport",
+    "context.budget": "ContextPolicy ContextShares",
+    "context.builder": "Context",
+    "core.chunks": "Category Chunk ChunkType Retention",
+    "core.operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
+    "core.records": "NewEvent Receipt RecordedEvent",
+    "core.reducing": "ReduceContext Reducer Reduction",
+    "core.state": "State StateView",
     "engine": "Engine",
-    "operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
-    "persistence": "CompactionPolicy",
+    "llm.vectors": "Embedder",
     "plugins": "Plugin",
-    "projections": "Projection Rows View",
-    "queue": "BlockingReason",
-    "records": "NewEvent Receipt RecordedEvent",
-    "reducing": "ReduceContext Reducer Reduction",
-    "state": "State StateView",
-    "thread": "Thread",
-    "thread_info": "ThreadInfo",
-    "lifecycle": "AgentLifecycle",
-    "projections.conversation.limits": "ConversationLimits",
-    "projections.preferences.domain": "Domain",
-    "projections.preferences.kinds": "Kind",
-    "projections.preferences.rules": "Rules",
-    "projections.screen": "ProactiveTool",
-    "projections.scratchpad": "Snippet",
-    "recall.base": "Embedder",
+    "projections.base": "Projection Rows View",
+    "runtime.config": "EngineConfig",
+    "runtime.correlation": "caused_by correlated",
+    "runtime.queue": "BlockingReason",
     "scopes": "Agent Tenant User",
-    "selfop": "MemoryTools memory_tools",
+    "store.protocol": "CompactionPolicy ThreadInfo",
+    "thread": "Thread",
+    "views.conversation.exchanges": "ConversationLimits",
+    "views.preferences.domain": "Domain Kind",
+    "views.preferences.rules": "Rules",
+    "views.scratchpad.view": "Snippet",
+    "views.screen.view": "ProactiveTool",
     "wiring": "open",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

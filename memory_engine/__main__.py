@@ -2,7 +2,7 @@
 
 import sys
 
-from memory_engine.cli import main
+from memory_engine.cli.program import main
 
 if __name__ == "__main__":
     sys.exit(main())

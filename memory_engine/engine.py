@@ -8,38 +8,36 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from memory_engine.cancellation import finished
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.config import EngineConfig
-from memory_engine.directory import OpenThreads
+from memory_engine.core.cancellation import finished
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.ids import check_identifier
+from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.errors import InvalidSearch, ThreadNotFound
-from memory_engine.events.base import Event
-from memory_engine.events.memory import InitialChunk, ThreadSeeded
-from memory_engine.events.registry import EventRegistry
-from memory_engine.ids import check_identifier
-from memory_engine.kernel import Kernel
-from memory_engine.lazy import lazy_modules
-from memory_engine.observers import Observer, Observers
-from memory_engine.persistence import CompactionPolicy, Store, StoreStats, ThreadFilter, ThreadRecord
-from memory_engine.projections.worker import ProjectionWorker
-from memory_engine.reading import LogReader
-from memory_engine.recall.asked import asked
-from memory_engine.recall.found import Found
-from memory_engine.recall.service import Recall
-from memory_engine.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.relay import Relay
-from memory_engine.scoped import create_thread
+from memory_engine.projections.follower import ProjectionWorker
+from memory_engine.recall.hits import Found
+from memory_engine.recall.service import Recall, asked
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.delivery import Observer, Observers, Relay
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.scoped import create_thread
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
+from memory_engine.store.protocol import CompactionPolicy, Store, StoreStats, ThreadFilter, ThreadInfo, ThreadRecord
+from memory_engine.store.reading import LogReader
 from memory_engine.thread import Thread
-from memory_engine.thread_info import ThreadInfo
 
 if TYPE_CHECKING:
-    from memory_engine.replay import anchors, importing, verify
+    from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor
+    from memory_engine.replay.export import importer
     from memory_engine.replay.verify import Progress, VerifyReport
 else:
-    anchors, importing, verify = lazy_modules("memory_engine.replay", "anchors", "importing", "verify")
+    anchors, importer, verify = lazy_modules("memory_engine.replay", "anchors", "export.importer", "verify")
 
 
 class Engine:
@@ -302,13 +300,13 @@ class Engine:
 
     async def import_log(
         self, path: str | Path, *, thread_id: str = "", progress: "Progress | None" = None
-    ) -> "importing.ImportReport":
+    ) -> "importer.ImportReport":
         """Make a thread of a file that `Thread.export` wrote: the same events, operations and hashes.
 
         `thread_id` (default: as it was) may be a thread that holds a beginning of this very log: it goes on from there.
         The whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
         """
-        return await importing.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
+        return await importer.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
 
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in the order in which the threads were made."""

@@ -19,11 +19,11 @@ from attrs import define, field
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
-from memory_engine.events.base import Event, event
-from memory_engine.events.registry import EventRegistry, Upcaster
+from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.registry import EventRegistry, Upcaster
+from memory_engine.core.reducing import Reducer, ReducerRegistry
 from memory_engine.projections.base import Projection
-from memory_engine.recall.passages import Extractor
-from memory_engine.reducing import Reducer, ReducerRegistry
+from memory_engine.store.passages import Extractor
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
 

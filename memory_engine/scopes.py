@@ -3,23 +3,28 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memory_engine.lazy import lazy_modules
-from memory_engine.records import Receipt
-from memory_engine.scoped import ScopeHandle
+from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.records import Receipt
+from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
     from memory_engine.events import Layer
-    from memory_engine.projections import playbooks
-    from memory_engine.projections.documents import view as documents
-    from memory_engine.projections.layers import sharing
-    from memory_engine.projections.patterns import view as patterns
-    from memory_engine.projections.preferences import view as preferences
-    from memory_engine.projections.promotion import agent_md
+    from memory_engine.views.documents import view as documents
+    from memory_engine.views.layers import sharing
+    from memory_engine.views.patterns import view as patterns
+    from memory_engine.views.playbooks import view as playbooks
+    from memory_engine.views.preferences import view as preferences
+    from memory_engine.views.promotion import agent_md
 else:
     agent_md, playbooks, documents, sharing, patterns, preferences = lazy_modules(
-        "memory_engine.projections",
-        *("promotion.agent_md", "playbooks", "documents.view", "layers.sharing", "patterns.view", "preferences.view"),
+        "memory_engine.views",
+        "promotion.agent_md",
+        "playbooks.view",
+        "documents.view",
+        "layers.sharing",
+        "patterns.view",
+        "preferences.view",
     )
 
 

@@ -7,63 +7,69 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from memory_engine import forgetting, life
-from memory_engine.chunks import Chunk
-from memory_engine.compaction.running import CompactionReport
+from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.builder import Context
-from memory_engine.context.policy import DEFAULT_POLICY, ContextPolicy
-from memory_engine.context.thread_context import thread_context
-from memory_engine.directory import OpenThreads
+from memory_engine.context.recalled import thread_context
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
+from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.records import Receipt
 from memory_engine.errors import IntegrityError, UnknownChunk
-from memory_engine.events.execution import ExecutionResume
-from memory_engine.events.memory import MemoryMarkCritical
-from memory_engine.events.session import SessionEnded
-from memory_engine.handle import PastHandle, ThreadHandle
-from memory_engine.lazy import lazy_modules
-from memory_engine.moments import Moment, seq_of
-from memory_engine.queue import BlockingReason
-from memory_engine.recall.asked import search_thread
-from memory_engine.recall.found import Found
-from memory_engine.recall.service import Recall
-from memory_engine.records import Receipt
-from memory_engine.relay import Relay
-from memory_engine.thread_info import ThreadInfo
+from memory_engine.recall.hits import Found
+from memory_engine.recall.service import Recall, search_thread
+from memory_engine.runtime import life
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadInfo
+from memory_engine.store.reading import Moment, seq_of
 
 if TYPE_CHECKING:
-    from memory_engine import offloading
-    from memory_engine.compaction import undoing
+    from memory_engine.compaction import undo
     from memory_engine.compaction.base import Compactor
-    from memory_engine.projections import flows, reports, scratchpad, screen, tool_cache
-    from memory_engine.projections.conversation import view as conversation
-    from memory_engine.projections.layers import view as layers
-    from memory_engine.projections.promotion import view as promotion
-    from memory_engine.recall.indexing import Progress as IndexProgress
-    from memory_engine.replay import (
-        anchors,
-        bisecting,
-        diff,
-        exporting,
-        ledger,
-        rebuild,
-        to_pytest,
-        verify,
-        what_if,
-        why,
-    )
-    from memory_engine.replay.redaction import Redaction
+    from memory_engine.recall.index import Progress as IndexProgress
+    from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, what_if, why
+    from memory_engine.replay.export import export
+    from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import Progress
+    from memory_engine.views.conversation import report as reports
+    from memory_engine.views.conversation import view as conversation
+    from memory_engine.views.layers import offloading
+    from memory_engine.views.layers import view as layers
+    from memory_engine.views.playbooks import flows
+    from memory_engine.views.promotion import view as promotion
+    from memory_engine.views.scratchpad import view as scratchpad
+    from memory_engine.views.screen import view as screen
+    from memory_engine.views.tool_cache import view as tool_cache
 else:
     flows, reports, scratchpad, screen, tool_cache, conversation, layers, promotion = lazy_modules(
-        "memory_engine.projections",
-        *("flows", "reports", "scratchpad", "screen", "tool_cache"),
-        *("conversation.view", "layers.view", "promotion.view"),
+        "memory_engine.views",
+        "playbooks.flows",
+        "conversation.report",
+        "scratchpad.view",
+        "screen.view",
+        "tool_cache.view",
+        "conversation.view",
+        "layers.view",
+        "promotion.view",
     )
-    anchors, bisecting, diff, exporting, ledger, rebuild, to_pytest, verify, what_if, why = lazy_modules(
+    anchors, bisect, diff, export, ledger, rebuild, to_pytest, verify, what_if, why = lazy_modules(
         "memory_engine.replay",
-        *("anchors", "bisecting", "diff", "exporting", "ledger", "rebuild", "to_pytest", "verify", "what_if", "why"),
+        "anchors",
+        "bisect",
+        "diff",
+        "export.export",
+        "ledger",
+        "rebuild",
+        "to_pytest",
+        "verify",
+        "what_if",
+        "why",
     )
-    offloading, undoing = lazy_modules("memory_engine", "offloading", "compaction.undoing")
+    offloading, undo = lazy_modules("memory_engine", "views.layers.offloading", "compaction.undo")
 
 
 class Thread(ThreadHandle):
@@ -180,7 +186,7 @@ class Thread(ThreadHandle):
         Raises `EventNotFound`, `UnknownChunk` for an id that the log does not hold. What a thread of those raises
         (`ThreadClosed`: it is archived) is raised at the end, when all is forgotten here and in the others.
         """
-        return await forgetting.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
+        return await life.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
 
     async def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
@@ -245,7 +251,7 @@ class Thread(ThreadHandle):
         What was forgotten since stays forgotten. Raises `CompactionNotLive` where later ones cover it.
         """
         self.check_present("undoing")
-        return await undoing.undo_compaction(self, compaction, reason=reason)
+        return await undo.undo_compaction(self, compaction, reason=reason)
 
     async def redo_compaction(self, compaction: str = "", *, compactor: "Compactor | None" = None) -> CompactionReport:
         """Compact the originals of a compaction again, never its summary; undone or not.
@@ -253,7 +259,7 @@ class Thread(ThreadHandle):
         With `compactor`, by that one alone. Raises `CompactionNotLive`, and what `compact` raises.
         """
         self.check_present("compaction")
-        return await undoing.redo_compaction(self, compaction, compactor=compactor)
+        return await undo.redo_compaction(self, compaction, compactor=compactor)
 
     # life
 
@@ -302,12 +308,12 @@ class Thread(ThreadHandle):
         after: Moment = 0,
         upto: Moment | None = None,
         progress: "Progress | None" = None,
-    ) -> "bisecting.Bisection":
+    ) -> "bisect.Bisection":
         """The first event after which `predicate` holds, by halving: it must not hold at `after`, and hold at `upto`.
 
         It is asked about 17 times in 100,000 events. Raises `NothingToBisect` where it holds at once, or not at all.
         """
-        return await bisecting.bisect(await self.at(after), await self._at_or_last(upto), predicate, progress)
+        return await bisect.bisect(await self.at(after), await self._at_or_last(upto), predicate, progress)
 
     async def why(self, what: str | Context) -> "why.Why":
         """What is behind a chunk (by id) or behind each block of a context: a tree that ends at events.
@@ -350,13 +356,13 @@ class Thread(ThreadHandle):
         upto: Moment | None = None,
         redaction: "Redaction | None" = None,
         progress: "Progress | None" = None,
-    ) -> "exporting.ExportReport":
+    ) -> "export.ExportReport":
         """Write the log to one file of JSON lines (gzip if it ends in `.gz`): events, operations, hashes.
 
         With a `redaction` the file holds what it leaves, and the chain verifies as redacted. Raises `FileExistsError`.
         """
         until = self.as_of if upto is None else upto
-        return await exporting.export(self, Path(path), upto=until, redaction=redaction, progress=progress)
+        return await export.export(self, Path(path), upto=until, redaction=redaction, progress=progress)
 
     async def anchor(self, at: Moment | None = None) -> "anchors.Anchor":
         """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""

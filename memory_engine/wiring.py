@@ -1,49 +1,88 @@
-"""The composition root: the one place that knows every room and puts an engine together."""
+"""The composition root: the one place that knows every room and puts an engine together.
+
+The views that every engine has.
+"""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
-from memory_engine.clock import Clock, SystemClock
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors.embedded import EmbeddedCompactor
-from memory_engine.config import EngineConfig
 from memory_engine.context.rendering import DEFAULT_RENDERERS, Rendering
-from memory_engine.directory import OpenThreads
+from memory_engine.core.clock import Clock, SystemClock
+from memory_engine.core.ids import IdSource, RandomIds
+from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import DuplicateRegistration, SchemaError
 from memory_engine.events import builtin_registry
-from memory_engine.handle import ThreadHandle
-from memory_engine.ids import IdSource, RandomIds
-from memory_engine.kernel import Kernel
 from memory_engine.llm.base import LanguageModel, MemoryModel
-from memory_engine.observers import Observers
-from memory_engine.persistence import Store
+from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
-from memory_engine.pools import INDUSTRIES, INDUSTRY
-from memory_engine.projections.builtin import builtin_projections
-from memory_engine.projections.passages import extractors_of
-from memory_engine.projections.patterns.redaction import Redactor, Redactors
-from memory_engine.projections.patterns.withdrawing import bereft, withdraw_all, withdraw_orphans
-from memory_engine.projections.preferences.domain import Domain
-from memory_engine.projections.promotion.scoring import Scorer, Scorers
-from memory_engine.projections.worker import ProjectionWorker
-from memory_engine.recall.base import Embedder, VectorIndex, checked_embedder
-from memory_engine.recall.models import SearchModels
-from memory_engine.recall.passages import Extractor
+from memory_engine.projections.base import Projection
+from memory_engine.projections.follower import ProjectionWorker
+from memory_engine.projections.outbox import FACTS, OUTBOX
+from memory_engine.recall.index import SearchModels
 from memory_engine.recall.ranking import Ranker, rank
 from memory_engine.recall.reranking import Reranker
 from memory_engine.recall.service import Recall
 from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import builtin_reducers
-from memory_engine.reducing import ReducerRegistry
-from memory_engine.relay import Relay
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.delivery import Observers, Relay
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
-from memory_engine.tokens import EstimatedTokens, TokenCounter
+from memory_engine.store.passages import Extractor
+from memory_engine.store.protocol import Store
+from memory_engine.views.conversation.fold import CONVERSATION
+from memory_engine.views.documents.fold import DOCUMENTS
+from memory_engine.views.layers.fold import EPISODIC, LAYERS
+from memory_engine.views.layers.sharing import GRANTS
+from memory_engine.views.passages import extractors_of
+from memory_engine.views.patterns.fold import PATTERNS
+from memory_engine.views.patterns.pool import INDUSTRIES, INDUSTRY, POOL, bereft, withdraw_all, withdraw_orphans
+from memory_engine.views.patterns.redaction import Redactor, Redactors
+from memory_engine.views.playbooks.flows import FLOWS
+from memory_engine.views.playbooks.view import PLAYBOOKS
+from memory_engine.views.preferences.domain import Domain
+from memory_engine.views.preferences.view import PREFERENCES
+from memory_engine.views.promotion.agent_md import AGENT_MD
+from memory_engine.views.promotion.judge import PROMOTION
+from memory_engine.views.promotion.scorers import Scorer, Scorers
+from memory_engine.views.screen.view import SCREEN
+from memory_engine.views.tool_cache.view import TOOL_CACHE
+
+_PROJECTIONS: tuple[object, ...] = (
+    OUTBOX,
+    FACTS,
+    PREFERENCES,
+    PROMOTION,
+    AGENT_MD,
+    FLOWS,
+    PLAYBOOKS,
+    CONVERSATION,
+    TOOL_CACHE,
+    SCREEN,
+    EPISODIC,
+    LAYERS,
+    GRANTS,
+    PATTERNS,
+    POOL,
+    DOCUMENTS,
+)
+
+
+def builtin_projections() -> tuple[Projection[object], ...]:
+    """Their folds, one instance each."""
+    return tuple(cast("Projection[object]", projection) for projection in _PROJECTIONS)
+
 
 Durability = Literal["normal", "full"]
 
@@ -134,7 +173,7 @@ def _model(given: str | LanguageModel | None) -> LanguageModel | None:
 
 def _named(name: str) -> LanguageModel:
     """The model of a litellm name. Like whatever only an option of `open` needs, its adapter loads with that option."""
-    from memory_engine.llm.litellm_model import LiteLLM
+    from memory_engine.llm.litellm import LiteLLM
 
     return LiteLLM(name)
 
@@ -158,7 +197,7 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
         return MemoryStore()
     if path.startswith(("postgres://", "postgresql://")):
         raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
-    from memory_engine.storage.sqlite import SQLiteStore
+    from memory_engine.storage.sqlite.store import SQLiteStore
 
     return await SQLiteStore.open(path, durability=durability, busy_timeout_s=busy_timeout_s)
 
@@ -181,8 +220,8 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
     if reranker is not None and not hasattr(reranker, "rerank"):
         raise TypeError(f"{reranker!r} is no re-ranker: it has no `rerank` (see docs/embeddings.md)")
     if isinstance(given, str):
-        from memory_engine.llm.litellm_embedder import LiteLLMEmbedder
-        from memory_engine.recall.embedders.cached import CachedEmbedder
+        from memory_engine.llm.embedder import LiteLLMEmbedder
+        from memory_engine.recall.embedders import CachedEmbedder
 
         return CachedEmbedder(LiteLLMEmbedder(given))
     return None if given is None else checked_embedder(given)
@@ -259,7 +298,7 @@ def _services(
 
 def _vector_index(dimension: int) -> VectorIndex:
     """Vectors in memory: compared one by one while they are few."""
-    from memory_engine.storage.adaptive import AdaptiveIndex
+    from memory_engine.storage.vectors.adaptive import AdaptiveIndex
 
     return AdaptiveIndex(dimension)
 
@@ -268,6 +307,6 @@ def _graphs(path: str | Store) -> Graphs | None:
     """Beside the database file, if there is one."""
     if not isinstance(path, str) or path == ":memory:":
         return None
-    from memory_engine.storage.graphs import GraphFolder
+    from memory_engine.storage.vectors.adaptive import GraphFolder
 
     return GraphFolder(Path(f"{path}-graphs"))

@@ -1,8 +1,23 @@
-"""The built-in reducers, as one plug-in."""
+"""The built-in reducers, as one plug-in.
+
+The reducer for changes of views, which projections fold: the state of chunks stays as it is.
+"""
 
 from memory_engine import events as e
+from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction
+from memory_engine.core.state import StateView
+from memory_engine.events import Event
 from memory_engine.plugins import Plugin
-from memory_engine.reducers import conversation, memory, recall, results, scratchpad, screen, surroundings, tasks, views
+from memory_engine.reducers import conversation, memory, tasks
+from memory_engine.views.layers import offloading
+from memory_engine.views.scratchpad import view as scratchpad
+from memory_engine.views.screen import view as screen
+
+
+def reduce_view_change(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:
+    """Nothing changes for the model's context."""
+    return NOTHING
+
 
 _VIEW_CHANGES = (
     e.PreferenceUpdated, e.PreferenceRemoved,
@@ -28,13 +43,13 @@ def builtin_reducers() -> Plugin:
     plugin.reducer(e.LlmSubagentSpawn)(conversation.reduce_llm_subagent_spawn)
     plugin.reducer(e.LlmSubagentMessage)(conversation.reduce_llm_subagent_message)
     plugin.reducer(e.LlmClarification)(conversation.reduce_llm_clarification)
-    plugin.reducer(e.ToolResult)(results.reduce_tool_result)
-    plugin.reducer(e.SkillResult)(results.reduce_skill_result)
-    plugin.reducer(e.SubagentResult)(results.reduce_subagent_result)
-    plugin.reducer(e.ToolError)(results.reduce_tool_error)
-    plugin.reducer(e.SkillError)(results.reduce_skill_error)
-    plugin.reducer(e.SubagentError)(results.reduce_subagent_error)
-    plugin.reducer(e.SystemFailure)(results.reduce_system_error)
+    plugin.reducer(e.ToolResult)(conversation.reduce_tool_result)
+    plugin.reducer(e.SkillResult)(conversation.reduce_skill_result)
+    plugin.reducer(e.SubagentResult)(conversation.reduce_subagent_result)
+    plugin.reducer(e.ToolError)(conversation.reduce_tool_error)
+    plugin.reducer(e.SkillError)(conversation.reduce_skill_error)
+    plugin.reducer(e.SubagentError)(conversation.reduce_subagent_error)
+    plugin.reducer(e.SystemFailure)(conversation.reduce_system_error)
     plugin.reducer(e.TaskStarted)(tasks.reduce_task_started)
     plugin.reducer(e.TaskCompleted)(tasks.reduce_task_completed)
     plugin.reducer(e.TaskAbandoned)(tasks.reduce_task_abandoned)
@@ -50,17 +65,17 @@ def builtin_reducers() -> Plugin:
     plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
     plugin.reducer(e.CompactionUndone)(memory.reduce_compaction_undone)
     plugin.reducer(e.CompactionStarted, e.CompactionFailed, e.CompactionAbandoned)(memory.reduce_compaction_protocol)
-    plugin.reducer(e.ExternalInject)(surroundings.reduce_external_inject)
-    plugin.reducer(e.ExternalTimer)(surroundings.reduce_external_timer)
-    plugin.reducer(e.EnvironmentChange)(surroundings.reduce_environment_change)
-    plugin.reducer(e.ExecutionRetry)(surroundings.reduce_execution_retry)
-    plugin.reducer(e.ExecutionPause, e.ExecutionResume)(surroundings.reduce_execution_flow)
-    plugin.reducer(e.SessionStarted)(surroundings.reduce_session_started)
-    plugin.reducer(e.SessionEnded)(surroundings.reduce_session_ended)
+    plugin.reducer(e.ExternalInject)(memory.reduce_external_inject)
+    plugin.reducer(e.ExternalTimer)(memory.reduce_external_timer)
+    plugin.reducer(e.EnvironmentChange)(memory.reduce_environment_change)
+    plugin.reducer(e.ExecutionRetry)(memory.reduce_execution_retry)
+    plugin.reducer(e.ExecutionPause, e.ExecutionResume)(memory.reduce_execution_flow)
+    plugin.reducer(e.SessionStarted)(memory.reduce_session_started)
+    plugin.reducer(e.SessionEnded)(memory.reduce_session_ended)
     plugin.reducer(e.ScratchpadWritten)(scratchpad.reduce_scratchpad_written)
     plugin.reducer(e.ScratchpadRemoved)(scratchpad.reduce_scratchpad_removed)
     plugin.reducer(e.ScreenInjected)(screen.reduce_screen_injected)
-    plugin.reducer(e.MemoryRecalled)(recall.reduce_memory_recalled)
-    plugin.reducer(e.ResultsOffloaded)(recall.reduce_results_offloaded)
-    plugin.reducer(*_VIEW_CHANGES)(views.reduce_view_change)
+    plugin.reducer(e.MemoryRecalled)(offloading.reduce_memory_recalled)
+    plugin.reducer(e.ResultsOffloaded)(offloading.reduce_results_offloaded)
+    plugin.reducer(*_VIEW_CHANGES)(reduce_view_change)
     return plugin

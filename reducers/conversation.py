@@ -1,6 +1,12 @@
-"""Reducers for what is said: input and responses."""
+"""Reducers for what is said: input and responses.
 
-from memory_engine.chunks import Chunk, ChunkType, Retention
+Reducers for results and errors: what answers a call, or fails on its own.
+"""
+
+from memory_engine.core.chunks import Chunk, ChunkType, Retention
+from memory_engine.core.events.base import ToolCall
+from memory_engine.core.reducing import ReduceContext, Reduction, appended
+from memory_engine.core.state import StateView
 from memory_engine.events import (
     LlmClarification,
     LlmSkillCall,
@@ -10,17 +16,15 @@ from memory_engine.events import (
     LlmThinking,
     LlmToolCall,
     ParentAgentMessage,
+    SkillError,
+    SkillResult,
+    SubagentError,
+    SubagentResult,
+    SystemFailure,
+    ToolError,
+    ToolResult,
     UserMessage,
 )
-from memory_engine.events.base import ToolCall
-from memory_engine.operations import Add
-from memory_engine.reducing import ReduceContext, Reduction
-from memory_engine.state import StateView
-
-
-def appended(chunk: Chunk) -> Reduction:
-    """One new chunk at the end of the state."""
-    return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
 
 
 def reduce_user_message(_view: StateView, event: UserMessage, ctx: ReduceContext) -> Reduction:
@@ -114,3 +118,53 @@ def reduce_llm_clarification(_view: StateView, event: LlmClarification, ctx: Red
             status="approval" if event.approval else "",
         )
     )
+
+
+def reduce_tool_result(_view: StateView, event: ToolResult, ctx: ReduceContext) -> Reduction:
+    """A tool's answer, whole or a piece of it."""
+    return appended(_result(ctx, event, event.name))
+
+
+def reduce_skill_result(_view: StateView, event: SkillResult, ctx: ReduceContext) -> Reduction:
+    """A skill's answer."""
+    return appended(_result(ctx, event, event.name))
+
+
+def reduce_subagent_result(_view: StateView, event: SubagentResult, ctx: ReduceContext) -> Reduction:
+    """A sub-agent's answer."""
+    return appended(_result(ctx, event, event.agent_id))
+
+
+def reduce_tool_error(_view: StateView, event: ToolError, ctx: ReduceContext) -> Reduction:
+    """A failed call is an answered one."""
+    return appended(_error(ctx, event.content, event.call_id, event.name))
+
+
+def reduce_skill_error(_view: StateView, event: SkillError, ctx: ReduceContext) -> Reduction:
+    """A skill failed."""
+    return appended(_error(ctx, event.content, event.call_id, event.name))
+
+
+def reduce_subagent_error(_view: StateView, event: SubagentError, ctx: ReduceContext) -> Reduction:
+    """A sub-agent failed."""
+    return appended(_error(ctx, event.content, event.call_id, event.agent_id))
+
+
+def reduce_system_error(_view: StateView, event: SystemFailure, ctx: ReduceContext) -> Reduction:
+    """Something around the agent failed; it answers no call."""
+    return appended(_error(ctx, event.content, "", event.code))
+
+
+def _result(ctx: ReduceContext, event: ToolResult | SkillResult | SubagentResult, label: str) -> Chunk:
+    return Chunk(
+        id=ctx.new_id(),
+        type=ChunkType.ACTION_RESULT,
+        content=event.content,
+        label=label,
+        call_id=event.call_id,
+        final=event.final,
+    )
+
+
+def _error(ctx: ReduceContext, content: str, call_id: str, label: str) -> Chunk:
+    return Chunk(id=ctx.new_id(), type=ChunkType.ERROR, content=content, label=label, call_id=call_id, status="failed")

@@ -4,7 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from memory_engine.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.operations import Add, Delete, Operation, Update
+from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction
+from memory_engine.core.state import StateView
 from memory_engine.events import (
     TaskAbandoned,
     TaskCompleted,
@@ -17,9 +20,6 @@ from memory_engine.events import (
     TodoSet,
     TodoUpdated,
 )
-from memory_engine.operations import Add, Delete, Operation, Update
-from memory_engine.reducing import NOTHING, ReduceContext, Reduction
-from memory_engine.state import StateView
 
 TASK = "task"
 TODOS = "todos"

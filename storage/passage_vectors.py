@@ -3,8 +3,8 @@
 import sqlite3
 from collections.abc import Iterable, Mapping
 
-from memory_engine.recall.passages import PLACES_BITS
 from memory_engine.storage.passages import base, has_index
+from memory_engine.store.passages import PLACES_BITS
 
 
 def unembedded(raw: sqlite3.Connection, tid: int, model: str, limit: int) -> tuple[list[int], int]:

@@ -14,9 +14,16 @@ from zlib import crc32
 
 import msgspec
 
-from memory_engine.recall.analysis import terms as analysed
-from memory_engine.recall.passages import PLACES_BITS, PassageChange, PassageRow, PassageStep
-from memory_engine.recall.storing import INDEX_VERSION, LookedUp, LookUp
+from memory_engine.core.text import terms as analysed
+from memory_engine.store.passages import (
+    INDEX_VERSION,
+    PLACES_BITS,
+    LookedUp,
+    LookUp,
+    PassageChange,
+    PassageRow,
+    PassageStep,
+)
 
 SCHEMA = """
     CREATE TABLE passage_indexes (
@@ -141,17 +148,11 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     if change.afresh:
         begin(raw, tid, afresh=True)
     added = [[_to_row(tid, row) for row in step.rows] for step in change.steps]
+    terms = sum(count(row.terms) for step in change.steps for row in step.rows)
     stands = raw.execute(
         "UPDATE passage_indexes SET seq = ?, passages = passages + ?, terms = terms + ? "
         "WHERE tid = ? AND version = ? AND seq = ?",
-        (
-            change.upto,
-            sum(map(len, added)),
-            sum(count(row.terms) for step in change.steps for row in step.rows),
-            tid,
-            INDEX_VERSION,
-            change.after,
-        ),
+        (change.upto, sum(map(len, added)), terms, tid, INDEX_VERSION, change.after),
     ).rowcount
     if not stands:
         return False

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from memory_engine import Engine, EngineConfig, Event, LlmTextResponse, Thread, UserMessage
 from memory_engine import events as e
-from memory_engine.persistence import CompactionPolicy
-from memory_engine.projections.builtin import builtin_projections
-from memory_engine.records import StoredEvent
+from memory_engine.core.records import StoredEvent
+from memory_engine.store.protocol import CompactionPolicy
+from memory_engine.wiring import builtin_projections
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
 TALK: tuple[Event, ...] = (

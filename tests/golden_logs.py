@@ -20,14 +20,13 @@ import msgspec
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, Thread
 from memory_engine import events as e
-from memory_engine.compaction import running
+from memory_engine.compaction import protocol
+from memory_engine.core.chain import link_hash
+from memory_engine.core.records import StoredEvent
 from memory_engine.events import builtin_registry
 from memory_engine.ingest import Ingestion, IngestOptions
-from memory_engine.log import link_hash
-from memory_engine.records import StoredEvent
-from memory_engine.replay.files.file_reading import LogFile
-from memory_engine.replay.files.log_file import FileEnd, FileHead, event_line, line_of
-from memory_engine.replay.redaction import Redaction
+from memory_engine.replay.export.log_file import FileEnd, FileHead, LogFile, event_line, line_of
+from memory_engine.replay.export.redaction import Redaction
 from memory_engine.testing import ManualClock, SequentialIds
 
 ROOT = Path(__file__).parent
@@ -102,12 +101,12 @@ def logs_in(folder: Path) -> list[Path]:
 @contextmanager
 def _nobodys_process() -> Iterator[None]:
     """Compactions name their process: here the same one on every machine."""
-    real = running.this_process
-    running.this_process = lambda: "golden/1/1"
+    real = protocol.this_process
+    protocol.this_process = lambda: "golden/1/1"
     try:
         yield
     finally:
-        running.this_process = real
+        protocol.this_process = real
 
 
 @asynccontextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from memory_engine import Thread
-from memory_engine.recall.storing import LookUp
+from memory_engine.store.passages import LookUp
 
 QUERIES = ("always show totals", "עולם שלום", "x" * 5_000, "é" * 400, "a", "ö b", "a/b %", "", "what did they show?")
 

@@ -9,15 +9,20 @@ from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 
-from memory_engine.compactors.extractive.calls import Action, failed
 from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
 from memory_engine.compactors.extractive.entries import Entry, Section
-from memory_engine.compactors.extractive.reading import Reading
-from memory_engine.compactors.extractive.sentences import clean, split_sentences
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import Leaf, Record, identity, read_json, records
-from memory_engine.compactors.extractive.usage import key_of
-from memory_engine.compactors.extractive.words import DATE, is_identifier, is_specific, terms_of, words
+from memory_engine.compactors.extractive.usage import Action, Reading, failed, key_of
+from memory_engine.compactors.extractive.words import (
+    DATE,
+    clean,
+    is_identifier,
+    is_specific,
+    split_sentences,
+    terms_of,
+    words,
+)
 
 ARROW = " →"
 CROSS = " ✗"

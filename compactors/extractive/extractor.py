@@ -1,6 +1,8 @@
 """The compactor that needs no model: lines chosen from what was said and done.
 
 Pure and deterministic: the same entries give the same bytes on any machine.
+
+Lines as the Markdown summary that stands in the context.
 """
 
 from collections.abc import Sequence
@@ -8,10 +10,10 @@ from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
 from memory_engine.compactors.extractive.coverage import Draft, Piece, select
-from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line
-from memory_engine.compactors.extractive.reading import SAID_KINDS, Reading, read
-from memory_engine.compactors.extractive.sentences import clean
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line, Section
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
+from memory_engine.compactors.extractive.usage import SAID_KINDS, Reading, read
+from memory_engine.compactors.extractive.words import clean
 
 STAMPS_SHARE_MAX = 0.08
 """Dates may take this share of the budget; where they would take more, the facts need it."""
@@ -78,3 +80,34 @@ def _earlier_draft(reading: Reading, line: Line) -> Draft:
     text = clean(line.text)
     factor = STALE_FACTORS.get(line.section, 1.0) if reading.entries else 1.0
     return Draft(line.section, line.sources, (Piece(text, speech_terms(reading, 0, text, factor), -1),))
+
+
+TITLE = "## Progress Summary"
+HEADINGS: dict[Section, str] = {
+    "completed_actions": "### Completed Actions",
+    "attempted_approaches": "### Attempted Approaches",
+    "current_state": "### Current State",
+    "key_information": "### Key Information",
+    "next_steps": "### Next Steps",
+}
+HEADING_TOKENS = (len(TITLE) + 1 + sum(len(heading) + 3 for heading in HEADINGS.values())) / CHARS_PER_TOKEN
+"""What title and headings cost at most, beside the lines."""
+
+
+def render(lines: Sequence[Line], *, cite: bool = False) -> str:
+    """The summary as Markdown, ending in a newline; sections without lines are left out, "" for no lines.
+
+    With `cite`, each line ends in the ids it came from: ` [id, id]`.
+    """
+    if not lines:
+        return ""
+    parts = [f"{TITLE}\n"]
+    for section in SECTIONS:
+        body = [_bullet(line, cite) for line in lines if line.section == section]
+        if body:
+            parts.append(f"\n{HEADINGS[section]}\n\n{''.join(body)}")
+    return "".join(parts)
+
+
+def _bullet(line: Line, cite: bool) -> str:
+    return f"- {line.text} [{', '.join(line.sources)}]\n" if cite else f"- {line.text}\n"

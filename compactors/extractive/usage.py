@@ -3,19 +3,27 @@
 No tool's schema is known here. That a field matters is learned from the
 conversation itself: a key whose values people and later calls took up before is
 a key whose values will be needed again.
+
+What must be known of the whole input before any part of it can be weighed.
+
+Calls and their outcomes: which result answers which call, and whether it worked.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import sqrt
 
-from memory_engine.compactors.extractive.entries import Entry
-from memory_engine.compactors.extractive.structured import Leaf, Record, identity
+import msgspec
+
+from memory_engine.compactors.extractive.entries import Entry, Kind, Line
+from memory_engine.compactors.extractive.structured import Leaf, Record, identity, read_json, records
 from memory_engine.compactors.extractive.words import (
     VALUE_MARK,
+    FunctionWords,
     is_grammar,
     is_identifier,
     specificity,
+    split_sentences,
     text_terms,
 )
 
@@ -125,3 +133,96 @@ def key_of(record: Record, leaf: Leaf) -> str:
     """The name under which the usefulness of a leaf's key is counted, without positions or identifiers."""
     label = "" if is_identifier(record.label) else record.label
     return "\x00".join((label, *leaf.keys))
+
+
+ERROR_PREFIXES = ("error", "traceback", "exception", "fatal", "failed")
+
+
+class Action(msgspec.Struct, frozen=True):
+    """A call and its outcome as places in the entries; -1 where one of them is missing."""
+
+    call: int
+    outcome: int
+
+    @property
+    def place(self) -> int:
+        """Where the action stands in the input."""
+        return self.call if self.call >= 0 else self.outcome
+
+
+def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
+    """Each outcome with the latest open call of its id (ids may repeat), in the order of the calls."""
+    open_calls: dict[str, list[int]] = {}
+    outcome_of: dict[int, int] = {}
+    actions: list[Action] = []
+    for index, entry in enumerate(entries):
+        if entry.kind == "tool_call":
+            open_calls.setdefault(entry.call_id, []).append(index)
+        elif entry.kind in ("tool_result", "error"):
+            waiting = open_calls.get(entry.call_id, [])
+            if waiting:
+                outcome_of[waiting.pop()] = index
+            elif entry.kind == "tool_result":
+                actions.append(Action(-1, index))
+    actions.extend(Action(i, outcome_of.get(i, -1)) for i, entry in enumerate(entries) if entry.kind == "tool_call")
+    return tuple(sorted(actions, key=lambda action: action.place))
+
+
+def failed(entry: Entry) -> bool:
+    """Whether an outcome is an error, by its flag or by how tools begin their errors."""
+    return entry.failed or entry.kind == "error" or entry.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES)
+
+
+AGENT_KINDS: frozenset[Kind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
+SAID_KINDS: frozenset[Kind] = frozenset(
+    ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "other")
+)
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What is known of the whole input while its entries are read one by one."""
+
+    entries: Sequence[Entry]
+    actions: tuple[Action, ...]
+    usage: Usage
+    function_words: FunctionWords
+    has_agent: bool
+    """Whether an agent takes part: then what its user says weighs more than what it says itself."""
+    closing: frozenset[int]
+    """Places of the last thing each side said: the state of the conversation."""
+    last_todo: int
+    seen: set[str]
+    """Sentences met so far, for marking repetitions down."""
+
+
+def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Reading:
+    """Everything that must be known of the whole before its parts can be weighed."""
+    usage = Usage(entries, [line.text for line in earlier])
+    for index, entry in enumerate(entries):
+        value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None
+        if value is not None:
+            usage.learn_keys(index, records(value))
+    said = [entry for entry in entries if entry.kind in SAID_KINDS]
+    passages = [sentence.text for entry in said for sentence in split_sentences(entry.text)]
+    return Reading(
+        entries=entries,
+        actions=pair_calls(entries),
+        usage=usage,
+        function_words=FunctionWords(passages),
+        has_agent=any(entry.kind in AGENT_KINDS for entry in entries),
+        closing=_closing(entries),
+        last_todo=max((i for i, entry in enumerate(entries) if entry.kind == "todo"), default=-1),
+        seen=set(),
+    )
+
+
+def _closing(entries: Sequence[Entry]) -> frozenset[int]:
+    """Places of the last thing that each of the last two voices said."""
+    found: dict[tuple[str, str], int] = {}
+    for index in range(len(entries) - 1, -1, -1):
+        entry = entries[index]
+        if entry.kind in ("user", "assistant", "thinking", "task", "other"):
+            found.setdefault((entry.kind, entry.speaker), index)
+        if len(found) == 2:
+            break
+    return frozenset(found.values())

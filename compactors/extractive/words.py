@@ -4,13 +4,31 @@ Scripts written with spaces give words; scripts written without (Han, Kana,
 Thai, Lao, Khmer, Burmese) give overlapping pairs of characters, the usual
 language-independent index unit for them (Nie, Gao, Zhang, Zhou 2000). Nothing
 here knows a language: a value is specific by its shape alone.
+
+Which words a telegram leaves out: from the input's own statistics, helped by a short list.
+
+In any language the commonest words are short and say little (Zipf's law of
+abbreviation): a word counts as a function word if it occurs in a share of the
+passages that grows with its length. The lists in languages.py only sharpens that for a few
+languages that the input is seen to be written in; every other language, and an
+empty list, rest on the statistics alone.
+
+Texts into sentences of bounded length, and sentences into telegrams.
+
+The commonest function words of a few languages, and their negations.
+
+A help, not a rule: see function_words.py for what happens without them. Words
+that bound a time or a choice (before, until, only) are left out on purpose.
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from memory_engine.regex import regex
+import msgspec
+
+from memory_engine.core.lazy import regex
 
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['’./@+\-][^\W{UNSPACED}]+|:\d+)*")
@@ -103,3 +121,201 @@ def text_terms(text: str) -> Iterator[str]:
 def word_count(text: str) -> float:
     """Words in a text; two characters of an unspaced script count as one word."""
     return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in map(re.Match[str].group, words(text)))
+
+
+FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
+    language: frozenset(listed.split())
+    for language, listed in {
+        "en": """
+            a about again all am an and any are as at be because been being both but by can could d did do
+            does doing during each few for from further had has have having he her here hers herself him
+            himself his how i if in into is it its itself just let ll m me more most my myself now of off on
+            once or other our ours ourselves out own re s same she should so some such t than that the their
+            theirs them themselves then there these they this those through to too up ve very was we were
+            what when where which while who whom why will with would you your yours yourself yourselves""",
+        "de": """
+            aber als also am an auch auf aus bei beim bin bist da dann das dass dem den denn der des dich
+            die dies diese dieser dieses dir doch du durch ein eine einem einen einer eines er es euch für
+            hat hatte haben habe hast ich ihm ihn ihr ihre im in ins ist ja jetzt kann mal man mein meine
+            mich mir mit noch nun ob oder schon sehr sein seine sich sie sind so um und uns unser unsere vom
+            von war waren was weil wenn wer wie wieder wir wird wo zu zum zur""",
+        "fr": """
+            a ai as au aux avec c ce ces cet cette d dans de des donc du elle elles en es est et eu il ils j
+            je l la le les leur leurs lui m ma mais me mes moi mon même n nos notre nous on ont ou où par
+            pour qu que qui s sa se ses si son sont sur t ta te tes toi ton tu un une vos votre vous y à ça
+            été être""",
+        "es": """
+            a al algo como con cual cuando de del donde e el ella ellas ellos en entre era es esa ese eso
+            esta este esto estos fue ha han hay la las le les lo los me mi mis muy más o para pero por
+            porque que quien se ser si sin sobre son su sus también te ti tu tus un una uno unos y ya yo él
+            está""",
+        "pt": """
+            a ao aos as com como da das de do dos e ela elas ele eles em entre era essa esse está eu foi há
+            isso já lhe mais mas me meu minha nas nos o os ou para pela pelo por que se sem ser seu sua são
+            também te tem um uma você à é""",
+        "it": """
+            a ad ai al alla alle anche che chi ci come con da dal dalla dei del della delle di e ed era gli
+            ha hanno ho i il in io la le lei lo lui ma mi mia mio ne nei nel nella o per più quando quello
+            questa questo se sei si sono su sua sul suo ti tra tu un una uno è""",
+        "nl": """
+            aan al als bij dan dat de deze die dit doen door dus een en er ge had heb hebben heeft het hij
+            hoe ik in is je kan maar me meer met mij mijn naar nog nu of om ons ook op te u uit van veel was
+            wat we wel wij wordt ze zich zij zijn zo""",
+        "ru": """
+            а бы был была было были в вам вас во вот все вы где для его ее если есть еще же за и из или им
+            их к как когда кто ли меня мне мы на над нас но о об он она они от по при с со так там то ты у
+            уже что чтобы это эта этот я""",
+        "ar": """
+            أن أنا أنت أو إلى إن الى التي الذي ان انا او ثم عن على عند في قد كان كانت كل كما لكن له لها ما
+            مع من هذا هذه هو هي و وقد يا""",
+    }.items()
+}
+NEGATIONS = frozenset(
+    """
+    no not nor never without nicht kein keine keinen nie ohne ne pas non jamais sans nunca ni não nem
+    sem niet geen не ни нет без لا لم لن ليس غير
+    """.split()
+)
+"""Never left out: a telegram that loses its negation says the opposite."""
+
+
+LANGUAGE_SHARE_MIN = 0.15
+PASSAGE_SHARE_PER_LETTER = 0.002
+PASSAGES_MIN = 4
+
+
+@lru_cache(maxsize=65_536)
+def _parts(word: str) -> tuple[str, ...]:
+    return tuple(part for part in word.lower().replace("’", "'").replace("-", "'").split("'") if part)
+
+
+class FunctionWords:
+    """The function words of one input, and the test a telegram applies to each word."""
+
+    def __init__(self, passages: Iterable[str], languages: Mapping[str, frozenset[str]] = FUNCTION_WORDS) -> None:
+        """Count the passages (sentences, turns) of the input once; linear in their length."""
+        frequency: Counter[str] = Counter()
+        spread: Counter[str] = Counter()
+        capitals: Counter[str] = Counter()
+        passage_count = 0
+        for passage in passages:
+            passage_count += 1
+            found = [match.group() for match in words(passage)]
+            frequency.update(part for word in found for part in _parts(word))
+            capitals.update(word.lower() for word in found[1:] if word[0].isupper())
+            spread.update({word.lower(): 1 for word in found}.keys())
+        self._listed = self._of_languages(frequency, languages)
+        self._frequent = frozenset() if self._listed else self._by_spread(spread, capitals, passage_count)
+
+    @staticmethod
+    def _of_languages(frequency: Counter[str], languages: Mapping[str, frozenset[str]]) -> frozenset[str]:
+        """The lists of those languages in which a real share of the running words is found."""
+        floor = LANGUAGE_SHARE_MIN * max(1, frequency.total())
+        spoken = [listed for listed in languages.values() if sum(frequency[word] for word in listed) >= floor]
+        return frozenset().union(*spoken)
+
+    @staticmethod
+    def _by_spread(spread: Counter[str], capitals: Counter[str], passage_count: int) -> frozenset[str]:
+        """Words met in at least 0.2 % of the passages for one letter, twice that for two, and so on doubling.
+
+        Words mostly written with a capital inside sentences are names (or German
+        nouns), however often they occur.
+        """
+        return frozenset(
+            word
+            for word, count in spread.items()
+            if len(word) <= 8
+            and count >= max(PASSAGES_MIN, PASSAGE_SHARE_PER_LETTER * passage_count * 2 ** (len(word) - 1))
+            and 2 * capitals[word] <= count
+        )
+
+    def drops(self, word: str, *, first: bool) -> bool:
+        """Whether a telegram leaves this word out; `first` says that it opens its sentence."""
+        if is_unspaced(word) or is_specific(word):
+            return False
+        parts = _parts(word)
+        if any(part in NEGATIONS for part in parts) or parts[-1:] == ("t",):
+            return False
+        if word[0].isupper() and not first and len(parts[0] if parts else "") > 1:
+            return False
+        if word.lower() in self._frequent:
+            return True
+        return bool(parts) and all(part in self._listed for part in parts)
+
+
+SENTENCE_CHARS_MAX = 320
+ENDS = ".!?…؟۔।"
+# Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
+# One or two digits and a full stop are an ordinal or a list number in most languages, seldom an end.
+TERMINATOR = regex(
+    rf"(?<![{ENDS}])(?<!\b\d)(?<!\b\d\d)[{ENDS}]++[\"'”’)\]*_]*+(?=\s)"
+    r"|(?<=\d)[!?؟]++(?=\s)|[。！？；｡]++[」』”’）]*+|[\r\n\u2028\u2029]++|\s(?=\[\w{1,20}: )"
+)
+CLAUSE_END = regex(r"[,;:](?=\s)|[，、；：،؛]|\s")
+NUMBERING = regex(r"\(?\d{1,3}[.)]$")
+BULLET = regex(r"^(?:[-*+•>#|]{1,6}\s+|\(?\d{1,3}[.)]\s+)+")
+MARKUP = regex(r"\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+QUESTION_MARKS = ("?", "？", "؟", "\u037e", "⁇")
+CLOSERS = "\"'”’)]*_」』）» "
+WORDS_KEPT_WHOLE = 3
+"""A sentence of so few words loses its meaning with the first of them."""
+PUNCTUATION_KEPT = ".!?;:。！？؟"
+
+
+class Sentence(msgspec.Struct, frozen=True):
+    """One sentence or a bounded part of one, as it was written but for markup and white space."""
+
+    text: str
+    words: float
+    asks: bool
+    exclaims: bool
+
+
+def clean(text: str) -> str:
+    """One line without markup, control characters or lone surrogates: what can always be written out."""
+    return " ".join(MARKUP.sub("", text).split())
+
+
+def split_sentences(text: str) -> Iterator[Sentence]:
+    """Sentences in order; linear in the text, each at most SENTENCE_CHARS_MAX characters."""
+    start = 0
+    for match in TERMINATOR.finditer(text):
+        yield from _bounded(text, start, match.end())
+        start = match.end()
+    yield from _bounded(text, start, len(text))
+
+
+def _bounded(text: str, start: int, end: int) -> Iterator[Sentence]:
+    """Cut what is too long at the last clause end or blank before the limit, or at the limit."""
+    while start < end:
+        stop = min(end, start + SENTENCE_CHARS_MAX)
+        if stop < end:
+            stop = _last_clause_end(text, start, stop)
+        piece = clean(BULLET.sub("", text[start:stop].strip()))
+        if piece and not NUMBERING.match(piece):
+            closed = piece.rstrip(CLOSERS)
+            yield Sentence(piece, word_count(piece), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "！")))
+        start = stop
+
+
+def _last_clause_end(text: str, start: int, stop: int) -> int:
+    ends = [match.end() for match in CLAUSE_END.finditer(text, start + SENTENCE_CHARS_MAX // 2, stop)]
+    return ends[-1] if ends else stop
+
+
+def telegram(sentence: Sentence, function_words: FunctionWords) -> str:
+    """The sentence without its function words, in the writer's own order and spelling.
+
+    Deleting keeps every word that carries something for half the tokens; that is
+    worth more to a later reader than whole sentences at twice the price.
+    """
+    if sentence.words <= WORDS_KEPT_WHOLE:
+        return sentence.text
+    kept: list[str] = []
+    for position, token in enumerate(sentence.text.split(" ")):
+        found = [match.group() for match in WORD.finditer(token)]
+        if not found or any(not function_words.drops(word, first=position == 0) for word in found):
+            kept.append(token)
+        elif kept and token[-1] in PUNCTUATION_KEPT and kept[-1][-1] not in PUNCTUATION_KEPT:
+            kept[-1] = kept[-1].rstrip(",") + token[-1]
+    return " ".join(kept).strip(" ,-–—")

@@ -20,12 +20,12 @@ from memory_engine import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.chunks import Chunk
 from memory_engine.compaction.base import CompactionContext, CompactionResult
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.tokens import Usage
 from memory_engine.events import Event, InitialChunk, TaskStarted
-from memory_engine.events.base import SummaryLine
 from memory_engine.testing import ManualClock, SequentialIds
-from memory_engine.usage import Usage
 
 INSTRUCTIONS = "You serve the customers of Nordlicht Bicycles. Ship only to an address that the customer has named."
 POLICY = CompactionPolicy(threshold=18, keep_recent=4)

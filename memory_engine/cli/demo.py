@@ -12,21 +12,19 @@ from pathlib import Path
 
 from attrs import define, field
 
-from memory_engine.chunks import Chunk, ChunkType
-from memory_engine.cli.commands import Command, WrongArgument, no_arguments
-from memory_engine.cli.databases import writable
-from memory_engine.cli.messages import measure, put_messages_briefly
+from memory_engine.cli.commands import Command, WrongArgument, no_arguments, writable
+from memory_engine.cli.excerpts import measure, put_messages_briefly
 from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
-from memory_engine.cli.terminal import Terminal
-from memory_engine.cli.text import counted, duration, escaped, number, one_line
+from memory_engine.cli.terminal import Terminal, counted, duration, escaped, number, one_line
 from memory_engine.compaction.base import render_lines
-from memory_engine.context import Context
+from memory_engine.context.builder import Context
 from memory_engine.context.rendering import Rendering
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.records import RecordedEvent
 from memory_engine.engine import Engine
-from memory_engine.events.base import SummaryLine
-from memory_engine.events.compaction import CompactionCompleted
-from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
-from memory_engine.records import RecordedEvent
+from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.replay.verify import VerifyReport
 from memory_engine.thread import Thread
 

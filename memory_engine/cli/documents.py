@@ -7,19 +7,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memory_engine.cli.commands import Command, Run, WrongArgument, positive, whole
-from memory_engine.cli.databases import existing, writable
+from memory_engine.cli.commands import Command, Run, WrongArgument, existing, positive, whole, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
-from memory_engine.cli.terminal import Column, Progress, Terminal
-from memory_engine.cli.text import counted, duration, escaped, number
-from memory_engine.ingest.documents.splitting import Splitting
-from memory_engine.projections.documents.folding import Document
-from memory_engine.projections.documents.passages import document_id_of
-from memory_engine.projections.documents.values import DocumentReport
-from memory_engine.recall.found import Found, Hit
+from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number
+from memory_engine.recall.hits import Found, Hit
+from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of
+from memory_engine.views.documents.readers.splitting import Splitting
 
 if TYPE_CHECKING:
-    from memory_engine.projections.documents.view import Documents
+    from memory_engine.views.documents.view import Documents
 
 FAILURES_SHOWN_MAX = 20
 WIDTH_MAX = 110

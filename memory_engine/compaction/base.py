@@ -5,9 +5,9 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.chunks import Chunk
-from memory_engine.events.base import SummaryLine
-from memory_engine.usage import Usage
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.tokens import Usage
 
 SECTIONS: tuple[tuple[str, str], ...] = (
     ("completed_actions", "Completed Actions"),

@@ -1,30 +1,98 @@
-"""The compactions of a log, and what became of their summaries and of the chunks that they took."""
+"""The compactions of a log, and what became of their summaries and of the chunks that they took.
 
-from collections.abc import Iterable, Iterator, Sequence
+The originals of summaries, as compactions read them: in the order in which they stood.
+
+What a forgetting reaches: chunks by id or by event, their later versions, and lines of summaries.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
+import msgspec
 from attrs import evolve, field, frozen
+from msgspec.structs import replace
 
-from memory_engine.chunks import ChunkType
-from memory_engine.clock import to_datetime
-from memory_engine.codec import decode_reduction
-from memory_engine.compaction.forgotten import Forgettings, Targets
-from memory_engine.errors import IntegrityError
-from memory_engine.events.compaction import (
+from memory_engine.core.chain import decode_row
+from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.codec import decode_reduction
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.events.compaction import (
     CompactionAbandoned,
     CompactionCompleted,
     CompactionFailed,
     CompactionStarted,
     CompactionUndone,
 )
-from memory_engine.events.memory import MemoryForget
-from memory_engine.events.session import SessionEnded
-from memory_engine.log import decode_row
-from memory_engine.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
-from memory_engine.reading import LogReader
-from memory_engine.records import StoredEvent
-from memory_engine.state import State
+from memory_engine.core.events.memory import MemoryForget, SessionEnded
+from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.state import State
+from memory_engine.errors import IntegrityError
+from memory_engine.store.reading import LogReader, covered_in, opened
+
+WITHHELD = "(withheld: a source of this summary was forgotten)"
+
+
+class Targets:
+    """What one event forgets."""
+
+    def __init__(self, event: MemoryForget) -> None:
+        self._ids = frozenset(event.chunk_ids)
+        self._seqs = frozenset(map(str, event.seqs))
+        self._summaries = frozenset(event.summaries)
+
+    def match(self, chunk_id: str) -> bool:
+        """Whether the chunk of this id is among them."""
+        # compared as text: what a compactor gave for a source may be no chunk id at all
+        return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
+
+    def brought(self, chunk: Chunk) -> bool:
+        """Whether the chunk, or an older version of it, is among them."""
+        return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
+
+    def shortened(self, summary: Chunk) -> Chunk | None:
+        """A summary without what is forgotten, under its old id; `None` where nothing in it is."""
+        kept = self._lines_kept(summary)
+        if kept == summary.lines and not self._concern(summary):
+            return None
+        return replace(summary, lines=kept, status=REDACTED)
+
+    def _concern(self, summary: Chunk) -> bool:
+        """Whether a summary stands for something forgotten, itself or through a summary that it covers."""
+        return summary.id in self._summaries or any(map(self._reach, summary.parent_ids))
+
+    def _reach(self, chunk_id: str) -> bool:
+        return chunk_id in self._summaries or self.match(chunk_id)
+
+    def _lines_kept(self, chunk: Chunk) -> tuple[SummaryLine, ...]:
+        """The lines that cite nothing forgotten. A line without citations may hold anything that is covered."""
+        cited = [line for line in chunk.lines if not any(map(self._reach, line.sources))]
+        if self._concern(chunk):
+            cited = [line for line in cited if line.sources]
+        return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
+
+
+class Forgettings(msgspec.Struct, frozen=True):
+    """All that a log has forgotten: each with its seq, in order."""
+
+    each: Sequence[tuple[int, Targets]] = ()
+
+    def kept(self, chunk: Chunk, *, since: int) -> Chunk | None:
+        """What is left of a chunk that stood in the state at `since`: `None` if it is forgotten.
+
+        Of a summary, the lines that do not speak of what is forgotten.
+        """
+        for seq, targets in self.each:
+            if seq <= since:
+                continue
+            if targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk)):
+                return None
+            if chunk.lines:
+                chunk = targets.shortened(chunk) or chunk
+        return chunk
+
 
 _STEPS = frozenset(
     cls.event_type
@@ -281,3 +349,56 @@ def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
             yield from flattened(operation.operations)
         else:
             yield operation
+
+
+class LogOriginals(msgspec.Struct, frozen=True):
+    """The log of one thread, as a compaction reads it (see `running.Originals`)."""
+
+    reader: LogReader
+    thread_id: str
+
+    async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
+        """The originals, in order, through summaries of summaries.
+
+        `None` if they take more than `tokens_max`, or if some of them were forgotten.
+        """
+        known: dict[str, Chunk] = {}
+        tokens, waiting = 0, list(summary.parent_ids)
+        if summary.status == REDACTED:
+            return None
+        while waiting:
+            found = await self.reader.chunks(self.thread_id, waiting)
+            known |= found
+            tokens += sum(chunk.tokens for chunk in found.values() if chunk.type != ChunkType.COMPACTED)
+            if tokens > tokens_max or any(_is_redacted(chunk) for chunk in found.values()):
+                return None
+            waiting = covered_in(found.values(), known)
+        return list(opened(summary.parent_ids, known))
+
+    async def afresh(self, chunk_ids: Sequence[str], forgettings: Forgettings) -> list[Chunk]:
+        """The originals of these chunks, however many, without what was forgotten."""
+        known: dict[str, Chunk] = {}
+        waiting = list(chunk_ids)
+        while waiting:
+            found = await self.reader.chunks(self.thread_id, waiting)
+            known |= found
+            waiting = covered_in(found.values(), known)
+        whole = (forgettings.kept(chunk, since=chunk.seq) for chunk in opened(chunk_ids, known))
+        return [chunk for chunk in whole if chunk is not None]
+
+    async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
+        """ISO times of the events behind chunks: when it happened, else when it was recorded.
+
+        Of a chunk that an undone compaction had put back, it is the time of the original.
+        """
+        first = await self.reader.as_first(self.thread_id, chunks)
+        rows = await self.reader.rows_at(self.thread_id, {chunk.seq for chunk in first.values()})
+        return {chunk_id: _time(rows[chunk.seq]) for chunk_id, chunk in first.items()}
+
+
+def _time(row: StoredEvent) -> str:
+    return to_datetime(row.occurred_at_us if row.occurred_at_us is not None else row.recorded_at_us).isoformat()
+
+
+def _is_redacted(chunk: Chunk) -> bool:
+    return chunk.type == ChunkType.COMPACTED and chunk.status == REDACTED

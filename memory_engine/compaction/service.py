@@ -8,14 +8,24 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from memory_engine.attempt import Reduced
-from memory_engine.cancellation import finished
-from memory_engine.compaction.assigning import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.originals import LogOriginals
-from memory_engine.compaction.planning import Plan, is_due, is_overdue, plan_auto, plan_manual
-from memory_engine.compaction.running import CompactionReport, Run, Trigger, owner_is_gone
-from memory_engine.correlation import Links, linked
+from memory_engine.compaction.history import LogOriginals
+from memory_engine.compaction.plan import (
+    Afresh,
+    Plan,
+    assigned,
+    can_compact,
+    given,
+    is_due,
+    is_overdue,
+    plan_auto,
+    plan_manual,
+)
+from memory_engine.compaction.protocol import CompactionReport, Run, Trigger, owner_is_gone
+from memory_engine.core.cancellation import finished
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
+from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.errors import (
     CompactionError,
     CompactionNotLive,
@@ -28,13 +38,12 @@ from memory_engine.errors import (
     ReducerError,
     StaleEvent,
 )
-from memory_engine.events.base import Event
-from memory_engine.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
-from memory_engine.kernel import Kernel
-from memory_engine.persistence import CompactionPolicy
-from memory_engine.queue import BlockingReason
-from memory_engine.records import NewEvent, Receipt
-from memory_engine.runtime import ThreadRuntime
+from memory_engine.runtime.commit import Reduced
+from memory_engine.runtime.correlation import Links, linked
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.store.protocol import CompactionPolicy
 
 _log = logging.getLogger("memory_engine.compaction")
 

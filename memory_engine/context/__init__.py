@@ -1,7 +1,7 @@
 """What the model sees: the builder, the renderers, recall, and the invariants that keep it valid."""
 
+from memory_engine.context.budget import ContextPolicy, ContextShares, Room, Split
 from memory_engine.context.builder import Context, Spent, build_context
-from memory_engine.context.policy import ContextPolicy, ContextShares, Room, Split
 from memory_engine.context.rendering import Message, Renderer
 
 __all__ = [

@@ -12,16 +12,34 @@ import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.chunks import RECALLED, Category, Chunk, ChunkType, Retention
-from memory_engine.context.choosing import Costed, choose, cost, divide, last_spoken, least, render, tokens_of, whole
+from memory_engine.context.budget import (
+    ContextPolicy,
+    Costed,
+    choose,
+    cost,
+    divide,
+    last_spoken,
+    least,
+    render,
+    tokens_of,
+    whole,
+)
 from memory_engine.context.invariants import INVARIANTS, atoms_of
-from memory_engine.context.messages import Piece, assemble, message_tokens
-from memory_engine.context.policy import ContextPolicy
-from memory_engine.context.rendering import Message, Renderer, render_scratchpad, render_todo_list, render_xml
+from memory_engine.context.rendering import (
+    Message,
+    Piece,
+    Renderer,
+    assemble,
+    message_tokens,
+    render_scratchpad,
+    render_todo_list,
+    render_xml,
+)
+from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
+from memory_engine.core.state import State, StateView
+from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
-from memory_engine.recall.found import Hit
-from memory_engine.state import State, StateView
-from memory_engine.tokens import TokenCounter
+from memory_engine.recall.hits import Hit
 
 TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
 """What changes in place, and so stands last."""

@@ -1,7 +1,7 @@
 """Compaction, context and storage."""
 
+from memory_engine.core.tokens import Usage
 from memory_engine.errors.base import MemoryEngineError, facts
-from memory_engine.usage import Usage
 
 
 class CompactionError(MemoryEngineError):

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, BinaryIO
 import msgspec
 from attrs import define, field
 
-from memory_engine.cancellation import finished
+from memory_engine.core.cancellation import finished
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
-from memory_engine.replay.checking.divergence import VerifyReport
-from memory_engine.replay.verify import Verifier
+from memory_engine.replay.verify import Verifier, VerifyReport
 
 if TYPE_CHECKING:
     from memory_engine.engine import Engine
@@ -190,7 +189,7 @@ class _Work:
 @asynccontextmanager
 async def _only_read(path: str, *, entry_points: bool) -> "AsyncIterator[Engine]":
     import memory_engine
-    from memory_engine.config import EngineConfig
+    from memory_engine.runtime.config import EngineConfig
 
     _check_is_there(path)
     async with memory_engine.open(path, config=EngineConfig(read_only=True), entry_points=entry_points) as engine:

@@ -3,25 +3,30 @@
 Whoever can reach the port could ask: a page of another site in the same browser, or another user of the machine. So
 the data is for those who know the token, names of other hosts are refused (DNS rebinding), only GET and HEAD are
 answered, and the browser is told to let the page load nothing from elsewhere and show it inside no other.
+
+News as they come: a log's head, or the store's totals, as server-sent events.
+
+The store is polled, since other processes write to it. A poll that takes long comes less often.
+
+The page's own files: those of the package's folder `page`, each by its bare name, and nothing else.
 """
 
 import asyncio
 import hmac
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from importlib.resources import files
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import parse_qsl
 
 from attrs import frozen
 
 from memory_engine.engine import Engine
-from memory_engine.errors import MissingExtra
-from memory_engine.inspector import routes_log, routes_replay, routes_state, routes_store
-from memory_engine.inspector.answering import answered, failed, failure
-from memory_engine.inspector.files import page_file
-from memory_engine.inspector.inspection import Inspection, Route
-from memory_engine.inspector.live import TAKES, live, message
-from memory_engine.inspector.query import TOKEN, Query
+from memory_engine.errors import MemoryEngineError, MissingExtra, ThreadNotFound
+from memory_engine.inspector import routes_log, routes_state
+from memory_engine.inspector.answers import TOKEN, Inspection, Query, Route, answered, encode, failed, failure
+from memory_engine.store.protocol import ThreadFilter
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -29,9 +34,96 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+
+POLL_S = 0.5
+SHARE = 20
+"""A poll waits at least so many times as long as the last one took."""
+HEARTBEAT_S = 15.0
+"""How often a comment says that the connection lives where there is no news."""
+TAKES = frozenset({"thread"})
+
+News = dict[str, object]
+
+
+async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, None]:
+    """What happens to a thread, or to the store where none is named, from now on. Ends when the thread does.
+
+    Raises `ThreadNotFound` before anything is said.
+    """
+    thread_id = query.text("thread", "")
+    if thread_id:
+        return _told("head", lambda: _head(inspection, thread_id), await _head(inspection, thread_id))
+    return _told("threads", lambda: _threads(inspection), await _threads(inspection))
+
+
+async def _head(inspection: Inspection, thread_id: str) -> News:
+    head = await inspection.engine.store.head(thread_id)
+    return {"head": head.seq, "status": head.status}
+
+
+async def _threads(inspection: Inspection) -> News:
+    found = await inspection.engine.store.threads(ThreadFilter())
+    return {"total": len(found), "events": sum(head.seq for _, head in found)}
+
+
+async def _told(kind: str, look: Callable[[], Awaitable[News]], first: News) -> AsyncGenerator[bytes, None]:
+    known, said_at, took = first, time.monotonic(), 0.0
+    yield message(kind, first)
+    while True:
+        await asyncio.sleep(max(POLL_S, SHARE * took))
+        began = time.monotonic()
+        try:
+            found = await look()
+        except ThreadNotFound as error:
+            yield message("end", {"why": str(error)})
+            return
+        except MemoryEngineError:  # busy, or a disk that fails: perhaps not the next time
+            found = known
+        took = time.monotonic() - began
+        if found != known:
+            yield message(kind, found)
+        elif time.monotonic() - said_at >= HEARTBEAT_S:
+            yield b": alive\n\n"
+        else:
+            continue
+        known, said_at = found, time.monotonic()
+
+
+def message(kind: str, news: News) -> bytes:
+    """One event of the stream. JSON holds no line break."""
+    return b"event: %s\ndata: %s\n\n" % (kind.encode("ascii"), encode(news))
+
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+INDEX = "index.html"
+
+
+def page_file(name: str) -> tuple[bytes, str] | None:
+    """A file's bytes and media type by its name (none: the page itself), `None` where there is no such file.
+
+    The name is compared with those that there are, and never made part of a path.
+    """
+    name = name or INDEX
+    for file in files("memory_engine.inspector").joinpath("page").iterdir():
+        kind = KINDS.get(name[name.rfind(".") :]) if file.name == name else None
+        if kind is not None and file.is_file():
+            return file.read_bytes(), kind
+    return None
+
+
 T = TypeVar("T")
 
-ROUTES: tuple[Route, ...] = (*routes_store.ROUTES, *routes_log.ROUTES, *routes_state.ROUTES, *routes_replay.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *routes_state.STORE_ROUTES,
+    *routes_log.LOG_ROUTES,
+    *routes_state.STATE_ROUTES,
+    *routes_log.REPLAY_ROUTES,
+)
 API = "/api/"
 LOOPBACK = ("127.0.0.1", "localhost")
 JSON = "application/json"
@@ -61,7 +153,7 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
     path: str = "",
     stopping: asyncio.Event | None = None,
 ) -> "Starlette":
-    """The inspector of an engine, to be served on a loopback address: see `memory_engine.inspector.serving`.
+    """The inspector of an engine, to be served on a loopback address: see `memory_engine.inspector.server`.
 
     It reads, and writes nothing if the engine was opened with `EngineConfig(read_only=True)`; else caches at most.
     Requests need the `token`, and a Host that is one of `hosts`, at `port` (default: at any). `path` is what the page

@@ -3,22 +3,25 @@
 A log that was compacted is near a snapshot at every point. One that never was has none, and a state as long as
 itself: that is folded without the contents, which are read for what is shown, and what was folded is kept, so that
 the next point is near. All of it can be made again.
+
+Totals over a store, which reads all of it for them: taken again where that is not too dear.
 """
 
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Sized
 from typing import TypeVar
 
 from attrs import frozen
 
-from memory_engine.chunks import Chunk
+from memory_engine.core.chain import fold
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.state import Placed, State
 from memory_engine.engine import Engine
-from memory_engine.inspector.apart import beside
-from memory_engine.kernel import Kernel
-from memory_engine.log import fold
-from memory_engine.moments import Moment
-from memory_engine.reading import FAR, LogReader
-from memory_engine.state import Placed, State
+from memory_engine.inspector.offload import beside
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import Store, StoreStats
+from memory_engine.store.reading import FAR, LogReader, Moment
 from memory_engine.thread import Past
 
 T = TypeVar("T", bound=Sized)
@@ -186,3 +189,25 @@ def _bound(kept: "OrderedDict[tuple[str, int], T]") -> None:
 def totals_as_data(totals: Sequence[TypeTotal]) -> list[Mapping[str, object]]:
     """Totals by type as plain JSON values."""
     return [{"type": total.type, "chunks": total.chunks, "tokens": total.tokens} for total in totals]
+
+
+SHARE = 20
+"""Totals are taken anew after so many times as long as it took to take them."""
+
+
+class Totals:
+    """The totals over one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._taken: StoreStats | None = None
+        self._again_at = 0.0
+
+    async def now(self) -> StoreStats:
+        """The totals; of a large store, those of a moment ago."""
+        began = time.monotonic()
+        if self._taken is None or began >= self._again_at:
+            self._taken = await self._store.stats()
+            now = time.monotonic()
+            self._again_at = now + SHARE * (now - began)
+        return self._taken

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
+from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidIdentifier, MissingExtra
-from memory_engine.regex import regex
 
 CACHED_COUNTS_MAX = 4096
 """Counts kept by one tokenizer; of a long text its digest is kept, not the text."""

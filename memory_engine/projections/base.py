@@ -7,10 +7,10 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 import msgspec.inspect
 
-from memory_engine.codec import encode_json
+from memory_engine.core.codec import encode_json
+from memory_engine.core.events.base import Event
+from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import ReducerError, RowsNotLoaded
-from memory_engine.events.base import Event
-from memory_engine.records import RecordedEvent
 
 ProjectionMode = Literal["inline", "async"]
 

@@ -4,6 +4,8 @@ An event may bring facts for other threads (`deliveries`). They are rows of the 
 the event on; the engine's relay dispatches each to its thread under an id derived from the event, and
 records that it arrived. Whoever opens the store next delivers what is still there: the id makes a second
 attempt the first one's.
+
+Event ids made from what an event is about: a second attempt at the same thing is the first one's.
 """
 
 from hashlib import sha256
@@ -11,26 +13,18 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.ids import check_identifier
+from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import EventDecodeError, InvalidEvent
-from memory_engine.events import (
-    AgentMdRemoved,
-    Delivery,
-    Destination,
-    Event,
-    EventRegistry,
-    FactsDelivered,
-    MemoryForget,
-    MemoryShared,
-    PatternApproved,
-    PatternRevoked,
-    PatternsLeft,
-    PlaybookPromoted,
-    PromotionDecided,
-    UnknownEvent,
-)
-from memory_engine.ids import check_identifier
 from memory_engine.projections.base import ProjectionMode, Rows
-from memory_engine.records import RecordedEvent
+from memory_engine.views.layers.events import MemoryShared
+from memory_engine.views.patterns.events import PatternApproved, PatternRevoked, PatternsLeft
+from memory_engine.views.playbooks.events import PlaybookPromoted
+from memory_engine.views.promotion.events import AgentMdRemoved, PromotionDecided
 
 
 @runtime_checkable
@@ -173,3 +167,12 @@ def _arrival(event_hash: str, destination: Destination) -> str:
 
 OUTBOX = OutboxFold()
 FACTS = FactsFold()
+
+
+def derived_id(purpose: str, *parts: str) -> str:
+    """An id that only the same purpose with the same parts gives. Parts may be any text of any length."""
+    digest = sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogatepass")
+        digest.update(f"{len(encoded)}:".encode() + encoded)
+    return f"{purpose}:{digest.hexdigest()[:40]}"

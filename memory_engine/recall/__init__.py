@@ -5,20 +5,18 @@ The names below come from their modules when they are asked for: storage imports
 
 from typing import TYPE_CHECKING
 
-from memory_engine.lazy import imported_when_asked
+from memory_engine.core.lazy import imported_when_asked
 
 if TYPE_CHECKING:
-    from memory_engine.recall.base import Embedder as Embedder
-    from memory_engine.recall.base import Match as Match
-    from memory_engine.recall.base import Vector as Vector
-    from memory_engine.recall.base import VectorIndex as VectorIndex
-    from memory_engine.recall.base import VectorIndexFactory as VectorIndexFactory
-    from memory_engine.recall.found import Found as Found
-    from memory_engine.recall.found import Hit as Hit
-    from memory_engine.recall.lexical import LexicalIndex as LexicalIndex
-    from memory_engine.recall.passages import Extracted as Extracted
-    from memory_engine.recall.passages import Extractor as Extractor
-    from memory_engine.recall.passages import Text as Text
+    from memory_engine.llm.vectors import Embedder as Embedder
+    from memory_engine.llm.vectors import Match as Match
+    from memory_engine.llm.vectors import Vector as Vector
+    from memory_engine.llm.vectors import VectorIndex as VectorIndex
+    from memory_engine.llm.vectors import VectorIndexFactory as VectorIndexFactory
+    from memory_engine.recall.hits import Found as Found
+    from memory_engine.recall.hits import Hit as Hit
+    from memory_engine.recall.likeness import LexicalIndex as LexicalIndex
+    from memory_engine.recall.likeness import TextIndex as TextIndex
     from memory_engine.recall.question import Question as Question
     from memory_engine.recall.ranking import Candidate as Candidate
     from memory_engine.recall.ranking import Ranked as Ranked
@@ -29,18 +27,19 @@ if TYPE_CHECKING:
     from memory_engine.recall.ranking import weighted as weighted
     from memory_engine.recall.reranking import ModelReranker as ModelReranker
     from memory_engine.recall.reranking import Reranker as Reranker
-    from memory_engine.recall.similarity import TextIndex as TextIndex
+    from memory_engine.store.passages import Extracted as Extracted
+    from memory_engine.store.passages import Extractor as Extractor
+    from memory_engine.store.passages import Text as Text
 
 __getattr__ = imported_when_asked(
     __name__,
     {
-        "base": "Embedder Match Vector VectorIndex VectorIndexFactory",
-        "found": "Found Hit",
-        "lexical": "LexicalIndex",
-        "passages": "Extracted Extractor Text",
+        ".llm.vectors": "Embedder Match Vector VectorIndex VectorIndexFactory",
+        ".store.passages": "Extracted Extractor Text",
+        "hits": "Found Hit",
+        "likeness": "LexicalIndex TextIndex",
         "question": "Question",
         "ranking": "Candidate Ranked Ranker Statistics Weights rank weighted",
         "reranking": "ModelReranker Reranker",
-        "similarity": "TextIndex",
     },
 )

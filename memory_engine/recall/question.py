@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import msgspec
 
-from memory_engine.recall.analysis import terms
-from memory_engine.regex import regex
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import terms
 
 TERMS_MAX = 32
 AFTER_DAYS = 14

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 from attrs import frozen
 
-from memory_engine.recall.analysis import terms
+from memory_engine.core.text import terms
 from memory_engine.recall.question import DAY_US, Question
 
 SATURATION = 0.9

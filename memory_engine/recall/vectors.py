@@ -5,11 +5,11 @@ import logging
 from collections.abc import Collection, Coroutine
 from typing import Protocol
 
-from memory_engine.cancellation import finished
+from memory_engine.core.cancellation import finished
 from memory_engine.errors import ThreadNotFound
-from memory_engine.persistence import Store
-from memory_engine.recall.base import Vector, VectorIndex, VectorIndexFactory
-from memory_engine.snapshots import forgotten_at
+from memory_engine.llm.vectors import Vector, VectorIndex, VectorIndexFactory
+from memory_engine.store.protocol import Store
+from memory_engine.store.snapshots import forgotten_at
 
 _log = logging.getLogger("memory_engine.recall")
 

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from memory_engine.lazy import imported_when_asked
+from memory_engine.core.lazy import imported_when_asked
 
 if TYPE_CHECKING:
-    from memory_engine.replay.checking.divergence import Divergence as Divergence
-    from memory_engine.replay.checking.divergence import VerifyReport as VerifyReport
+    from memory_engine.replay.verify import Divergence as Divergence
+    from memory_engine.replay.verify import VerifyReport as VerifyReport
 
-__getattr__ = imported_when_asked(__name__, {"checking.divergence": "Divergence VerifyReport"})
+__getattr__ = imported_when_asked(__name__, {"verify": "Divergence VerifyReport"})

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from memory_engine.clock import to_datetime
+from memory_engine.core.clock import to_datetime
 from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
-from memory_engine.handle import PastHandle
-from memory_engine.kernel import Kernel
+from memory_engine.runtime.handle import PastHandle
+from memory_engine.runtime.kernel import Kernel
 
 
 class Anchor(msgspec.Struct, frozen=True):

@@ -2,10 +2,10 @@
 
 import msgspec
 
-from memory_engine.chunks import Chunk
-from memory_engine.events.base import UnknownEvent
-from memory_engine.recall.found import Hit
-from memory_engine.records import RecordedEvent
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import UnknownEvent
+from memory_engine.core.records import RecordedEvent
+from memory_engine.recall.hits import Hit
 
 
 def event_as_data(recorded: RecordedEvent) -> dict[str, object]:

@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator
 from attrs import field, frozen
 
 from memory_engine.context.rendering import Rendering
-from memory_engine.events.base import Event, UnknownEvent
-from memory_engine.handle import PastHandle
-from memory_engine.log import decode_row
-from memory_engine.replay.caching.cache_breaks import CacheBreak, CachedCall, Row, Walk
-from memory_engine.replay.caching.rolling import Drawn, Rolling
-from memory_engine.replay.caching.turns import COMPACTIONS, RESPONSES, Runs
+from memory_engine.core.chain import decode_row
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.replay.cache_breaks import COMPACTIONS, RESPONSES, CacheBreak, CachedCall, Row, Runs, Walk
+from memory_engine.replay.rolling import Drawn, Rolling
 from memory_engine.replay.verify import Progress
+from memory_engine.runtime.handle import PastHandle
 
 __all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "CachedCall", "cache_ledger"]
 

@@ -5,15 +5,15 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from memory_engine.compaction.service import CompactionService
-from memory_engine.directory import OpenThreads
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
-from memory_engine.kernel import Kernel
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import Remaking, Wanted
 from memory_engine.recall.service import Recall
-from memory_engine.recall.storing import LookUp
 from memory_engine.replay.verify import Progress
-from memory_engine.runtime import ThreadRuntime
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import LookUp
 
 
 class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):

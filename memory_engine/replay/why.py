@@ -8,19 +8,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_engine.chunks import Category, Chunk, Retention
+from memory_engine.context.budget import render
 from memory_engine.context.builder import Context
-from memory_engine.context.choosing import render
-from memory_engine.context.messages import message_tokens
-from memory_engine.context.rendering import Message, Rendering, render_scratchpad, render_todo_list
+from memory_engine.context.rendering import Message, Rendering, message_tokens, render_scratchpad, render_todo_list
+from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.state import State
 from memory_engine.errors import UnknownRow, UnknownView
-from memory_engine.handle import PastHandle, ThreadHandle
-from memory_engine.recall.found import Hit
-from memory_engine.replay.diffing.rendered import message_text
-from memory_engine.replay.explanations.explaining import Tree
-from memory_engine.replay.explanations.explanation import Why
-from memory_engine.replay.explanations.tracing import ChunkRef, EventRef, Tracer
-from memory_engine.state import State
+from memory_engine.recall.hits import Hit
+from memory_engine.replay.diff import message_text
+from memory_engine.replay.explanation import Tree, Why
+from memory_engine.replay.trace import ChunkRef, EventRef, Tracer
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
 
 __all__ = ["Why", "why"]
 

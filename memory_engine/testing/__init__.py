@@ -6,19 +6,19 @@ the engine does.
 
 from typing import TYPE_CHECKING
 
-from memory_engine.lazy import imported_when_asked
+from memory_engine.core.lazy import imported_when_asked
 
 if TYPE_CHECKING:
-    from memory_engine.testing.compactors import CompactorCall as CompactorCall
-    from memory_engine.testing.compactors import FakeCompactor as FakeCompactor
-    from memory_engine.testing.compactors import Hangs as Hangs
-    from memory_engine.testing.compactors import Returns as Returns
-    from memory_engine.testing.deterministic import ManualClock as ManualClock
-    from memory_engine.testing.deterministic import SequentialIds as SequentialIds
-    from memory_engine.testing.embedders import HashEmbedder as HashEmbedder
+    from memory_engine.testing.fakes import CompactorCall as CompactorCall
+    from memory_engine.testing.fakes import FakeCompactor as FakeCompactor
+    from memory_engine.testing.fakes import Hangs as Hangs
+    from memory_engine.testing.fakes import HashEmbedder as HashEmbedder
+    from memory_engine.testing.fakes import ManualClock as ManualClock
+    from memory_engine.testing.fakes import RecordingObserver as RecordingObserver
+    from memory_engine.testing.fakes import Returns as Returns
+    from memory_engine.testing.fakes import SequentialIds as SequentialIds
     from memory_engine.testing.faults import FaultyStore as FaultyStore
     from memory_engine.testing.faults import Hold as Hold
-    from memory_engine.testing.observing import RecordingObserver as RecordingObserver
     from memory_engine.testing.regression import check_regression as check_regression
     from memory_engine.testing.scenarios import Outcome as Outcome
     from memory_engine.testing.scenarios import Scenario as Scenario
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
 __getattr__ = imported_when_asked(
     __name__,
     {
-        "compactors": "CompactorCall FakeCompactor Hangs Returns",
-        "deterministic": "ManualClock SequentialIds",
-        "embedders": "HashEmbedder",
+        "fakes": "CompactorCall FakeCompactor Hangs HashEmbedder ManualClock RecordingObserver Returns SequentialIds",
         "faults": "FaultyStore Hold",
-        "observing": "RecordingObserver",
         "regression": "check_regression",
         "scenarios": "Outcome Scenario given",
         "store_contract": "StoreContract",

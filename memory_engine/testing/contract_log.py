@@ -1,13 +1,19 @@
-"""The storage contract, about the log: whole commits or none, in order, byte for byte."""
+"""The storage contract, about the log: whole commits or none, in order, byte for byte.
+
+The storage contract, about what belongs together: events of all threads by their correlation id.
+
+The storage contract, about reading parts of the past: some types, a time, the row before a key.
+"""
 
 import asyncio
 
 import msgspec
 import pytest
 
-from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError
-from memory_engine.persistence import CommitUnit, ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadRecord
-from memory_engine.testing.contract_rows import IDS, event, filled, head_at, ids_of, unit
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
+from memory_engine.store.protocol import CommitUnit, ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadRecord
+from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 
 class LogContract:
@@ -191,3 +197,119 @@ class LogContract:
         await store.create(ThreadRecord(id="t"), Head(), ())
         outcome = await asyncio.gather(store.commit(unit("t", event(1), after=head_at(5))), return_exceptions=True)
         assert isinstance(outcome[0], MemoryEngineError)
+
+
+def bearing(seq: int, correlation_id: str, *, at_us: int = 0) -> StoredEvent:
+    """An event that bears an id, recorded at a time of its own."""
+    return msgspec.structs.replace(event(seq), correlation_id=correlation_id, recorded_at_us=at_us or seq)
+
+
+async def found(store: Store, correlation_id: str, limit: int | None = None) -> list[tuple[str, int]]:
+    """Threads and seqs of what bears an id."""
+    rows = await store.correlated(correlation_id, limit=limit)
+    return [(thread_id, stored.seq) for thread_id, stored in rows]
+
+
+class CorrelationContract:
+    """What every store does with correlation ids."""
+
+    async def test_events_are_found_by_what_they_belong_to(self, store: Store) -> None:
+        """Of all threads, in the order in which they were recorded, and whole; a limit keeps the latest."""
+        rows = {
+            "a": (bearing(1, "k", at_us=30), bearing(2, "other", at_us=31), bearing(3, "k", at_us=50)),
+            "b": (bearing(1, "k", at_us=40), bearing(2, "", at_us=41), bearing(3, "k", at_us=60)),
+        }
+        for thread_id, events in rows.items():
+            await store.create(ThreadRecord(id=thread_id), Head(), ())
+            await store.commit(unit(thread_id, *events))
+        assert [("a", 1), ("b", 1), ("a", 3), ("b", 3)] == await found(store, "k")
+        assert [("a", rows["a"][0])] == [*await store.correlated("k")][:1]
+        assert [[], [("b", 3)], 4, 4] == [
+            await found(store, "k", 0),
+            await found(store, "k", 1),
+            len(await found(store, "k", 4)),
+            len(await found(store, "k", 99)),
+        ]
+
+    async def test_equal_times_keep_the_order_of_a_log(self, store: Store) -> None:
+        """Events of one commit were recorded at one moment; their order is that of their seqs."""
+        await store.create(ThreadRecord(id="a"), Head(), ())
+        await store.commit(unit("a", *(bearing(seq, "k", at_us=7) for seq in range(1, 6))))
+        assert [("a", seq) for seq in range(1, 6)] == await found(store, "k")
+        assert [("a", 4), ("a", 5)] == await found(store, "k", 2)
+
+    async def test_no_correlation_id_acts_as_a_pattern(self, store: Store) -> None:
+        """Each value finds itself; what no event bears finds nothing, and so does the empty id."""
+        await store.create(ThreadRecord(id="a"), Head(), ())
+        await store.commit(unit("a", *(bearing(seq, value) for seq, value in enumerate(HOSTILE, 1)), event(99)))
+        assert [[("a", seq)] for seq in range(1, len(HOSTILE) + 1)] == [await found(store, value) for value in HOSTILE]
+        assert [[], []] == [await found(store, "nothing"), await found(store, "")]
+
+    async def test_what_forks_share_comes_once(self, store: Store) -> None:
+        """From the thread that recorded it; a fork's own events from the fork."""
+        await store.create(ThreadRecord(id="a"), Head(), ())
+        await store.commit(unit("a", bearing(1, "k"), bearing(2, "k")))
+        await store.create(ThreadRecord(id="b", forked_from=ForkPoint("a", 2)), head_at(2), ())
+        await store.commit(unit("b", msgspec.structs.replace(bearing(3, "k"), id="own"), after=head_at(2)))
+        assert [("a", 1), ("a", 2), ("b", 3)] == await found(store, "k")
+
+    async def test_what_was_deleted_is_not_found(self, store: Store) -> None:
+        """A deleted thread's events are gone; those of others stay."""
+        for thread_id in "ab":
+            await store.create(ThreadRecord(id=thread_id), Head(), ())
+            await store.commit(unit(thread_id, bearing(1, "k")))
+        await filled(store, "c", 1)
+        await store.delete("a")
+        assert [("b", 1)] == await found(store, "k")
+
+
+class PastContract:
+    """What every store finds of a thread's past."""
+
+    async def test_events_of_some_types_come_in_order(self, store: Store) -> None:
+        """Only those, through shared pasts, within the bounds and the limit; a type is compared exactly."""
+        types = ["a", "b", "A", "a", "%", "c", "a"]
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        rows = [msgspec.structs.replace(event(n), type=name) for n, name in enumerate(types, 1)]
+        await store.commit(unit("t", *rows))
+        await forked(store, "f", "t", 5, own=2)
+
+        async def seqs(thread_id: str, *wanted: str, after: int = 0, upto: int = 99, limit: int = 99) -> list[int]:
+            found = await store.read(thread_id, after=after, upto=upto, limit=limit, types=frozenset(wanted))
+            return [stored.seq for stored in found]
+
+        assert [1, 4, 7] == await seqs("t", "a")
+        assert [[], [5], []] == [await seqs("t", *names) for names in ((), ("%",), ("_",))]
+        assert [[2, 6], [4, 7]] == [await seqs("t", "b", "c"), await seqs("t", "a", after=1)]
+        assert [[4], [1]] == [await seqs("t", "a", after=1, upto=6), await seqs("t", "a", limit=1)]
+        assert [1, 4] == await seqs("f", "a")
+        assert [5] == await seqs("t", *HOSTILE)
+        with pytest.raises(ThreadNotFound):
+            await seqs("nobody", "a")
+
+    async def test_a_time_finds_the_last_event_up_to_it(self, store: Store) -> None:
+        """By place, also where a clock went back, and through shared pasts; 0 before all."""
+        times = [10, 20, 5, 20, 40]
+        await store.create(ThreadRecord(id="t"), Head(), ())
+        rows = [msgspec.structs.replace(event(n), recorded_at_us=us) for n, us in enumerate(times, 1)]
+        await store.commit(unit("t", *rows))
+        await forked(store, "f", "t", 3)
+        assert [0, 3, 3, 4, 4, 5] == [await store.seq_at("t", us) for us in (4, 5, 10, 20, 39, 10**15)]
+        assert [0, 3, 3] == [await store.seq_at("f", us) for us in (-(10**15), 5, 10**15)]
+        with pytest.raises(ThreadNotFound):
+            await store.seq_at("nobody", 5)
+
+    async def test_the_row_before_a_key_is_found(self, store: Store) -> None:
+        """The greatest key between two, both included, of one projection, version and thread."""
+        await filled(store, "t", 1)
+        await filled(store, "other", 1)
+        rows: dict[str, bytes | None] = {key: key.encode() for key in ("a:1", "a:5", "b:3", *HOSTILE)}
+        await store.write_projection("t", ProjectionChange("p", 1, rows, 0))
+        await store.write_projection("t", ProjectionChange("p", 2, {"a:4": b"version 2"}, 0))
+        await store.write_projection("other", ProjectionChange("p", 1, {"a:4": b"other"}, 0))
+        found = [await store.row_upto("p", 1, "t", between) for between in (("a:", "a:4"), ("a:", "a:5"), ("a:", "a:"))]
+        assert [("a:1", b"a:1"), ("a:5", b"a:5"), None] == found
+        for key in HOSTILE:
+            assert (key, key.encode()) == await store.row_upto("p", 1, "t", (key, key))
+        with pytest.raises(ThreadNotFound):
+            await store.row_upto("p", 1, "nobody", ("a", "b"))

@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from memory_engine.errors import HeadMoved, ThreadNotFound
-from memory_engine.persistence import CommitUnit, Head, Store, ThreadRecord
-from memory_engine.recall.passages import PLACES_BITS, PassageChange, PassageRow, PassageStep
-from memory_engine.recall.storing import LookUp
+from memory_engine.store.passages import PLACES_BITS, LookUp, PassageChange, PassageRow, PassageStep
+from memory_engine.store.protocol import CommitUnit, Head, Store, ThreadRecord
 from memory_engine.testing.contract_rows import event, filled, head_at, unit
 
 MANY = 200

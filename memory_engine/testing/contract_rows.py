@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from memory_engine.persistence import (
+from memory_engine.core.records import StoredEvent
+from memory_engine.store.protocol import (
     CommitUnit,
     ForkPoint,
     Head,
@@ -13,7 +14,6 @@ from memory_engine.persistence import (
     Store,
     ThreadRecord,
 )
-from memory_engine.records import StoredEvent
 
 HOSTILE = (
     "plain",

@@ -6,7 +6,9 @@ from typing import Literal
 
 from attrs import frozen
 
-from memory_engine.persistence import (
+from memory_engine.core.records import StoredEvent
+from memory_engine.store.passages import PassageIndex
+from memory_engine.store.protocol import (
     CommitUnit,
     Head,
     LiveChunk,
@@ -17,8 +19,6 @@ from memory_engine.persistence import (
     ThreadFilter,
     ThreadRecord,
 )
-from memory_engine.recall.storing import PassageIndex
-from memory_engine.records import StoredEvent
 
 When = Literal["before", "after"]
 
@@ -50,7 +50,7 @@ class FaultyStore:
     """Any store, with faults planned for single commits; everything else goes straight through.
 
     Open an engine over it: `memory_engine.open(FaultyStore(MemoryStore()))`. `commits`
-    counts the commits that came. See `memory_engine.persistence.Store` for the methods.
+    counts the commits that came. See `memory_engine.store.protocol.Store` for the methods.
     """
 
     def __init__(self, store: Store) -> None:

@@ -20,7 +20,7 @@ from types import TracebackType
 import msgspec
 from attrs import evolve, field, frozen
 
-from memory_engine.testing.embedders import HashEmbedder
+from memory_engine.testing.fakes import HashEmbedder
 
 PATH = "/v1/chat/completions"
 

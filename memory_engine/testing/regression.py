@@ -9,19 +9,19 @@ from typing import TypeVar
 
 import msgspec
 
-from memory_engine.chunks import Chunk
-from memory_engine.codec import checked_record, decode_reduction, resolve_chunks
 from memory_engine.context.builder import build_context
 from memory_engine.context.rendering import DEFAULT_RENDERERS
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.codec import checked_record, decode_reduction, resolve_chunks
+from memory_engine.core.events.base import Event
+from memory_engine.core.reducing import ReduceContext, Reduction, RegisteredReducer, reduce_into
+from memory_engine.core.state import Placed, State
+from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.errors import MemoryEngineError
-from memory_engine.events.base import Event
 from memory_engine.plugins import Plugin
-from memory_engine.reducing import ReduceContext, Reduction, RegisteredReducer, reduce_into
-from memory_engine.replay.checking.differences import chunks_differ, fields_differ, limited, operation_line
+from memory_engine.replay.differences import chunks_differ, fields_differ, limited, operation_line
 from memory_engine.replay.to_pytest import state_lines
-from memory_engine.state import Placed, State
 from memory_engine.testing.scenarios import registries
-from memory_engine.tokens import EstimatedTokens
 
 T = TypeVar("T")
 Data = Mapping[str, object]

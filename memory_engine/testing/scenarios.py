@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from memory_engine.chunks import Chunk
-from memory_engine.codec import checked_record, decode_reduction, encode_event, resolve_chunks
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.codec import checked_record, decode_reduction, encode_event, resolve_chunks
+from memory_engine.core.executor import describe
+from memory_engine.core.operations import Operation
+from memory_engine.core.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
+from memory_engine.core.state import State
 from memory_engine.errors import MemoryEngineError
 from memory_engine.events import Event, EventRegistry, builtin_registry
-from memory_engine.executor import describe
-from memory_engine.operations import Operation
 from memory_engine.plugins import Plugin
 from memory_engine.reducers import builtin_reducers
-from memory_engine.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
-from memory_engine.state import State
-from memory_engine.testing.deterministic import START_US, SequentialIds
+from memory_engine.testing.fakes import START_US, SequentialIds
 
 THREAD_ID = "scenario"
 

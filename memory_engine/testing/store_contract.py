@@ -15,13 +15,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from memory_engine.persistence import Store
-from memory_engine.testing.contract_correlation import CorrelationContract
-from memory_engine.testing.contract_forks import ForkContract
-from memory_engine.testing.contract_log import LogContract
+from memory_engine.store.protocol import Store
+from memory_engine.testing.contract_log import CorrelationContract, LogContract, PastContract
 from memory_engine.testing.contract_passages import PassageContract
-from memory_engine.testing.contract_past import PastContract
-from memory_engine.testing.contract_threads import ThreadContract
+from memory_engine.testing.contract_threads import ForkContract, ThreadContract
 from memory_engine.testing.contract_views import ReopeningContract, StoreFactory, ViewContract
 
 
@@ -36,7 +33,7 @@ class StoreContract(
     PassageContract,
     ReopeningContract,
 ):
-    """Everything that `memory_engine.persistence.Store` promises.
+    """Everything that `memory_engine.store.protocol.Store` promises.
 
     `store_factory` gives a function that opens a store; called again in the same test it opens
     the same data again where `persistent` is true. Each test needs data of its own.

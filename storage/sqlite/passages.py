@@ -4,12 +4,11 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from memory_engine.recall.passages import PassageChange
-from memory_engine.recall.storing import LookedUp, LookUp
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.transactions import find_tid
 from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -24,7 +23,7 @@ class Read(Protocol):
 
 
 class SQLitePassages:
-    """See `memory_engine.recall.storing.PassageIndex`."""
+    """See `memory_engine.store.passages.PassageIndex`."""
 
     def __init__(self, writer: Writer, read: Read) -> None:
         self._writer = writer

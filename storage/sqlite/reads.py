@@ -5,12 +5,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import IntegrityError, ThreadNotFound
-from memory_engine.persistence import DELETED, Head, LiveChunk, LoadedThread, ThreadFilter, ThreadRecord
-from memory_engine.recall.storing import LookedUp, LookUp
-from memory_engine.records import StoredEvent
 from memory_engine.storage import passages
-from memory_engine.storage.sqlite.rows import (
+from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
     EVENTS,
     HEAD_COLUMNS,
@@ -22,6 +20,8 @@ from memory_engine.storage.sqlite.rows import (
     thread_from_row,
 )
 from memory_engine.storage.sqlite.transactions import find_tid
+from memory_engine.store.passages import LookedUp, LookUp
+from memory_engine.store.protocol import DELETED, Head, LiveChunk, LoadedThread, ThreadFilter, ThreadRecord
 
 _IN_MAX = 500
 """Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""

@@ -1,4 +1,4 @@
-"""The SQLite store: `memory_engine.persistence.Store` over one file."""
+"""The SQLite store: `memory_engine.store.protocol.Store` over one file."""
 
 import asyncio
 import logging
@@ -9,9 +9,22 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from memory_engine.cancellation import finished
+from memory_engine.core.cancellation import finished
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
-from memory_engine.persistence import (
+from memory_engine.storage import passages
+from memory_engine.storage.sqlite import reads
+from memory_engine.storage.sqlite.connection import Connection, FileLock
+from memory_engine.storage.sqlite.passages import SQLitePassages
+from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate, position
+from memory_engine.storage.sqlite.transactions import (
+    Transactions,
+    find_tid,
+    put_live,
+    write_projection,
+)
+from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.store.protocol import (
     DELETED,
     CommitUnit,
     Head,
@@ -22,21 +35,6 @@ from memory_engine.persistence import (
     ThreadFilter,
     ThreadRecord,
 )
-from memory_engine.records import StoredEvent
-from memory_engine.storage import passages
-from memory_engine.storage.sqlite import reads
-from memory_engine.storage.sqlite.connection import Connection
-from memory_engine.storage.sqlite.locking import FileLock
-from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.rows import marks_to_row, position
-from memory_engine.storage.sqlite.schema import check_version, migrate
-from memory_engine.storage.sqlite.transactions import (
-    Transactions,
-    find_tid,
-    put_live,
-    write_projection,
-)
-from memory_engine.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
 

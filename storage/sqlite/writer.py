@@ -9,11 +9,10 @@ from functools import partial
 from typing import TypeVar
 
 from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
-from memory_engine.persistence import CommitUnit
 from memory_engine.storage.passages import fold
-from memory_engine.storage.sqlite.connection import Connection, storage_error
-from memory_engine.storage.sqlite.locking import FileLock
+from memory_engine.storage.sqlite.connection import Connection, FileLock, storage_error
 from memory_engine.storage.sqlite.transactions import Transactions
+from memory_engine.store.protocol import CommitUnit
 
 T = TypeVar("T")
 

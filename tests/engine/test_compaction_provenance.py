@@ -55,7 +55,7 @@ async def test_summaries_of_too_many_originals_are_merged_from_their_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where the originals would be too much to read, the compactor is given the lines, each citing something."""
-    monkeypatch.setattr("memory_engine.compaction.running.ORIGINAL_TOKENS_MAX", 10)
+    monkeypatch.setattr("memory_engine.compaction.protocol.ORIGINAL_TOKENS_MAX", 10)
     compactor = Scripted(uncited)
     async with opened(compactor, MERGING) as engine:
         thread = await engine.create_thread()

@@ -11,10 +11,10 @@ import memory_engine
 from memory_engine import CompactionPolicy, Context, Engine, EngineConfig, Plugin, Retention, errors
 from memory_engine import events as e
 from memory_engine.context import Message
-from memory_engine.context.messages import NO_RESULT
+from memory_engine.context.rendering import NO_RESULT
+from memory_engine.core.tokens import IMAGE_TOKENS
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
-from memory_engine.tokens import IMAGE_TOKENS
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
 SYSTEM = e.SessionStarted(content="Be kind.")

@@ -26,8 +26,8 @@ from memory_engine import (
     correlated,
 )
 from memory_engine import events as e
-from memory_engine.correlation import UNLINKED, current_links, linked
 from memory_engine.errors import InvalidEvent, InvalidIdentifier
+from memory_engine.runtime.correlation import UNLINKED, current_links, linked
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FakeCompactor, Hangs
 from tests.conversations import LONG, log, opened

@@ -12,10 +12,10 @@ from memory_engine import events as e
 from memory_engine.errors import InvalidIdentifier, StorageBusy, ThreadClosed, ThreadNotFound
 from memory_engine.events import Destination, FactsDelivered
 from memory_engine.projections.outbox import OUTBOX
-from memory_engine.projections.tool_cache import Flights
-from memory_engine.relay import Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.views.tool_cache.view import Flights
 
 
 def fact(text: str, to: str) -> MemoryShared:

@@ -9,7 +9,7 @@ import pytest
 import memory_engine
 from memory_engine import BlockingReason, CompactionPolicy, EngineConfig, NewEvent, Thread, errors
 from memory_engine import events as e
-from memory_engine.directory import OpenThreads
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import (
     FakeCompactor,

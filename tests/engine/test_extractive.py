@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine.compactors.extractive import Entry, Line, extract, render
-from memory_engine.compactors.extractive.calls import pair_calls
 from memory_engine.compactors.extractive.entries import SECTIONS, tokens
-from memory_engine.compactors.extractive.function_words import FunctionWords
-from memory_engine.compactors.extractive.sentences import SENTENCE_CHARS_MAX, split_sentences, telegram
 from memory_engine.compactors.extractive.structured import read_json, records
+from memory_engine.compactors.extractive.usage import pair_calls
+from memory_engine.compactors.extractive.words import SENTENCE_CHARS_MAX, FunctionWords, split_sentences, telegram
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = st.sampled_from(

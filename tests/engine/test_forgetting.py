@@ -7,14 +7,14 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmToolCall, Thread, ToolCall, ToolResult, UserMessage
 from memory_engine import events as e
+from memory_engine.agents import AgentLifecycle
 from memory_engine.errors import StorageBusy, ThreadClosed
 from memory_engine.events import Destination, PlaybookCall
-from memory_engine.lifecycle import AgentLifecycle
-from memory_engine.projections.builtin import builtin_projections
-from memory_engine.projections.screen import ProactiveTool
-from memory_engine.relay import Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.views.screen.view import ProactiveTool
+from memory_engine.wiring import builtin_projections
 from tests.conversations import turns
 
 SECRET = "zyzzyva"

@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
+from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.events import Event
-from memory_engine.records import NewEvent, Receipt
 from memory_engine.testing import FakeCompactor, ManualClock, SequentialIds
 
 TEXT = st.text(max_size=40)

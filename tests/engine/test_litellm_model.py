@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from memory_engine.core.tokens import Usage
 from memory_engine.errors import MissingExtra, ModelError
 from memory_engine.llm import Completion, LanguageModel, LiteLLM, LiteLLMOptions
 from memory_engine.llm.failures import BY_CLASS, ERROR_CHARS_MAX, model_error, retry_after_s, verdict_on
-from memory_engine.llm.litellm_module import load_litellm
+from memory_engine.llm.litellm import load_litellm
 from memory_engine.testing.openai_server import (
     OpenAIServer,
     Reply,
@@ -33,7 +34,6 @@ from memory_engine.testing.openai_server import (
     refusal,
     truncated,
 )
-from memory_engine.usage import Usage
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-do-not-tell"

@@ -25,6 +25,7 @@ from memory_engine import (
     ToolResult,
     UserMessage,
 )
+from memory_engine.core.tokens import Usage
 from memory_engine.errors import CompactorFailed, MissingExtra
 from memory_engine.events import SummaryLine
 from memory_engine.llm import Completion, LiteLLM, LiteLLMOptions
@@ -40,7 +41,6 @@ from memory_engine.testing.openai_server import (
     refusal,
     truncated,
 )
-from memory_engine.usage import Usage
 
 ASKED = CompactionPolicy(enabled=False, keep_recent=0)
 """Compacts only when it is asked to."""

@@ -9,7 +9,7 @@ from memory_engine import Destination, Engine, Event, MemoryShared, RecordedEven
 from memory_engine.errors import InvalidEvent, StorageBusy
 from memory_engine.events import MemoryAppended
 from memory_engine.projections.outbox import OUTBOX
-from memory_engine.relay import Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 

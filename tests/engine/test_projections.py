@@ -8,9 +8,9 @@ import pytest
 import memory_engine
 from memory_engine import Engine, Plugin, RecordedEvent, Rows, errors
 from memory_engine import events as e
-from memory_engine.persistence import ProjectionChange
 from memory_engine.projections import ProjectionMode
 from memory_engine.storage.memory import MemoryStore
+from memory_engine.store.protocol import ProjectionChange
 from memory_engine.testing import FaultyStore
 
 MODES: list[ProjectionMode] = ["inline", "async"]

@@ -17,11 +17,11 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, RecordedEvent, Rows, Thread, UserMessage
 from memory_engine.cli import main
 from memory_engine.errors import IntegrityError, ReadOnly, StorageBusy, ThreadNotFound, UnknownView
-from memory_engine.persistence import CommitUnit
 from memory_engine.projections import ProjectionMode
 from memory_engine.replay.rebuild import rebuild
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.store.protocol import CommitUnit
 from memory_engine.testing import FaultyStore
 from tests.conversations import NEVER, texts
 from tests.recall_samples import contents

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from memory_engine.compaction.undoing import compactions
+from memory_engine.compaction.undo import compactions
 from memory_engine.errors import (
     CompactionNotLive,
     CompactorFailed,
@@ -50,7 +50,7 @@ async def test_a_redo_may_be_longer_than_the_summary_but_not_than_the_originals(
 
 async def test_a_redo_reads_through_summaries_of_summaries(monkeypatch: pytest.MonkeyPatch) -> None:
     """All originals are given, however many tokens they take, and never a line of a summary."""
-    monkeypatch.setattr("memory_engine.compaction.running.ORIGINAL_TOKENS_MAX", 10)
+    monkeypatch.setattr("memory_engine.compaction.protocol.ORIGINAL_TOKENS_MAX", 10)
     compactor = Scripted()
     async with opened(compactor, MERGING) as engine:
         thread = await engine.create_thread()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import AgentMdPromoted, Destination, ExternalInject, MemoryShared, errors
 from memory_engine.projections.outbox import OUTBOX
-from memory_engine.scoped import scope_thread_id
+from memory_engine.runtime.scoped import scope_thread_id
 from memory_engine.testing.contract_rows import HOSTILE
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)

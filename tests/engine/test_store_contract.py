@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from memory_engine.persistence import Store
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_views import StoreFactory
 from memory_engine.testing.store_contract import StoreContract

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Event, MemoryForget, MemoryMarkCritical, Thread
-from memory_engine.compaction.undoing import compactions
+from memory_engine.compaction.undo import compactions
 from memory_engine.errors import CompactionError, CompactionNotLive
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.conversations import turns

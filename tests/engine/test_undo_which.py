@@ -19,8 +19,7 @@ from memory_engine import (
     RestoredChunk,
 )
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.undoing import compactions
-from memory_engine.directory import OpenThreads
+from memory_engine.compaction.undo import compactions
 from memory_engine.errors import (
     CompactionNotLive,
     EventTooLarge,
@@ -29,6 +28,7 @@ from memory_engine.errors import (
     ThreadClosed,
 )
 from memory_engine.events import SummaryLine
+from memory_engine.runtime.threads import OpenThreads
 from tests.conversations import NEVER, note, opened, say, texts, turns, types
 from tests.engine.undoing import MERGING
 from tests.scripted_compactors import Held, Scripted, a_line_each

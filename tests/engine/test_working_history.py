@@ -7,25 +7,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.chunks import Chunk
 from memory_engine.compaction.base import SECTIONS, CompactionContext, CompactionResult, render_lines
 from memory_engine.compactors import WorkingHistoryCompactor
-from memory_engine.compactors.history_xml import (
+from memory_engine.compactors.working_history import (
     ENTRY_TOKENS_MIN,
+    FORM,
     FRAME_TOKENS,
     Entry,
     fitted,
+    read_summary,
     render_input,
     shortened,
 )
-from memory_engine.compactors.prompts import FORM
-from memory_engine.compactors.summary_markdown import read_summary
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import SummaryLine, ToolCall
+from memory_engine.core.tokens import Usage, estimate_text
 from memory_engine.errors import CompactorFailed
-from memory_engine.events.base import SummaryLine, ToolCall
 from memory_engine.llm import Completion
 from memory_engine.llm.base import Message
-from memory_engine.tokens import estimate_text
-from memory_engine.usage import Usage
 
 ANSWER = """\
 ## Progress Summary

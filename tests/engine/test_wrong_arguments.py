@@ -5,11 +5,11 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, Thread, errors
 from memory_engine import events as e
-from memory_engine.projections.layers import KnowledgeEntry, MemoryEntry
-from memory_engine.projections.promotion.routing import Placement
-from memory_engine.projections.promotion.view import Promotion
-from memory_engine.projections.screen import ProactiveTool
-from memory_engine.selfop import MemoryTools
+from memory_engine.agents import MemoryTools
+from memory_engine.views.layers.entries import KnowledgeEntry, MemoryEntry
+from memory_engine.views.promotion.judge import Placement
+from memory_engine.views.promotion.view import Promotion
+from memory_engine.views.screen.view import ProactiveTool
 
 MOMENT_MS = 1_763_700_000_000
 
@@ -52,7 +52,7 @@ async def test_S2_a_value_as_it_was() -> None:
 
 def test_S4_a_rule_that_is_missing_says_where_it_goes() -> None:
     """A TOML file can name a rule only; the function comes with `rules=`."""
-    from memory_engine.projections.preferences import Domain
+    from memory_engine.views.preferences.domain import Domain
 
     text = "[kinds.period]\nrule = { name = 'fill_slot' }\n"
     with pytest.raises(errors.DomainError, match="no rule 'fill_slot' is registered: give it to the domain"):

@@ -21,7 +21,7 @@ from memory_engine import (
     StateView,
     Thread,
 )
-from memory_engine.records import StoredEvent
+from memory_engine.core.records import StoredEvent
 from tests.conversations import LONG, NEVER
 from tests.scripted_compactors import Scripted
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from memory_engine.core.events.base import Event
 from memory_engine.events import (
     ExternalInject,
     ImagePart,
@@ -14,9 +15,8 @@ from memory_engine.events import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.events.base import Event
 from memory_engine.ingest.chat import ChatReader
-from memory_engine.ingest.readings import Unusable, event_id
+from memory_engine.ingest.records import Unusable, event_id
 
 
 def call(call_id: str, name: str = "look", arguments: object = "{}") -> dict[str, object]:

@@ -9,21 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine.config import EngineConfig
 from memory_engine.engine import Engine
 from memory_engine.errors import IngestError
 from memory_engine.events import ExecutionPause, MemoryForget, TodoItem, TodoSet, UserMessage
-from memory_engine.ingest import (
-    Format,
-    Ingestion,
-    IngestOptions,
-    IngestReport,
-    holds_a_log,
-    records,
-    scanning,
-)
+from memory_engine.ingest import Format, Ingestion, IngestOptions, IngestReport, holds_a_log, json_stream, records
 from memory_engine.ingest.records import Record, read_records
-from memory_engine.persistence import CompactionPolicy
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.store.protocol import CompactionPolicy
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"
 HELLO: list[object] = [
@@ -349,7 +341,7 @@ def test_a_list_is_read_alike_whatever_the_blocks(
     text = json.dumps(values, indent=indent, ensure_ascii=False)
     path = put(tmp_path_factory.mktemp("blocks"), "x.json", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scanning, "BLOCK", block)
+        patch.setattr(json_stream, "BLOCK", block)
         found = [record for record in read_records(path) if isinstance(record, Record)]
     assert values == [record.value for record in found]
     if indent is None:
@@ -358,7 +350,7 @@ def test_a_list_is_read_alike_whatever_the_blocks(
 
 def test_a_value_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file is not read into memory for a value that no event could hold."""
-    monkeypatch.setattr(scanning, "VALUE_CHARS_MAX", 1 << 20)
+    monkeypatch.setattr(json_stream, "VALUE_CHARS_MAX", 1 << 20)
     path = put(tmp_path, "x.json", '["' + "x" * (5 << 20))
     (error,) = read_records(path)
     assert isinstance(error, IngestError)

@@ -12,10 +12,10 @@ from msgspec.structs import asdict
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig
 from memory_engine import events as e
-from memory_engine.events.promotion import AgentMdUploaded
 from memory_engine.replay.data import chunk_as_data, event_as_data
 from memory_engine.replay.diff import diff
 from memory_engine.testing.contract_rows import IDS
+from memory_engine.views.promotion.events import AgentMdUploaded
 from tests.inspecting import Browser, inspected
 
 Data = dict[str, object]

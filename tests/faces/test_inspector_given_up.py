@@ -8,7 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
-from memory_engine.inspector.apart import apart
+from memory_engine.inspector.offload import apart
 
 
 async def make(path: str) -> None:

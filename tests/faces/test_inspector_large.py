@@ -12,7 +12,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Plugin
 from memory_engine import events as e
-from memory_engine.events.base import Event, event
+from memory_engine.core.events.base import Event, event
 from tests.inspecting import Browser, inspected
 
 Data = dict[str, object]

@@ -24,7 +24,7 @@ ANY_ALLOWED = re.compile(r"codec\.py|memory_engine/llm/.*")
 HEAVY = {
     "aiosqlite": "storage/",
     "asyncpg": "storage/",
-    "fastembed": "memory_engine/recall/embedders/",
+    "fastembed": "memory_engine/recall/embedders.py",
     "hnswlib": "storage/",
     "litellm": "memory_engine/llm/",
     "numpy": "storage/",

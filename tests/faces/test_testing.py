@@ -12,7 +12,7 @@ import pytest
 import memory_engine
 from memory_engine import Chunk, CompactionContext, CompactionResult, errors
 from memory_engine import events as e
-from memory_engine.operations import Add
+from memory_engine.core.operations import Add
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import (
     FakeCompactor,

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Receipt, UserMessage
 from memory_engine.errors import MemoryEngineError, ThreadExists
-from memory_engine.storage.sqlite.locking import FileLock
+from memory_engine.storage.sqlite.connection import FileLock
 from tests.conversations import LONG
 from tests.scripted_compactors import Held, Yielding
 

@@ -14,10 +14,10 @@ from attrs import define, field
 import memory_engine
 from memory_engine import Engine, RecordedEvent
 from memory_engine import events as e
-from memory_engine.projections.builtin import builtin_projections
-from memory_engine.projections.conversation.folding import CONVERSATION, tally_of
 from memory_engine.projections.outbox import FACTS, OUTBOX, Fact
-from memory_engine.scoped import scope_of
+from memory_engine.runtime.scoped import scope_of
+from memory_engine.views.conversation.fold import CONVERSATION, tally_of
+from memory_engine.wiring import builtin_projections
 from tests.conversations import log
 from tests.processes.view_crash_child import CONFIG
 

@@ -19,8 +19,8 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, SessionStarted, Thread
 from memory_engine.errors import ThreadExists
 from memory_engine.events import PlaybookCall
-from memory_engine.projections.conversation.limits import ConversationLimits
-from memory_engine.projections.screen import ProactiveTool
+from memory_engine.views.conversation.exchanges import ConversationLimits
+from memory_engine.views.screen.view import ProactiveTool
 
 LIFE_MS = (30, 250)
 CONFIG = EngineConfig(

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from memory_engine import errors
-from memory_engine.ingest.documents.files import File, absolute, load
-from memory_engine.ingest.documents.values import Loaded
+from memory_engine.views.documents.readers.document import Loaded
+from memory_engine.views.documents.readers.files import File, absolute, load
 
 
 class Files:

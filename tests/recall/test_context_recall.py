@@ -34,8 +34,8 @@ from memory_engine import (
     ToolResult,
     errors,
 )
-from memory_engine.chunks import RECALLED
 from memory_engine.compactors import EmbeddedCompactor
+from memory_engine.core.chunks import RECALLED
 from memory_engine.errors import ModelError
 from memory_engine.testing import HashEmbedder
 from tests.conversations import flaws, turns

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import Engine, errors
+from memory_engine.core.clock import to_datetime
 from memory_engine.events import DocumentAdded, DocumentRemoved, MemoryForget
-from memory_engine.ingest.documents.splitting import Splitting, split
-from memory_engine.ingest.documents.text import text_document
-from memory_engine.projections.documents import Described
-from memory_engine.projections.documents.passages import document_id_of, document_prefix
-from memory_engine.projections.documents.view import Documents
+from memory_engine.views.documents.fold import Described, document_id_of, document_prefix
+from memory_engine.views.documents.readers.splitting import Splitting, split
+from memory_engine.views.documents.readers.text import text_document
+from memory_engine.views.documents.view import Documents
 
 HANDBOOK = """\
 # Handbook
@@ -188,7 +188,7 @@ async def test_S7_a_removed_document_can_come_back() -> None:
 
 async def test_S7_a_hit_leads_back_to_its_document() -> None:
     """Author, title and heading, date, and the document's id in the key, whatever the id."""
-    described = Described(author="Ann", source="wiki", date=memory_engine.clock.to_datetime(1_700_000_000_000_000))
+    described = Described(author="Ann", source="wiki", date=to_datetime(1_700_000_000_000_000))
     async with memory_engine.open(":memory:") as engine:
         documents = engine.tenant("acme").documents
         await documents.add_text(HANDBOOK, title="House rules", id="wiki:1/2%3A é", described=described)

@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine import errors
-from memory_engine.ingest.documents.decoding import decoded
-from memory_engine.ingest.documents.files import File, absolute, load
-from memory_engine.ingest.documents.html_text import html_text
-from memory_engine.ingest.documents.mail import written
-from memory_engine.ingest.documents.markdown import markdown_document
-from memory_engine.ingest.documents.splitting import Splitting, split
-from memory_engine.ingest.documents.values import Loaded
+from memory_engine.views.documents.readers.document import Loaded
+from memory_engine.views.documents.readers.files import File, absolute, load
+from memory_engine.views.documents.readers.mail import written
+from memory_engine.views.documents.readers.splitting import Splitting, markdown_document, split
+from memory_engine.views.documents.readers.text import decoded, html_text
 from tests.recall.document_files import Files, read, shown
 
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine import errors
-from memory_engine.ingest.documents.splitting import Splitting, split, split_simply
-from memory_engine.ingest.documents.values import Section
+from memory_engine.views.documents.readers.document import Section
+from memory_engine.views.documents.readers.splitting import Splitting, split, split_simply
 from tests.recall.document_files import without
 
 WORDS = st.text("ab .\n!é", max_size=900)
@@ -57,8 +57,8 @@ def test_S7_passages_overlap() -> None:
 def test_S7_without_the_extra_documents_are_split_all_the_same() -> None:
     """By paragraphs, sentences and words."""
     code = """
-from memory_engine.ingest.documents.splitting import Splitting, split
-from memory_engine.ingest.documents.values import Section
+from memory_engine.views.documents.readers.splitting import Splitting, split
+from memory_engine.views.documents.readers.document import Section
 pieces = split([Section("One two three. " * 40)], Splitting(200, 0))
 print(len(pieces), {piece.text[-1] for piece in pieces})
 """

@@ -16,11 +16,16 @@ from hypothesis import strategies as st
 
 from memory_engine.errors import InvalidVector, MissingExtra, ModelError
 from memory_engine.llm import LiteLLMEmbedder, RequestOptions
-from memory_engine.recall.base import Embedder, Vector, dimension_of
-from memory_engine.recall.embedders import CachedEmbedder, FastEmbedEmbedder, SentenceTransformersEmbedder
-from memory_engine.recall.embedders.local import BATCH, LocalEmbedder
-from memory_engine.recall.similarity import Corpus, TextIndex
-from memory_engine.storage.exact import ExactIndex
+from memory_engine.llm.vectors import Embedder, Vector, dimension_of
+from memory_engine.recall.embedders import (
+    BATCH,
+    CachedEmbedder,
+    FastEmbedEmbedder,
+    LocalEmbedder,
+    SentenceTransformersEmbedder,
+)
+from memory_engine.recall.likeness import Corpus, TextIndex
+from memory_engine.storage.vectors.exact import ExactIndex
 from memory_engine.testing import HashEmbedder
 from memory_engine.testing.openai_server import (
     OpenAIServer,

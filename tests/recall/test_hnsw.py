@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine import errors
-from memory_engine.recall.base import Packed, VectorIndex, packed
-from memory_engine.storage.adaptive import AdaptiveIndex
-from memory_engine.storage.exact import ExactIndex
-from memory_engine.storage.graph_files import Origin, Unusable
+from memory_engine.llm.vectors import Packed, VectorIndex, packed
+from memory_engine.storage.vectors.adaptive import AdaptiveIndex
+from memory_engine.storage.vectors.exact import ExactIndex
+from memory_engine.storage.vectors.hnsw import Origin, Unusable
 
 np = pytest.importorskip("numpy", reason="vectors need NumPy (extra `vectors`)")
 pytest.importorskip("hnswlib", reason="graphs need hnswlib (extra `hnsw`)")
@@ -338,8 +338,8 @@ def test_a_full_disk_is_an_error(tmp_path: Path) -> None:
     code = f"""
 import resource, signal
 from pathlib import Path
-from memory_engine.storage.adaptive import AdaptiveIndex
-from memory_engine.storage.graph_files import Origin
+from memory_engine.storage.vectors.adaptive import AdaptiveIndex
+from memory_engine.storage.vectors.hnsw import Origin
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path, origin = Path({str(tmp_path / "graph")!r}), Origin("model", "stamp")
 index = AdaptiveIndex(8, threshold=0)
@@ -371,8 +371,8 @@ def test_without_hnswlib_it_stays_exact(tmp_path: Path) -> None:
 import sys; sys.modules["hnswlib"] = None
 import logging; logging.basicConfig(stream=sys.stdout, format="%(message)s")
 from pathlib import Path
-from memory_engine.storage.adaptive import AdaptiveIndex
-from memory_engine.storage.graph_files import Origin
+from memory_engine.storage.vectors.adaptive import AdaptiveIndex
+from memory_engine.storage.vectors.hnsw import Origin
 for _ in range(2):
     index = AdaptiveIndex({DIMENSION}, threshold=1)
     for key in "abc":

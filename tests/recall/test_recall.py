@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Plugin, Thread
 from memory_engine import events as e
+from memory_engine.core.records import NewEvent
 from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
-from memory_engine.recall.passages import Extracted, Text
-from memory_engine.records import NewEvent
+from memory_engine.store.passages import Extracted, Text
 from memory_engine.testing import HashEmbedder
 from tests.recall_samples import TALK
 

@@ -12,11 +12,11 @@ import memory_engine
 from memory_engine import Engine, Plugin, Thread
 from memory_engine import events as e
 from memory_engine.errors import ModelError, ReducerError
-from memory_engine.recall.base import Vector
-from memory_engine.recall.passages import PLACES_BITS, Extracted, Text
+from memory_engine.llm.vectors import Vector
 from memory_engine.recall.vectors import VectorSpace
-from memory_engine.storage.adaptive import AdaptiveIndex
-from memory_engine.storage.graph_files import MARK
+from memory_engine.storage.vectors.adaptive import AdaptiveIndex
+from memory_engine.storage.vectors.hnsw import MARK
+from memory_engine.store.passages import PLACES_BITS, Extracted, Text
 from memory_engine.testing import HashEmbedder
 from tests.recall.recalled import KEPT
 

@@ -12,7 +12,7 @@ from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_engine.recall.analysis import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
+from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
 from memory_engine.recall.question import TERMS_MAX, Day, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
 

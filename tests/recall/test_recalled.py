@@ -2,9 +2,9 @@
 
 import memory_engine
 from memory_engine import Chunk, CompactionContext, MemoryRecalled, UserMessage
-from memory_engine.chunks import RECALLED
 from memory_engine.compactors import EmbeddedCompactor
-from memory_engine.compactors.history_xml import entries_of
+from memory_engine.compactors.working_history import entries_of
+from memory_engine.core.chunks import RECALLED
 
 SAID = Chunk(id="1.0", type="user_message", content="Order A-117 of twelve oak chairs goes to hall seven.")
 FROM_MEMORY = Chunk(id="2.0", type="recalled", content="The warehouse code is 9921-KX.", status=RECALLED)

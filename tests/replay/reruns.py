@@ -1,7 +1,7 @@
 """A what-if, tried out: with all that must hold of any of them."""
 
 from memory_engine import Thread
-from memory_engine.records import StoredEvent
+from memory_engine.core.records import StoredEvent
 from memory_engine.replay.what_if import Change, WhatIfReport
 
 

@@ -11,9 +11,9 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.core.chain import link_hash
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import UnreadableAnchors
-from memory_engine.log import link_hash
-from memory_engine.records import StoredEvent
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
 from tests.command_line import Run
 from tests.exports import NEVER, TALK, rows, talk

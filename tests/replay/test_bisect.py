@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import EngineConfig, errors
 from memory_engine import events as e
-from memory_engine.replay.bisecting import bisect
+from memory_engine.replay.bisect import bisect
 from memory_engine.testing import ManualClock
 from memory_engine.thread import Past
 from tests.command_line import Run

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, EngineConfig, Event, Plugin, UserMessage
 from memory_engine import events as e
-from memory_engine.directory import OpenThreads
 from memory_engine.errors import (
     ImportRefused,
     ReadOnly,
@@ -23,11 +22,12 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.projections.outbox import OUTBOX
-from memory_engine.queue import BlockingReason
-from memory_engine.replay import importing
-from memory_engine.replay.exporting import export
-from memory_engine.replay.files.log_file import schema
-from memory_engine.replay.redaction import Redaction
+from memory_engine.replay.export import importer
+from memory_engine.replay.export.export import export
+from memory_engine.replay.export.log_file import schema
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.engine.test_laws import LOGS
@@ -252,7 +252,7 @@ async def test_an_import_goes_on_from_where_one_stopped(tmp_path: Path, where: s
 
 async def test_an_import_that_died_leaves_a_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each commit the thread holds a log that verifies; the next import writes the rest."""
-    monkeypatch.setattr(importing, "EVENTS_MAX", 2)
+    monkeypatch.setattr(importer, "EVENTS_MAX", 2)
     kept = MemoryStore()
     async with memory_engine.open(":memory:") as source:
         await (await talk(source)).export(tmp_path / "t.jsonl")

@@ -7,7 +7,7 @@ import pytest
 
 import memory_engine
 from memory_engine.events import builtin_registry
-from memory_engine.projections.builtin import builtin_projections
+from memory_engine.wiring import builtin_projections
 from tests.exports import lines_of
 from tests.golden_logs import DIGESTS, LOGS, digest_of, logs_in, make, version
 

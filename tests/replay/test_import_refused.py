@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 import memory_engine
+from memory_engine.core.chain import link_hash
 from memory_engine.errors import ImportRefused, InvalidIdentifier
-from memory_engine.log import link_hash
-from memory_engine.replay.files.log_file import FileEvent, event_line, line_of, row_of
+from memory_engine.replay.export.log_file import FileEvent, event_line, line_of, row_of
 from tests.exports import TALK, Spoil, lines_of, spoilt, talk, with_line
 
 HEADER, FIRST, END = 1, 2, len(TALK) + 2

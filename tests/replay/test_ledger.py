@@ -12,12 +12,12 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.context.builder import FRAME
-from memory_engine.context.messages import message_tokens
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.rendering import Rendering, message_tokens
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
-from memory_engine.replay.caching.rolling import Drawn, Rolling
-from memory_engine.replay.diffing.rendered import kept_bytes, rendered
-from memory_engine.replay.ledger import CacheBreak, CacheLedger
+from memory_engine.replay.cache_breaks import CacheBreak
+from memory_engine.replay.diff import kept_bytes, rendered
+from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.rolling import Drawn, Rolling
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.conversations import LONG, NEVER, call, opened, say, turns
 from tests.engine.test_laws import EVENTS
@@ -290,7 +290,7 @@ def same_each_time() -> AbstractAsyncContextManager[memory_engine.Engine]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settle soon, so that short logs have something settled."""
-    monkeypatch.setattr("memory_engine.replay.caching.rolling.UNSETTLED", 2)
+    monkeypatch.setattr("memory_engine.replay.rolling.UNSETTLED", 2)
 
 
 @pytest.mark.usefixtures("small")

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, Event, LlmTextResponse, LlmToolCall, Plugin, Thread, ToolCall, ToolResult, UserMessage
 from memory_engine import events as e
+from memory_engine.core.chain import commitments, is_redacted
+from memory_engine.core.records import StoredEvent
 from memory_engine.errors import InvalidRedaction
-from memory_engine.log import commitments, is_redacted
-from memory_engine.records import StoredEvent
-from memory_engine.replay.exporting import export
-from memory_engine.replay.redaction import Redaction
+from memory_engine.replay.export.export import export
+from memory_engine.replay.export.redaction import Redaction
 from tests import golden_logs
 from tests.conversations import turns
 from tests.engine.test_forgetting import PATHS, SECRET

@@ -11,22 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import (
-    CompactionPolicy,
-    EngineConfig,
-    Event,
-    LlmTextResponse,
-    MemoryAppended,
-    Thread,
-    UserMessage,
-    snapshots,
-)
-from memory_engine.clock import to_datetime
+from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, MemoryAppended, Thread, UserMessage
+from memory_engine.core.clock import to_datetime
 from memory_engine.errors import EventNotFound, PastIsReadOnly, ReadOnly, SeqNotInLog
-from memory_engine.persistence import ProjectionChange
-from memory_engine.projections.builtin import builtin_projections
+from memory_engine.store import snapshots
+from memory_engine.store.protocol import ProjectionChange
 from memory_engine.testing import ManualClock
 from memory_engine.thread import Past
+from memory_engine.wiring import builtin_projections
 from tests.views.test_view_laws import EVENTS, views
 
 CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))
@@ -38,10 +30,10 @@ EVERYTHING = (("", "\U0010ffff"),)
 def many_snapshots(every: int = 3) -> Iterator[None]:
     """Snapshots at every few events, as a long log has them at every thousand."""
     with (
-        mock.patch("memory_engine.snapshots.EVERY", every),
-        mock.patch("memory_engine.reading.FAR", every),
-        mock.patch("memory_engine.projections.refolding.WINDOW", every),
-        mock.patch("memory_engine.projections.refolding.ROWS_SHARE", 0),
+        mock.patch("memory_engine.store.snapshots.EVERY", every),
+        mock.patch("memory_engine.store.reading.FAR", every),
+        mock.patch("memory_engine.projections.rebuild.WINDOW", every),
+        mock.patch("memory_engine.projections.rebuild.ROWS_SHARE", 0),
     ):
         yield
 
@@ -186,7 +178,7 @@ async def test_the_handles_of_the_past_read_the_past() -> None:
 
 async def test_snapshots_are_written_by_commits_and_name_no_content(tmp_path: Path) -> None:
     """One for each thousand seqs (here: ten), found again after reopening; they hold places, not texts."""
-    with mock.patch("memory_engine.snapshots.EVERY", 10):
+    with mock.patch("memory_engine.store.snapshots.EVERY", 10):
         async with memory_engine.open(str(tmp_path / "m.db")) as engine:
             thread = await engine.create_thread("t")
             await talk(thread, 17)
@@ -294,10 +286,10 @@ async def test_a_log_without_snapshots_gets_them_where_it_is_read() -> None:
         thread = await engine.create_thread()
         await talk(thread, 30)
         assert {} == await kept(thread)
-        with mock.patch("memory_engine.reading.FAR", 600):
+        with mock.patch("memory_engine.store.reading.FAR", 600):
             await thread.state(at=55)
         assert {} == await kept(thread)
-        with mock.patch("memory_engine.reading.FAR", 20), mock.patch("memory_engine.reading.PAGE", 20):
+        with mock.patch("memory_engine.store.reading.FAR", 20), mock.patch("memory_engine.store.reading.PAGE", 20):
             expected = await thread.state(at=55)
         assert 2 == len(await kept(thread))
         assert expected == await thread.state(at=55)

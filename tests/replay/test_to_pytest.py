@@ -32,8 +32,8 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.cli import main
 from memory_engine.errors import NoSuchTest
-from memory_engine.replay.redaction import Redaction
-from memory_engine.replay.source import Constants, block, literal, quoted
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.replay.to_pytest import Constants, block, literal, quoted
 from memory_engine.testing import check_regression
 from tests.views.test_view_laws import CONFIG, EVENTS, each
 

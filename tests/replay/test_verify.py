@@ -13,11 +13,11 @@ import pytest
 import memory_engine
 from memory_engine import Add, Chunk, EngineConfig, Plugin, ReduceContext, Reduction, StateView, Thread, UserMessage
 from memory_engine import events as e
-from memory_engine.chunks import Retention
 from memory_engine.cli import main
-from memory_engine.operations import Batch, BatchReplace, Delete, Operation, Reorder, Update
+from memory_engine.core.chunks import Retention
+from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Reorder, Update
 from memory_engine.replay import Divergence, VerifyReport
-from memory_engine.replay.checking.differences import (
+from memory_engine.replay.differences import (
     arrow,
     operation_line,
     reducers_behind,

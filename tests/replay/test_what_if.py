@@ -31,8 +31,8 @@ from memory_engine.errors import (
     ThreadExists,
     ThreadNotFound,
 )
-from memory_engine.replay.reruns.edits import Edit
 from memory_engine.replay.what_if import Change, InsertEvent, Prices, ReplaceEvent, SkipEvent
+from memory_engine.replay.what_if.change import Edit
 from tests.conversations import NEVER, SMALL, call, log, opened, say, texts, turns, types
 from tests.replay.reruns import rows, tried
 from tests.scripted_compactors import Scripted, a_line_each, summary

@@ -12,8 +12,8 @@ import memory_engine
 from memory_engine import EngineConfig, Event, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.events import BUILTIN_EVENTS
-from memory_engine.replay.reruns.references import Places, references_of, renumbered
 from memory_engine.replay.what_if import Change, InsertEvent
+from memory_engine.replay.what_if.references import Places, references_of, renumbered
 from tests.conversations import NEVER, call, log, turns
 from tests.unit.test_events import SAMPLES
 from tests.views.test_conversation_laws import SMALL as LIMITS

@@ -25,16 +25,15 @@ from memory_engine import (
 )
 from memory_engine import events as e
 from memory_engine.compactors import EmbeddedCompactor, Pipeline
+from memory_engine.core.operations import Add
 from memory_engine.errors import (
     DuplicateRegistration,
     InvalidChange,
     ModelNotAllowed,
     ReducerError,
 )
-from memory_engine.operations import Add
 from memory_engine.plugins import Plugin
-from memory_engine.replay.reruns import fork_log
-from memory_engine.replay.what_if import Change, InsertEvent, SkipEvent
+from memory_engine.replay.what_if import Change, InsertEvent, SkipEvent, fork_log
 from memory_engine.testing import FakeCompactor
 from tests.conversations import LONG, NEVER, SMALL, call, log, note, opened, say, texts, turns, types
 from tests.replay.reruns import tried

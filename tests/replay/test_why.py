@@ -10,17 +10,18 @@ import pytest
 import memory_engine
 from memory_engine import Chunk, CompactionPolicy, Engine, EngineConfig, ImagePart, TextPart, Thread, errors
 from memory_engine import events as e
+from memory_engine.agents import AgentLifecycle
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.context.builder import FRAME
+from memory_engine.core.operations import Add
+from memory_engine.core.reducing import ReduceContext, Reduction
+from memory_engine.core.state import StateView
+from memory_engine.core.tokens import Usage
 from memory_engine.events import Event, SummaryLine
-from memory_engine.lifecycle import AgentLifecycle
-from memory_engine.operations import Add
 from memory_engine.plugins import Plugin
-from memory_engine.reducing import ReduceContext, Reduction
-from memory_engine.replay.explanations import explaining, tracing
-from memory_engine.replay.why import Why, why
-from memory_engine.state import StateView
-from memory_engine.usage import Usage
+from memory_engine.replay import explanation, trace
+from memory_engine.replay.explanation import Why
+from memory_engine.replay.why import why
 from tests.conversations import NEVER, SMALL, call, note, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
 
@@ -181,13 +182,13 @@ async def test_deep_and_wide_trees_are_cut(monkeypatch: pytest.MonkeyPatch) -> N
         thread = await engine.create_thread()
         made = await say(thread, turns(40))
         [summary] = (await thread.state()).chunks()
-        monkeypatch.setattr(explaining, "DEPTH_MAX", 4)
+        monkeypatch.setattr(explanation, "DEPTH_MAX", 4)
         tree, asked = await thread.why(summary.id), 1
         while made[0] not in [one.id for one in tree.walk()]:
             [below] = [one for one in tree.walk() if one.facts.get("cut") and one.facts["type"] == "compacted"]
             tree, asked = await thread.why(below.id), asked + 1
         assert asked > 2
-        monkeypatch.setattr(tracing, "CHUNKS_MAX", 7)
+        monkeypatch.setattr(trace, "CHUNKS_MAX", 7)
         few = await thread.why(summary.id)
         assert 7 == len([one for one in nodes(few, "chunk") if "live" in one.facts])
 

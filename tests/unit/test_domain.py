@@ -7,8 +7,8 @@ import pytest
 
 from memory_engine import errors
 from memory_engine.events import RuleReference
-from memory_engine.projections.preferences import Domain, Kind, Rules
-from memory_engine.projections.preferences.rules import holds, problem_with_condition
+from memory_engine.views.preferences.domain import Domain, Kind
+from memory_engine.views.preferences.rules import Rules, holds, problem_with_condition
 
 SAMPLE = """
 persona_key = "persona"

@@ -12,12 +12,12 @@ import pytest
 import memory_engine
 from memory_engine import errors
 from memory_engine import events as e
-from memory_engine.codec import encode_event
-from memory_engine.config import EngineConfig
+from memory_engine.core.codec import encode_event
+from memory_engine.core.events.tasks import TodoStatus
+from memory_engine.core.records import NewEvent
 from memory_engine.events import BUILTIN_EVENTS, Event, EventRegistry, UnknownEvent, builtin_registry, event
-from memory_engine.events.todo import TodoStatus
 from memory_engine.plugins import Plugin
-from memory_engine.records import NewEvent
+from memory_engine.runtime.config import EngineConfig
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import given
 from tests.unit.view_samples import VIEW_SAMPLES

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import pytest
 
 from memory_engine import errors
-from memory_engine.chunks import Chunk, Retention
-from memory_engine.executor import BATCH_DEPTH_MAX, apply, check_ids, describe
-from memory_engine.operations import Add, Batch, BatchReplace, Delete, Operation, Reorder, Replace, Update
-from memory_engine.state import State
+from memory_engine.core.chunks import Chunk, Retention
+from memory_engine.core.executor import BATCH_DEPTH_MAX, apply, check_ids, describe
+from memory_engine.core.operations import Add, Batch, BatchReplace, Delete, Operation, Reorder, Replace, Update
+from memory_engine.core.state import State
 
 # The state that operations meet: three chunks at the top, the second a container of two; one is CRITICAL.
 SHAPE = ("1.0", "1.1", "1.1/1.2", "1.1/1.3", "1.4")

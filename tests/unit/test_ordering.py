@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.ordering import ZERO, key_after, key_before, key_between
+from memory_engine.core.persistent import ZERO, key_after, key_before, key_between
 
 # Where to insert next, as a share of the sequence: mostly ends, as states grow.
 PLACES = st.lists(st.floats(0, 1) | st.sampled_from((0.0, 1.0)), max_size=80)

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_engine.persistent import PersistentMap, SortedSequence
+from memory_engine.core.persistent import PersistentMap, SortedSequence
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -4,11 +4,11 @@ import pytest
 
 from memory_engine import errors
 from memory_engine import events as e
-from memory_engine.chunks import REDACTED, Category, Chunk, ChunkType, Retention
-from memory_engine.compaction.forgotten import WITHHELD
+from memory_engine.compaction.history import WITHHELD
+from memory_engine.core.chunks import REDACTED, Category, Chunk, ChunkType, Retention
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.operations import Add, BatchReplace, Update
 from memory_engine.events import Event
-from memory_engine.events.base import SummaryLine
-from memory_engine.operations import Add, BatchReplace, Update
 from memory_engine.testing import Outcome, given
 
 HELLO = e.UserMessage(content="Hello")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from memory_engine.chunks import Category, Chunk, Retention
-from memory_engine.executor import apply
-from memory_engine.operations import Add, Delete, Reorder, Update
-from memory_engine.state import Placed, State, Tally
+from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.executor import apply
+from memory_engine.core.operations import Add, Delete, Reorder, Update
+from memory_engine.core.state import Placed, State, Tally
 
 
 def chunk(id: str, *, name: str = "", tokens: int = 1, container: bool = False) -> Chunk:

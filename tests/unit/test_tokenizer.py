@@ -9,10 +9,10 @@ import tiktoken
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import InvalidIdentifier, MissingExtra
 from memory_engine.llm import Tokenizer
 from memory_engine.llm.tokens import PIECE_CHARS_MAX
-from memory_engine.tokens import TokenCounter
 
 
 @pytest.mark.parametrize("name", ["o200k_base", "cl100k_base", "p50k_base"])

@@ -2,9 +2,9 @@
 
 from memory_engine import Event
 from memory_engine import events as e
-from memory_engine.events.layers import LayerLine
-from memory_engine.events.outbox import RefusedFact
-from memory_engine.events.patterns import Finding
+from memory_engine.core.events.delivery import RefusedFact
+from memory_engine.views.layers.events import LayerLine
+from memory_engine.views.patterns.events import Finding
 
 USER = e.Destination("user", "u1", "acme")
 AGENT = e.Destination("agent", "helper", "acme")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, errors
 from memory_engine import events as e
-from memory_engine.projections.promotion.agent_md import AgentMd
-from memory_engine.projections.promotion.agent_md_text import PromotedText, read_back, render
+from memory_engine.views.promotion.agent_md import AgentMd, PromotedText, read_back, render
 
 OWN = "# Acme\n\nWe sell shoes.\n"
 RULES = ("Revenue dips every Sunday", "Amounts are in cents", "Join on user_id")

@@ -8,8 +8,8 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
 from memory_engine.context import Message
-from memory_engine.projections.conversation.limits import ConversationLimits
-from memory_engine.projections.conversation.texts import cut, fewer_lines, format_exchange, head_and_tail, utf8_bytes
+from memory_engine.views.conversation.exchanges import ConversationLimits
+from memory_engine.views.conversation.texts import cut, fewer_lines, format_exchange, head_and_tail, utf8_bytes
 
 FAMILY = "👨‍👩‍👧‍👦"
 FLAGS = "🇩🇪🇫🇷🇯🇵"

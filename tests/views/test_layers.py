@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import EngineConfig, Thread, errors
 from memory_engine import events as e
-from memory_engine.clock import to_datetime
-from memory_engine.projections.layers import KnowledgeEntry, MemoryEntry
+from memory_engine.core.clock import to_datetime
 from memory_engine.testing import ManualClock
+from memory_engine.views.layers.entries import KnowledgeEntry, MemoryEntry
 
 LAYERS: list[e.Layer] = ["working", "episodic", "semantic", "procedural"]
 

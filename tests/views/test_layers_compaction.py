@@ -9,10 +9,10 @@ import pytest
 import memory_engine
 from memory_engine import Thread
 from memory_engine import events as e
+from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError, UnknownMemory
 from memory_engine.llm.base import Completion, Message
-from memory_engine.projections.layers.values import CompactReport
-from memory_engine.usage import Usage
+from memory_engine.views.layers.entries import CompactReport
 
 
 async def remembered(thread: Thread, count: int, layer: e.Layer = "episodic") -> None:

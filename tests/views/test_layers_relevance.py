@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import memory_engine
 from memory_engine import EngineConfig, Thread
 from memory_engine import events as e
-from memory_engine.projections.layers.values import MemoryEntry, MemoryHit
+from memory_engine.views.layers.entries import MemoryEntry, MemoryHit
 
 
 class TwoMeanings:

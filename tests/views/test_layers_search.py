@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Thread
 from memory_engine import events as e
-from memory_engine.clock import to_datetime
-from memory_engine.projections.layers.planes import (
+from memory_engine.core.clock import to_datetime
+from memory_engine.storage.memory import MemoryStore
+from memory_engine.testing import ManualClock
+from memory_engine.views.layers.planes import (
     Planes,
     add,
     counted,
@@ -23,8 +25,6 @@ from memory_engine.projections.layers.planes import (
     times,
     value_of,
 )
-from memory_engine.storage.memory import MemoryStore
-from memory_engine.testing import ManualClock
 
 HOUR_US = 3_600 * 1_000_000
 

@@ -8,10 +8,9 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, RecordedEvent, SubagentError, ToolCall, errors
+from memory_engine.agents import AgentLifecycle, Fact, Finished, MemoryTools, ModelFacts, Said, StatedFacts
 from memory_engine.errors import ModelError
-from memory_engine.lifecycle import AgentLifecycle, Fact, Finished, ModelFacts, Said, StatedFacts
 from memory_engine.llm.base import Completion, Message
-from memory_engine.selfop import MemoryTools
 
 CALL = ToolCall("c1", "search", '{"query":"revenue"}')
 

@@ -9,7 +9,7 @@ import memory_engine
 from memory_engine import AgentLifecycle
 from memory_engine import events as e
 from memory_engine.llm import Completion
-from memory_engine.projections.promotion import ModelScorer
+from memory_engine.views.promotion.scorers import ModelScorer
 
 REPLIES: list[Callable[[], object]] = [
     lambda: None,

@@ -7,9 +7,9 @@ from memory_engine import errors
 from memory_engine import events as e
 from memory_engine.errors import InvalidEvent, InvalidPattern, NotJoined, UnknownLine, UnknownPattern
 from memory_engine.events import Destination
-from memory_engine.projections.patterns.redaction import EmbeddedRedactor, Redacted
-from memory_engine.projections.patterns.view import Patterns
 from memory_engine.testing import ManualClock
+from memory_engine.views.patterns.redaction import EmbeddedRedactor, Redacted
+from memory_engine.views.patterns.view import Patterns
 from tests.patterns import approved, joined, promoted, texts
 
 LINE = "Returns double after the discounts of Acme, ask ann@acme.example"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory_engine.projections.patterns.masking import HOLE, substitute
-from memory_engine.projections.patterns.redaction import ALL_SMALL, NO_CAPITALS, EmbeddedRedactor, redact_for
+from memory_engine.views.patterns.redaction import ALL_SMALL, NO_CAPITALS, EmbeddedRedactor, redact_for
+from memory_engine.views.patterns.shapes import HOLE, substitute
 
 REDACTOR = EmbeddedRedactor()
 

@@ -12,11 +12,11 @@ from memory_engine import Engine
 from memory_engine import events as e
 from memory_engine.errors import NotJoined, StorageBusy, UnknownPattern
 from memory_engine.projections.outbox import OUTBOX
-from memory_engine.projections.patterns.folding import PATTERNS, shares
-from memory_engine.projections.patterns.pooling import pattern_id
-from memory_engine.relay import Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.views.patterns.fold import PATTERNS, shares
+from memory_engine.views.patterns.pool import pattern_id
 from tests.patterns import approved, joined, promoted, texts, told
 
 

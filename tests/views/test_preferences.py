@@ -11,7 +11,7 @@ import memory_engine
 from memory_engine import NewEvent, errors
 from memory_engine import events as e
 from memory_engine.events import RuleReference
-from memory_engine.projections.preferences import Domain, Kind
+from memory_engine.views.preferences.domain import Domain, Kind
 
 DOMAIN = Domain(
     [

@@ -10,9 +10,10 @@ import memory_engine
 from memory_engine import errors
 from memory_engine import events as e
 from memory_engine.events import RuleReference
-from memory_engine.projections.preferences import Domain, Kind, Rules
-from memory_engine.projections.preferences.applying import AppliedRule, FailedRule, UnknownRule
-from memory_engine.projections.preferences.view import Preferences
+from memory_engine.views.preferences.domain import Domain, Kind
+from memory_engine.views.preferences.preference import AppliedRule, FailedRule, UnknownRule
+from memory_engine.views.preferences.rules import Rules
+from memory_engine.views.preferences.view import Preferences
 
 KINDS = [
     Kind(

@@ -11,16 +11,15 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
-from memory_engine.directory import OpenThreads
-from memory_engine.persistence import CommitUnit
-from memory_engine.projections.promotion.routing import Placement
-from memory_engine.projections.promotion.scoring import PromotionContext, Salience, Score, Scorer
-from memory_engine.projections.promotion.verdicts import Verdict
-from memory_engine.projections.promotion.view import Promotion
-from memory_engine.projections.scratchpad import Snippet
-from memory_engine.records import NewEvent
+from memory_engine.core.records import NewEvent
+from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
+from memory_engine.store.protocol import CommitUnit
 from memory_engine.testing import FaultyStore
+from memory_engine.views.promotion.judge import Placement, Verdict
+from memory_engine.views.promotion.scorers import PromotionContext, Salience, Score, Scorer
+from memory_engine.views.promotion.view import Promotion
+from memory_engine.views.scratchpad.view import Snippet
 
 RULE = "Revenue dips every Sunday"
 TASTE = "The user prefers short answers"

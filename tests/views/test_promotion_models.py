@@ -7,12 +7,11 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine
+from memory_engine.core.tokens import Usage
 from memory_engine.llm import LiteLLM
-from memory_engine.projections.promotion.model_scorers import ModelScorer
-from memory_engine.projections.promotion.scoring import Explicit, Scorer
-from memory_engine.projections.promotion.verdicts import Verdict
 from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, empty, failing, refusal
-from memory_engine.usage import Usage
+from memory_engine.views.promotion.judge import Verdict
+from memory_engine.views.promotion.scorers import Explicit, ModelScorer, Scorer
 
 DETAIL = "Lisbon has two warehouses"
 RULE = "Revenue dips every Sunday"

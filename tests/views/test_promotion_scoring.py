@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.projections.promotion.judging import Judge
-from memory_engine.projections.promotion.routing import preference_key, route_by_wording
-from memory_engine.projections.promotion.scoring import (
+from memory_engine.views.promotion.judge import Judge, preference_key, route_by_wording
+from memory_engine.views.promotion.scorers import (
     Explicit,
     Frequency,
     PromotionContext,
@@ -15,8 +14,8 @@ from memory_engine.projections.promotion.scoring import (
     Scorer,
     Surprisal,
 )
-from memory_engine.projections.promotion.wording import same_text, says_the_same
-from memory_engine.projections.scratchpad import Snippet
+from memory_engine.views.promotion.wording import same_text, says_the_same
+from memory_engine.views.scratchpad.view import Snippet
 
 HOSTILE = ("", " ", "\x00", "🎉🎉", "a" * 50_000, "1" * 50_000, "日" * 50_000, "." * 50_000, "a@" * 20_000, "\u202eabc")
 

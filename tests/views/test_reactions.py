@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from memory_engine.projections.reactions import ReactionKind, WordingJudge
+from memory_engine.views.playbooks.reactions import ReactionKind, WordingJudge
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, UserMessage, errors
-from memory_engine.projections.scratchpad import Scratchpad
+from memory_engine.views.scratchpad.view import Scratchpad
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip)
 

@@ -9,7 +9,7 @@ import memory_engine
 from memory_engine import Event, Thread, errors
 from memory_engine import events as e
 from memory_engine.context import Message
-from memory_engine.projections.screen import ProactiveTool
+from memory_engine.views.screen.view import ProactiveTool
 
 TOOLS = (
     ProactiveTool(tool="details", parameters={"champion": "droideka"}, result="a tank", duration=2, call_id="c1"),

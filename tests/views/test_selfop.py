@@ -8,8 +8,8 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, ToolResult, errors
-from memory_engine.selfop import MemoryTools, ToolFormat, memory_tools
-from memory_engine.selfop.arguments import ARGUMENTS
+from memory_engine.agents import MemoryTools, ToolFormat, memory_tools
+from memory_engine.agents.tools import ARGUMENTS
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 

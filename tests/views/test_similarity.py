@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine import errors
+from memory_engine.llm.vectors import checked_vector
 from memory_engine.recall import LexicalIndex, Match, TextIndex, Vector
-from memory_engine.recall.base import checked_vector
-from memory_engine.recall.similarity import Corpus, Thresholds
-from memory_engine.storage.exact import ExactIndex
+from memory_engine.recall.likeness import Corpus, Thresholds
+from memory_engine.storage.vectors.exact import ExactIndex
 
 REQUESTS = {
     "spike": "why did users spike on Nov 3rd",
@@ -226,7 +226,7 @@ def test_without_numpy_the_error_names_the_extra() -> None:
     """What is missing is said when vectors are first wanted."""
     code = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from memory_engine.storage.exact import ExactIndex\n"
+        "from memory_engine.storage.vectors.exact import ExactIndex\n"
         "try:\n    ExactIndex(2)\nexcept Exception as error:\n    print(type(error).__name__, error)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -14,11 +14,9 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.errors import StorageBusy
-from memory_engine.projections.cached_results import TOOL_CACHE
-from memory_engine.projections.parameters import cache_key, canonical
-from memory_engine.projections.tool_cache import Flights
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore, ManualClock
+from memory_engine.views.tool_cache.view import TOOL_CACHE, Flights, cache_key, canonical
 
 PARAMETERS = {"champion": "droideka", "level": 3}
 

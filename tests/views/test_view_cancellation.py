@@ -10,15 +10,15 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread
-from memory_engine.directory import OpenThreads
+from memory_engine.agents import AgentLifecycle
 from memory_engine.errors import TaskNotRunning
 from memory_engine.events import PlaybookCall
-from memory_engine.lifecycle import AgentLifecycle
-from memory_engine.projections.conversation.limits import ConversationLimits
 from memory_engine.projections.outbox import OUTBOX
-from memory_engine.projections.screen import ProactiveTool
-from memory_engine.projections.tool_cache import CachedCall, Flights
-from memory_engine.relay import Relay
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.views.conversation.exchanges import ConversationLimits
+from memory_engine.views.screen.view import ProactiveTool
+from memory_engine.views.tool_cache.view import CachedCall, Flights
 from tests.cancelling import WAYS, Cancelled, assert_nobody_writes, by_task, moments
 from tests.conversations import log
 from tests.processes.test_view_crash import check_facts, views

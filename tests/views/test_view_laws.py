@@ -11,10 +11,10 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, Thread
 from memory_engine import events as e
 from memory_engine.errors import StorageBusy
-from memory_engine.events.layers import LayerLine
-from memory_engine.projections.builtin import builtin_projections
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
+from memory_engine.views.layers.events import LayerLine
+from memory_engine.wiring import builtin_projections
 
 VIEWS = [projection.name for projection in builtin_projections()]
 AWKWARD = ("", "\0", "שלום עולם", "👩‍👩‍👧", "always show totals", "é" * 400, "x" * 5_000)

@@ -13,12 +13,12 @@ from memory_engine import Event, Plugin, RecordedEvent, Rows, UserMessage, error
 from memory_engine import events as e
 from memory_engine.events import Destination
 from memory_engine.projections import ProjectionMode
-from memory_engine.projections.layers.view import Memory
-from memory_engine.projections.preferences.view import PREFERENCES
-from memory_engine.scoped import scope_of
+from memory_engine.runtime.scoped import scope_of
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import HOSTILE
+from memory_engine.views.layers.view import Memory
+from memory_engine.views.preferences.view import PREFERENCES
 
 
 class Unreadable(FaultyStore):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import memory_engine
 from memory_engine.events import PlaybookCall
-from memory_engine.persistence import Store
-from memory_engine.snapshots import VIEW_VECTORS
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.store.protocol import Store, ThreadFilter
+from memory_engine.store.snapshots import VIEW_VECTORS
 from memory_engine.testing import HashEmbedder
 
 
@@ -49,7 +49,7 @@ async def asked(path: Path, model: Counting) -> list[str]:
 
 async def kept(store: Store) -> Mapping[str, bytes]:
     """The vectors that the store has of the user's views."""
-    ((record, _),) = [one for one in await store.threads(memory_engine.persistence.ThreadFilter()) if one[0].user_id]
+    ((record, _),) = [one for one in await store.threads(ThreadFilter()) if one[0].user_id]
     return (await store.rows(*VIEW_VECTORS, record.id))[1]
 
 

@@ -8,11 +8,11 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, Event, Plugin, RecordedEvent, Rows, UserMessage, errors
 from memory_engine import events as e
-from memory_engine.persistence import ProjectionChange, Store
+from memory_engine.core.records import StoredEvent
 from memory_engine.projections import ProjectionMode
-from memory_engine.records import StoredEvent
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.testing import FaultyStore
 
 notes = Plugin("notes")

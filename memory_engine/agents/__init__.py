@@ -1,0 +1,22 @@
+"""An agent's run, remembered: what it should know at the start, what it did, what came of it, what it learned."""
+
+from memory_engine.agents.extraction import Extractor, Fact, Finished, ModelFacts, Said, StatedFacts
+from memory_engine.agents.lifecycle import AgentLifecycle, Run
+from memory_engine.agents.preparation import Preparation
+from memory_engine.agents.tools import MemoryTools, ToolAnswer, ToolFormat, memory_tools
+
+__all__ = [
+    "AgentLifecycle",
+    "Extractor",
+    "Fact",
+    "Finished",
+    "MemoryTools",
+    "ModelFacts",
+    "Preparation",
+    "Run",
+    "Said",
+    "StatedFacts",
+    "ToolAnswer",
+    "ToolFormat",
+    "memory_tools",
+]

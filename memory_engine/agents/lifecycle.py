@@ -1,0 +1,342 @@
+"""An agent's run from start to end, recorded.
+
+For any loop. The run's conversation is a thread; the agent's memory is the agent's own thread. All that goes from
+the one to the other is recorded in the conversation first and arrives once, with its provenance: to forget an event
+of the conversation forgets what the agent kept of it.
+
+What the block of `AgentLifecycle.run` holds.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from attrs import evolve, frozen
+
+from memory_engine.agents.extraction import Extractor, Fact, Finished, ModelFacts, Said, StatedFacts
+from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
+from memory_engine.core.chunks import RECALLED
+from memory_engine.core.records import NewEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
+from memory_engine.events import (
+    Destination,
+    Event,
+    Layer,
+    LlmSubagentSpawn,
+    LlmToolCall,
+    MemoryAppended,
+    MemoryRecalled,
+    SubagentError,
+    SubagentResult,
+    SystemFailure,
+    TaskAbandoned,
+    TaskCompleted,
+    TaskStarted,
+    TaskTerminated,
+    ToolCall,
+    ToolError,
+    ToolResult,
+)
+from memory_engine.llm.base import MemoryModel
+from memory_engine.projections.outbox import derived_id
+from memory_engine.scopes import Agent
+from memory_engine.thread import Thread
+from memory_engine.views.layers.entries import RECALLED_MARK, check_layers
+from memory_engine.views.layers.sharing import also_share
+
+
+class Run:
+    """A task under way in `AgentLifecycle.run`. Set `result` before the block ends; then `learned` has the facts."""
+
+    def __init__(self, lifecycle: "AgentLifecycle", preparation: Preparation) -> None:
+        self.lifecycle = lifecycle
+        self.preparation = preparation
+        self.result = ""
+        self.learned: tuple[Fact, ...] = ()
+
+    async def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
+        """As `AgentLifecycle.tool_used`."""
+        await self.lifecycle.tool_used(call, result, error=error)
+
+
+MEMORIES_MAX = 8
+STEP_CHARS_MAX = 200
+
+
+@frozen(kw_only=True)
+class _Call:
+    """The parent's call that this run answers."""
+
+    parent: "AgentLifecycle"
+    call_id: str
+
+
+class AgentLifecycle:
+    """Records the runs of one agent in one conversation, one after the other.
+
+    `extractor` says what was learned (default: by the engine's `memory_model`, else by form). Agent and conversation
+    must be of one tenant, which is the conversation's unless `tenant_id` says otherwise for one without.
+    """
+
+    def __init__(  # noqa: PLR0913 - who, where and how, by keyword
+        self,
+        engine: Engine,
+        thread: Thread,
+        *,
+        agent_id: str,
+        tenant_id: str = "",
+        extractor: Extractor | None = None,
+        memories_max: int = MEMORIES_MAX,
+    ) -> None:
+        self._engine = engine
+        self.thread = thread
+        self.agent_id = agent_id
+        self._tenant_id = tenant_id
+        model = engine.kernel[MemoryModel].model
+        self._extractor = extractor or (ModelFacts(model) if model is not None else StatedFacts())
+        self._memories_max = memories_max
+        self._task: Preparation | None = None
+        self._call: _Call | None = None
+
+    @property
+    def tenant_id(self) -> str:
+        """The tenant of agent and conversation; known after the first start."""
+        return self._tenant_id
+
+    @property
+    def agent(self) -> Agent:
+        """The agent's own thread: its memory."""
+        return self._engine.agent(self.agent_id, tenant_id=self._tenant_id)
+
+    # a run
+
+    async def start(self, task: str) -> Preparation:
+        """Begin a task: recorded in the conversation and in the agent's episodic memory, memories put into the context.
+
+        Raises `TaskNotRunning` where one is running, `InvalidMemory` for a conversation of another tenant.
+        """
+        if self._task is not None:
+            raise TaskNotRunning(self.thread.id, "start", is_running=True)
+        known = await self._known(task)
+        task_id, started = self._engine.kernel.new_id(), self._engine.kernel.new_id()
+        events: list[Event | NewEvent] = [
+            NewEvent(TaskStarted(goal=task, task_id=task_id), id=started),
+            self._keeper.episode(STARTED, [f"Started: {task}"], task_id, (started,)),
+        ]
+        if known.note:
+            events.append(MemoryRecalled(content=known.note, query=told([task], TEXT_CHARS_MAX), sources=known.sources))
+        receipts = await self.thread.dispatch_all(events)
+        await self.thread.delivered()
+        self._task = Preparation(
+            task=task,
+            task_id=task_id,
+            seq=receipts[0].seq,
+            prompt=known.note,
+            memories=known.memories,
+            rules=known.rules,
+            playbook=known.playbook,
+            messages=(await self.thread.context()).messages,
+        )
+        return self._task
+
+    async def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
+        """Record a call with its result, or its error, and note it in the run's working memory.
+
+        Raises `TaskNotRunning`, and `InvalidMemory` unless exactly one of both is given.
+        """
+        self._running("tool_used")
+        if (result is None) == (error is None):
+            raise InvalidMemory("result", result, "a call has either a result or an error")
+        outcome: Event = (
+            ToolError(call_id=call.id, content=error, name=call.name)
+            if error is not None
+            else ToolResult(call_id=call.id, content=result or "", name=call.name)
+        )
+        receipts = await self.thread.dispatch_all([LlmToolCall(calls=(call,)), outcome])
+        came = [] if result is None else [result]
+        if error is not None:
+            came = [f"failed: {error}"]
+        await self.thread.dispatch(
+            MemoryAppended(
+                layer="working",
+                content=told([f"{call.name}({told([call.arguments], STEP_CHARS_MAX)})", *came], STEP_CHARS_MAX),
+                metadata={"tool": call.name, "call_id": call.id},
+                capacity=self._engine.config.working_entries_max,
+                drawn_from=tuple(receipt.seq for receipt in receipts),
+            )
+        )
+
+    async def end(self, result: str = "", *, sources: Sequence[str] = ()) -> tuple[Fact, ...]:
+        """The task is done: its result goes to episodic memory, what was learned to semantic memory. The new facts.
+
+        `sources` are ids of events that the result was said with: to forget one forgets what was drawn from it.
+        Cancelled and called again, it records nothing twice. Raises `TaskNotRunning`, and `IdempotencyConflict`
+        where the task was ended with another result.
+        """
+        task = self._running("end")
+        done = _end_id(task, 0)
+        drawn_from = (done, *sources)
+        facts = await self._learned(task, Said(text=result, sources=drawn_from))
+        events: list[Event] = [
+            TaskCompleted(content=result, task_id=task.task_id),
+            self._keeper.episode(
+                "completed", [f"Completed: {task.task}", result], task.task_id, (*drawn_from, *await self._asked(task))
+            ),
+            *(self._keeper.knowledge(fact, task.task_id) for fact in facts),
+        ]
+        call_id = self._call.call_id if self._call is not None else ""
+        await self._finish(task, events, SubagentResult(call_id=call_id, content=result, agent_id=self.agent_id))
+        return facts
+
+    async def fail(self, error: BaseException | str) -> None:
+        """The task failed, or (for a cancellation) was stopped: recorded in both places. Raises `TaskNotRunning`."""
+        task = self._running("fail")
+        what = error if isinstance(error, str) else f"{type(error).__name__}: {error}".rstrip(": ")
+        failed = _end_id(task, 0)
+        ended: list[Event]
+        if isinstance(error, asyncio.CancelledError):
+            what = "stopped"
+            ended = [TaskTerminated(content=what, task_id=task.task_id)]
+        else:
+            code = "" if isinstance(error, str) else type(error).__name__
+            ended = [
+                SystemFailure(content=what, code=code),
+                TaskAbandoned(content=what, task_id=task.task_id),
+            ]
+        sources = (failed, *await self._asked(task))
+        episode = self._keeper.episode("failed", [f"Failed: {task.task}", what], task.task_id, sources)
+        call_id = self._call.call_id if self._call is not None else ""
+        await self._finish(
+            task, [*ended, episode], SubagentError(call_id=call_id, content=what, agent_id=self.agent_id)
+        )
+
+    @asynccontextmanager
+    async def run(self, task: str) -> AsyncIterator[Run]:
+        """Start a task, and end it with the block: with `run.result`, or as failed by what the block raises.
+
+        What it raises goes on to the caller.
+        """
+        run = Run(self, await self.start(task))
+        try:
+            yield run
+        except BaseException as error:  # the task failed, whatever it was; it goes on to the caller
+            try:
+                if self._task is not None:
+                    await self.fail(error)
+            except MemoryEngineError as unrecorded:
+                error.add_note(f"that the task failed could not be recorded: {unrecorded}")
+                self._task = None
+            raise
+        if self._task is not None:
+            run.learned = await self.end(run.result)
+
+    # sub-agents
+
+    async def subagent(
+        self,
+        agent_id: str,
+        task: str,
+        *,
+        layers: "Layer | Sequence[Layer]" = ("semantic", "procedural"),
+        write: bool = False,
+    ) -> "AgentLifecycle":
+        """Start a task of a sub-agent in a conversation of its own; its `end` or `fail` answers the call here.
+
+        Memories and rules of this agent that fit the task are put into the sub-agent's context. It may read `layers`
+        of this agent's memory (and with `write` append to them) by `engine.agent(id).shared(…)` until `revoke`.
+        """
+        self._running("subagent")
+        info = await self.thread.info()
+        call_id = self._engine.kernel.new_id()
+        await self.thread.dispatch(LlmSubagentSpawn(call_id=call_id, agent_id=agent_id, task=task))
+        await also_share(self.agent, agent_id, check_layers(layers), write=write)
+        try:
+            thread = await self._engine.create_thread(
+                agent_id=agent_id, tenant_id=self._tenant_id, user_id=info.user_id, parent_id=self.thread.id
+            )
+            child = AgentLifecycle(
+                self._engine,
+                thread,
+                agent_id=agent_id,
+                tenant_id=self._tenant_id,
+                extractor=self._extractor,
+                memories_max=self._memories_max,
+            )
+            child._call = _Call(parent=self, call_id=call_id)
+            await child.start(task)
+        except MemoryEngineError as error:
+            answer = SubagentError(call_id=call_id, content=f"it could not be started: {error}", agent_id=agent_id)
+            await self.thread.dispatch(answer)
+            raise
+        return child
+
+    @property
+    def preparation(self) -> Preparation:
+        """What the running task began with. Raises `TaskNotRunning`."""
+        return self._running("preparation")
+
+    # what it is made of
+
+    def _running(self, what: str) -> Preparation:
+        if self._task is None:
+            raise TaskNotRunning(self.thread.id, what)
+        return self._task
+
+    async def _known(self, task: str) -> Known:
+        info = await self.thread.info()
+        if self._tenant_id and info.tenant_id not in ("", self._tenant_id):
+            raise InvalidMemory("tenant_id", self._tenant_id, f"the conversation is of tenant {info.tenant_id!r}")
+        self._tenant_id = self._tenant_id or info.tenant_id
+        lead = self._call.parent.agent if self._call is not None else None
+        known = await known_for(self.agent, lead, task, self._memories_max)
+        if not info.user_id:
+            return known
+        user = self._engine.user(info.user_id, tenant_id=self._tenant_id)
+        found = await user.playbooks.find(task, limit=1)
+        return evolve(known, playbook=found[0].playbook.text) if found else known
+
+    @property
+    def _keeper(self) -> Keeper:
+        """How what is kept gets into the agent's memory."""
+        destination = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
+        return Keeper(destination, self.thread.id, self._engine.kernel.now_us())
+
+    async def _learned(self, task: Preparation, result: Said) -> tuple[Fact, ...]:
+        """What the extractor found that is not known already."""
+        snippets = [s for s in await self.thread.scratchpad.read() if s.seq > task.seq and not s.recalled]
+        ids = {s.seq: await self._engine.reader.ids_at(self.thread.id, {s.seq}) for s in snippets}
+        said = [*(Said(text=s.text, sources=tuple(ids[s.seq])) for s in snippets), result]
+        state = await self.thread.state()
+        recalled = [c.text for c in state.everything() if c.status == RECALLED or c.text.startswith(RECALLED_MARK)]
+        finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
+        found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
+        new = []
+        for fact in found.values():
+            known = await self.agent.memory.recall(fact.key)
+            if known is None or known.value != fact.value:
+                new.append(fact)
+        return tuple(new)
+
+    async def _asked(self, task: Preparation) -> list[str]:
+        """The id of the event that began the task: what repeats the task's words was drawn from it too."""
+        return await self._engine.reader.ids_at(self.thread.id, {task.seq})
+
+    async def _finish(self, task: Preparation, events: Sequence[Event], answer: SubagentResult | SubagentError) -> None:
+        """Record how the task ended, answer the parent's call, and let what is kept arrive: once, however often."""
+        ids = [_end_id(task, n) for n in range(len(events))]
+        try:
+            await self.thread.dispatch_all([NewEvent(event, id=id_) for event, id_ in zip(events, ids, strict=True)])
+        except IdempotencyConflict as conflict:
+            # recorded by an attempt that was cancelled: what is kept bears the time of the first
+            if conflict.event_id == ids[0]:
+                raise
+        if self._call is not None:
+            await self._call.parent.thread.dispatch(answer, event_id=f"answer:{self._call.call_id}")
+        self._task = None
+        await self.thread.delivered()
+
+
+def _end_id(task: Preparation, n: int) -> str:
+    """The id of an event that ends a task."""
+    return derived_id("task end", task.task_id, str(n))

@@ -1,0 +1,144 @@
+"""What an agent should know before it begins: memories, rules and a playbook that fit the task, as one note.
+
+What a run leaves in the agent's memory: facts for its thread, recorded in the conversation.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from memory_engine.agents.extraction import Fact
+from memory_engine.context.rendering import Message
+from memory_engine.events import Destination, Layer, MemoryShared
+from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
+from memory_engine.views.layers.keywords import Wanted, search_memories
+from memory_engine.views.layers.search import applicable
+from memory_engine.views.layers.summaries import shortened
+
+if TYPE_CHECKING:
+    from memory_engine.scopes import Agent
+
+
+STARTED = "started"
+"""Episodic entries of this kind say nothing that a later task could use."""
+SEARCHED: tuple[Layer, ...] = ("semantic", "episodic")
+NOTE_CHARS_MAX = 6_000
+MEMORY_CHARS_MAX = 600
+
+
+@frozen(kw_only=True)
+class Preparation:
+    """What a run begins with. `messages` are for the model's first call: the context, with `prompt` in it.
+
+    `prompt` is the note on memories, rules and playbook, empty where there are none.
+    """
+
+    task: str
+    task_id: str
+    seq: int
+    prompt: str
+    memories: tuple[MemoryHit, ...]
+    rules: tuple[ProceduralRule, ...]
+    playbook: str
+    messages: list[Message] = field(repr=False)
+
+
+@frozen(kw_only=True)
+class Known:
+    """What fits a task."""
+
+    memories: tuple[MemoryHit, ...]
+    rules: tuple[ProceduralRule, ...]
+    playbook: str = ""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The events that memories and rules came with."""
+        ids = [hit.entry.event_id for hit in self.memories] + [rule.event_id for rule in self.rules]
+        return tuple(dict.fromkeys(ids))
+
+    @property
+    def note(self) -> str:
+        """For the model, marked as memory; empty for nothing."""
+        parts = []
+        if self.memories:
+            parts += ["From earlier work; check it before you rely on it:", *map(_memory_line, self.memories)]
+        if self.rules:
+            parts += ["Rules for tasks like this one:", *map(_rule_line, self.rules)]
+        if self.playbook:
+            parts.append(self.playbook)
+        return "\n".join(parts)[:NOTE_CHARS_MAX]
+
+
+async def known_for(agent: "Agent", lead: "Agent | None", task: str, limit: int) -> Known:
+    """What the agent knows that fits the task, and what the lead lets it see."""
+    sought: list[tuple[Agent, Sequence[Layer]]] = [(agent, SEARCHED)]
+    rules = await agent.memory.rules()
+    if lead is not None:
+        shared = agent.shared(lead.scope_id)
+        grant = await shared.granted()
+        sought.append((lead, [layer for layer in SEARCHED if grant is not None and layer in grant.layers]))
+        rules += await shared.rules() if grant is not None and "procedural" in grant.layers else []
+    memories = await search_memories(sought, Wanted(query=task, limit=limit * 2))  # both in one order
+    useful = [hit for hit in memories if hit.entry.metadata.get("event") != STARTED]
+    return Known(memories=tuple(_different(useful)[:limit]), rules=tuple(applicable(rules, task)))
+
+
+def _different(hits: Iterable[MemoryHit]) -> list[MemoryHit]:
+    """Each content once."""
+    return list({hit.content: hit for hit in reversed(list(hits))}.values())[::-1]
+
+
+def _memory_line(hit: MemoryHit) -> str:
+    label = f"{hit.entry.key}: " if hit.entry.key else ""
+    return f"- {label}{shortened(hit.content, MEMORY_CHARS_MAX)}"
+
+
+def _rule_line(rule: ProceduralRule) -> str:
+    condition = rule.condition.strip()
+    when = condition if condition[:5].casefold() == "when " else f"When {condition}"
+    when = f"{when}: " if condition else ""
+    return f"- {shortened(when + rule.action, MEMORY_CHARS_MAX)}"
+
+
+def told(texts: Sequence[str], chars_max: int) -> str:
+    """Texts that are not empty, each on one line, with an arrow between."""
+    return " → ".join(shortened(text, chars_max) for text in texts if text.strip())
+
+
+TEXT_CHARS_MAX = 500
+
+
+@frozen
+class Keeper:
+    """Makes the events that carry entries from a conversation (`thread_id`) to an agent's memory, as of `now_us`."""
+
+    agent: Destination
+    thread_id: str
+    now_us: int
+
+    def episode(self, kind: str, texts: Sequence[str], task_id: str, sources: tuple[str, ...]) -> MemoryShared:
+        """That a task started, was completed, or failed: the texts, each shortened to one line."""
+        return MemoryShared(
+            destination=self.agent,
+            layer="episodic",
+            content=told(texts, TEXT_CHARS_MAX),
+            metadata={"event": kind, "agent_id": self.agent.id, "task_id": task_id},
+            timestamp_us=self.now_us,
+            source_thread=self.thread_id,
+            sources=sources,
+        )
+
+    def knowledge(self, fact: Fact, task_id: str) -> MemoryShared:
+        """Something that was learned."""
+        return MemoryShared(
+            destination=self.agent,
+            layer="semantic",
+            content=fact.value,
+            key=fact.key,
+            metadata={"task_id": task_id},
+            timestamp_us=self.now_us,
+            source_thread=self.thread_id,
+            sources=fact.sources,
+        )

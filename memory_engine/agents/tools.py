@@ -1,0 +1,413 @@
+"""From a model's call of a memory tool to an answer in words: a model's mistake is answered, never raised.
+
+The tools as JSON schema, for chat-completions and for Anthropic's messages.
+
+The arguments of each tool: what models may send, and what each field is for.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, ClassVar, Literal, cast
+
+import msgspec
+from attrs import frozen
+from msgspec import Meta
+
+from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
+from memory_engine.thread import Thread
+from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
+from memory_engine.views.layers.summaries import shortened
+
+Layer = Literal["working", "episodic", "semantic", "procedural"]
+Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+Finding = Annotated[str, Meta(min_length=1, max_length=4_000)]
+"""The scratchpad is in every context, whole: one long snippet would leave no room for the conversation."""
+Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
+Limit = Annotated[int, Meta(ge=1, le=50)]
+
+
+class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base: `tool` is the name that models call, `purpose` what they are told it is for."""
+
+    tool: ClassVar[str] = ""
+    purpose: ClassVar[str] = ""
+
+
+class Append(Arguments, frozen=True):
+    """Add an entry."""
+
+    tool = "memory_append"
+    purpose = (
+        "Remember something. Layers: working = notes for the task at hand (the last 50 stay); "
+        "episodic = what was done and what came of it; procedural = a rule, with its condition. "
+        "For a fact under a name use memory_learn."
+    )
+    layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer takes the entry.")]
+    content: Annotated[Text, Meta(description="What to remember, in a sentence or a few. Of a rule: what to do.")]
+    condition: Annotated[
+        str | None, Meta(description="Procedural only: when the rule applies, such as 'a deployment fails'.")
+    ] = None
+
+
+class Search(Arguments, frozen=True):
+    """Find entries."""
+
+    tool = "memory_search"
+    purpose = (
+        "Find what was remembered. Give a query for the entries that fit it best, or last for the latest ones "
+        "(to look back over your last steps)."
+    )
+    query: Annotated[str | None, Meta(description="Words to look for. Leave out to get the latest entries.")] = None
+    layer: Annotated[Layer | None, Meta(description="Where to look. Leave out to look in all layers.")] = None
+    limit: Annotated[Limit | None, Meta(description="How many entries to return at most. Default 10.")] = None
+    last: Annotated[Limit | None, Meta(description="Instead of a query: the latest so many entries, in order.")] = None
+
+
+class Learn(Arguments, frozen=True):
+    """Keep a fact."""
+
+    tool = "memory_learn"
+    purpose = "Keep a fact under a key. What was known under the key is replaced."
+    key: Annotated[Name, Meta(description="Names the thing, such as 'dataset-format'. Use the same key every time.")]
+    value: Annotated[Text, Meta(description="What is true of it, such as 'CSV with headers, semicolon-delimited'.")]
+
+
+class Recall(Arguments, frozen=True):
+    """Look a fact up."""
+
+    tool = "memory_recall"
+    purpose = "Look up the fact under a key. If you do not know the key, use memory_search with layer semantic."
+    key: Annotated[Name, Meta(description="The key that the fact was learned under.")]
+
+
+class Compact(Arguments, frozen=True):
+    """Make room."""
+
+    tool = "memory_compact"
+    purpose = (
+        "Replace older entries of a layer by a summary; the last ones stay as they are. "
+        "What is covered can still be read with memory_open."
+    )
+    layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer to compact.")]
+    keep_last: Annotated[
+        Annotated[int, Meta(ge=0, le=10_000)] | None, Meta(description="How many of the latest stay. Default 10.")
+    ] = None
+
+
+class Stats(Arguments, frozen=True):
+    """Say how much there is."""
+
+    tool = "memory_stats"
+    purpose = "How much is remembered in each layer."
+
+
+class Clear(Arguments, frozen=True):
+    """Empty a layer."""
+
+    tool = "memory_clear"
+    purpose = "Empty a layer of memory. This takes everything in it away; do it only if you were told to."
+    layer: Annotated[Layer, Meta(description="Which layer to empty.")]
+    confirm: Annotated[bool, Meta(description="Must be true, to show that this is meant.")]
+
+
+class Open(Arguments, frozen=True):
+    """Read on."""
+
+    tool = "memory_open"
+    purpose = (
+        'Read what a reference stands for: the rest of a long result (such as open("12.0") in a message), '
+        "or the entries behind a summary, by its id."
+    )
+    reference: Annotated[Name, Meta(description="The reference or id, as it stands in the message or search result.")]
+    start: Annotated[
+        Annotated[int, Meta(ge=0)] | None, Meta(description="Of a long result: the character to begin at. Default 0.")
+    ] = None
+
+
+class ScratchpadWrite(Arguments, frozen=True):
+    """Write a snippet."""
+
+    tool = "scratchpad_write"
+    purpose = "Note a finding on the scratchpad, which stays in view. The 64 used last are kept."
+    text: Annotated[Finding, Meta(description="What you found out, in a sentence or a few.")]
+
+
+class ScratchpadRead(Arguments, frozen=True):
+    """Read the snippets."""
+
+    tool = "scratchpad_read"
+    purpose = "Read what is on the scratchpad."
+
+
+ARGUMENTS: tuple[type[Arguments], ...] = (
+    Append, Search, Learn, Recall, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
+)  # fmt: skip
+"""Every tool, in the order in which models see them."""
+
+
+ToolFormat = Literal["openai", "anthropic"]
+
+_KEPT = ("type", "enum", "minimum", "maximum", "minLength", "maxLength", "description")
+
+
+def memory_tools(format: ToolFormat = "openai") -> list[dict[str, object]]:
+    """The definitions of all tools, to be given to a model with each call.
+
+    `"openai"`: chat-completions (which litellm takes for any provider), in strict mode: every field is required,
+    and one that may be left out may be null. `"anthropic"`: such fields are optional. Raises `ValueError` for another.
+    """
+    if format == "openai":
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": cls.tool,
+                    "description": cls.purpose,
+                    "strict": True,
+                    "parameters": parameters(cls, strict=True),
+                },
+            }
+            for cls in ARGUMENTS
+        ]
+    if format == "anthropic":
+        return [
+            {"name": cls.tool, "description": cls.purpose, "input_schema": parameters(cls, strict=False)}
+            for cls in ARGUMENTS
+        ]
+    raise ValueError(f'a format is "openai" or "anthropic", not {format!r}')
+
+
+def parameters(cls: type[Arguments], *, strict: bool) -> dict[str, object]:
+    """The schema of one tool's arguments: an object, all of it in one place, nothing beside its fields allowed."""
+    _, components = msgspec.json.schema_components([cls])
+    whole = cast("Mapping[str, object]", components[cls.__name__])
+    fields = cast("Mapping[str, Mapping[str, object]]", whole.get("properties", {}))
+    required = set(cast("list[str]", whole.get("required", [])))
+    return {
+        "type": "object",
+        "properties": {
+            name: _field(field, is_optional=name not in required, strict=strict) for name, field in fields.items()
+        },
+        "required": list(fields) if strict else [name for name in fields if name in required],
+        "additionalProperties": False,
+    }
+
+
+def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> dict[str, object]:
+    """One field; strict mode knows no bounds, so they are said in words."""
+    choices = cast("list[Mapping[str, object]]", field.get("anyOf", [field]))
+    chosen = dict(next(choice for choice in choices if choice.get("type") != "null"))
+    chosen |= {"description": field.get("description", chosen.get("description", ""))}
+    if "enum" in chosen:
+        chosen["type"] = "string"
+    made = {name: chosen[name] for name in _KEPT if name in chosen}
+    if not strict:
+        return made
+    least, most = made.pop("minimum", None), made.pop("maximum", None)
+    made.pop("minLength", None)
+    made.pop("maxLength", None)
+    if least is not None:
+        made["description"] = (
+            f"{made['description']} At least {least}{f', at most {most}' if most is not None else ''}."
+        )
+    if is_optional:
+        made["type"] = [made["type"], "null"]
+        if "enum" in made:
+            made["enum"] = [*cast("list[object]", made["enum"]), None]
+    return made
+
+
+ANSWER_CHARS_MAX = 12_000
+ENTRY_CHARS_MAX = 1_200
+OPEN_CHARS = 4_000
+
+_CLASSES: Mapping[str, type[Arguments]] = {cls.tool: cls for cls in ARGUMENTS}
+
+
+@frozen
+class ToolAnswer:
+    """What goes back to the model. `is_error`: the call could not be done, and the text says what to do instead."""
+
+    text: str
+    is_error: bool = False
+
+    @property
+    def is_recalled(self) -> bool:
+        """Whether it holds what was remembered: nothing is learned from it a second time."""
+        return self.text.startswith(RECALLED_MARK)
+
+
+class _Refused(Exception):
+    """The call cannot be done; the message is for the model."""
+
+
+class MemoryTools:
+    """Does what a model asks of a thread's memory. `scratchpad` is the conversation that the agent works in.
+
+    Give an agent (`engine.agent("a")`) for `memory` to let it remember across conversations.
+    """
+
+    def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None:
+        self._memory = memory.memory
+        self._thread = memory
+        self._conversation = scratchpad or memory
+        self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str]]] = {
+            Append: self._append,
+            Search: self._search,
+            Learn: self._learn,
+            Recall: self._recall,
+            Compact: self._compact,
+            Stats: self._stats,
+            Clear: self._clear,
+            Open: self._open,
+            ScratchpadWrite: self._write,
+            ScratchpadRead: self._read,
+        }
+
+    async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
+        """Do one call, its arguments as the model wrote them (JSON text) or as a mapping.
+
+        Raises only what is no mistake of the model: a `StorageError`, a closed engine or thread.
+        """
+        cls = _CLASSES.get(name)
+        if cls is None:
+            return ToolAnswer(f"There is no tool {name!r}. There are: {', '.join(_CLASSES)}.", is_error=True)
+        try:
+            asked = _read(cls, arguments)
+            text = await self._calls[cls](asked)
+        except _Refused as refused:
+            return ToolAnswer(str(refused), is_error=True)
+        except (InvalidInput, UnknownChunk, NotGranted) as error:
+            return ToolAnswer(f"{name} was not done: {error}", is_error=True)
+        return ToolAnswer(text if len(text) <= ANSWER_CHARS_MAX else text[: ANSWER_CHARS_MAX - 1] + "…")
+
+    async def _append(self, asked: Append) -> str:
+        if asked.layer == "procedural" and not (asked.condition or "").strip():
+            raise _Refused("A rule needs a condition: when does it apply? Call memory_append again with condition.")
+        entry = await self._memory.append(asked.layer, asked.content, condition=asked.condition or "")
+        return f"Remembered in {asked.layer} memory. id: {entry.id}"
+
+    async def _search(self, asked: Search) -> str:
+        query = (asked.query or "").strip()
+        if asked.last is not None and query:
+            raise _Refused("Give either query or last, not both: a query finds what fits, last gives the latest.")
+        if query:
+            hits = await self._memory.search(asked.layer, query, asked.limit or 10)
+        else:
+            hits = await self._memory.search(asked.layer, last=asked.last or asked.limit or 10)
+        if not hits:
+            where = f"{asked.layer} memory" if asked.layer else "memory"
+            return f"Nothing was found in {where}." + (" Try fewer or other words." if query else "")
+        return "\n".join([RECALLED_MARK, *map(_hit_line, hits)])
+
+    async def _learn(self, asked: Learn) -> str:
+        former = await self._memory.recall(asked.key)
+        await self._memory.learn(asked.key, asked.value)
+        if former is None or former.value == asked.value:
+            return f"Learned under {asked.key!r}."
+        return f"Learned under {asked.key!r}. Until now it said: {shortened(former.value, 300)}"
+
+    async def _recall(self, asked: Recall) -> str:
+        known = await self._memory.recall(asked.key)
+        if known is not None:
+            return f"{RECALLED_MARK}\n{known.key}: {known.value}"
+        alike = await self._memory.search("semantic", asked.key, 3)
+        hint = f" Similar keys: {', '.join(hit.entry.key for hit in alike)}." if alike else ""
+        return f"Nothing is known under {asked.key!r}.{hint}"
+
+    async def _compact(self, asked: Compact) -> str:
+        keep_last = 10 if asked.keep_last is None else asked.keep_last
+        report = await self._memory.compact(asked.layer, keep_last=keep_last)
+        if report.note:
+            return f"Nothing was compacted: {report.note}."
+        if report.summary is None:
+            return f"{report.covered} older entries went; the last {report.kept} stayed."
+        return f"{report.covered} entries are now one summary (id: {report.summary.id}); the last {report.kept} stayed."
+
+    async def _stats(self, _asked: Stats) -> str:
+        stats = await self._memory.get_stats()
+        return (
+            f"Working memory: about {stats.working_memory_tokens} tokens. "
+            f"Episodic: {stats.episodic_entry_count} entries. Semantic: {stats.semantic_entry_count} facts. "
+            f"Procedural: {stats.procedural_rule_count} rules."
+        )
+
+    async def _clear(self, asked: Clear) -> str:
+        if not asked.confirm:
+            raise _Refused(f"Nothing was cleared. To empty {asked.layer} memory, call memory_clear with confirm=true.")
+        await self._memory.clear(asked.layer, reason="asked by the agent")
+        return f"{asked.layer.capitalize()} memory is empty now."
+
+    async def _open(self, asked: Open) -> str:
+        try:
+            entries = await self._memory.open(asked.reference.strip())
+        except UnknownMemory:
+            return await self._open_result(asked)
+        return "\n".join([RECALLED_MARK, *map(_entry_line, entries)])
+
+    async def _open_result(self, asked: Open) -> str:
+        try:
+            opened = await self._conversation.open(asked.reference, start=asked.start or 0, chars=OPEN_CHARS)
+        except UnknownChunk:
+            raise _Refused(
+                f"There is nothing under {asked.reference!r}. Use an id from memory_search, or a reference such as "
+                '"12.0" from a message.'
+            ) from None
+        more = f"\n[read on with start={opened.next_start}]" if opened.next_start is not None else ""
+        place = f"characters {opened.start} to {opened.start + len(opened.text)} of {opened.total_chars}"
+        return f"{RECALLED_MARK} {place}\n{opened.text}{more}"
+
+    async def _write(self, asked: ScratchpadWrite) -> str:
+        await self._conversation.scratchpad.write(asked.text)
+        return "Noted on the scratchpad."
+
+    async def _read(self, _asked: ScratchpadRead) -> str:
+        snippets = await self._conversation.scratchpad.read()
+        if not snippets:
+            return "The scratchpad is empty."
+        return "\n".join(
+            f"- {RECALLED_MARK + ' ' if s.recalled else ''}{shortened(s.text, ENTRY_CHARS_MAX)}" for s in snippets
+        )
+
+
+def _read(cls: type[Arguments], arguments: "str | bytes | Mapping[str, object]") -> Arguments:
+    """The arguments, checked. What is null counts as left out. Raises `_Refused` in words for the model."""
+    try:
+        if isinstance(arguments, Mapping):
+            given: object = dict(arguments)
+        else:
+            text = arguments.encode("utf-8", "replace") if isinstance(arguments, str) else arguments
+            given = msgspec.json.decode(text.strip() or b"{}")
+        if not isinstance(given, dict):
+            raise _Refused(f"The arguments of {cls.tool} must be one JSON object. {_allowed(cls)}")
+        return msgspec.convert({name: value for name, value in given.items() if value is not None}, cls)
+    except msgspec.ValidationError as error:
+        raise _Refused(f"Wrong arguments for {cls.tool}: {error}. {_allowed(cls)}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _Refused(f"The arguments of {cls.tool} are not valid JSON: {error}. {_allowed(cls)}") from None
+
+
+def _allowed(cls: type[Arguments]) -> str:
+    """What the tool takes, in one sentence."""
+    fields = msgspec.structs.fields(cls)
+    if not fields:
+        return f"{cls.tool} takes no arguments: {{}}."
+    shown = []
+    schema = parameters(cls, strict=False)["properties"]
+    assert isinstance(schema, dict)
+    for one in fields:
+        kind = schema[one.name]
+        choice = f": one of {', '.join(kind['enum'])}" if "enum" in kind else f": {kind['type']}"
+        shown.append(f"{one.name} ({'required' if one.required else 'optional'}{choice})")
+    return f"It takes {', '.join(shown)}."
+
+
+def _hit_line(hit: MemoryHit) -> str:
+    return _entry_line(hit.entry)
+
+
+def _entry_line(entry: MemoryEntry) -> str:
+    when = f" when {entry.condition}:" if entry.condition else ""
+    key = f" {entry.key}:" if entry.key else ""
+    day = f" {entry.timestamp:%Y-%m-%d}" if entry.timestamp is not None else ""
+    text = entry.content if entry.is_summary else shortened(entry.content, ENTRY_CHARS_MAX)
+    return f"- ({entry.layer}{day}, id {entry.id}){key}{when} {text}"

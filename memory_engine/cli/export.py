@@ -1,0 +1,265 @@
+"""The commands that carry logs: export and import.
+
+The hashes of logs, kept elsewhere: the command that prints them, and the check of `verify`.
+
+The command that turns a piece of a recorded log into the source of a test.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.cli.commands import (
+    MOMENT,
+    Command,
+    WrongArgument,
+    add_plugins,
+    add_thread,
+    existing,
+    moment,
+    positive,
+    writable,
+)
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Progress, Terminal, counted, duration, escaped_in_json, size
+from memory_engine.engine import Engine
+from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
+from memory_engine.replay.export.export import ExportReport, export
+from memory_engine.replay.export.importer import ImportReport
+from memory_engine.replay.export.log_file import schema
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.store.reading import Moment
+
+
+def _declare_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "thread", metavar="THREAD", nargs="?", help="a thread's id (`memory-engine threads` lists them)"
+    )
+    parser.add_argument("file", metavar="FILE", nargs="?", help="the file to make; compressed if it ends in .gz")
+    parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"the log up to there: {MOMENT}")
+    parser.add_argument("--compress", action="store_true", help="compress whatever the file's name is")
+    parser.add_argument("--force", action="store_true", help="replace a file that is there")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of a line, and do nothing else")
+    taken = parser.add_argument_group("what is taken out (each may be given several times)")
+    taken.add_argument(
+        "--redact-field", action="append", metavar="NAME", help="a field of events, by name or path (metadata.email)"
+    )
+    taken.add_argument("--redact-pattern", action="append", metavar="REGEX", help="what matches, in any text")
+    taken.add_argument("--redact-type", action="append", metavar="TYPE", help="the texts of all events of a type")
+    taken.add_argument("--redact-seq", action="append", type=positive, metavar="SEQ", help="the texts of an event")
+    taken.add_argument("--redact-forgotten", action="store_true", help="what was forgotten; so too with any of these")
+    taken.add_argument("--keep-forgotten", action="store_true", help="not what was forgotten")
+    add_plugins(parser)
+
+
+async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Write a log to a file. Returns 1 where the log is broken: the file then is too."""
+    if asked.schema:
+        text = msgspec.json.format(msgspec.json.encode(schema())).decode()
+        terminal.json(schema())
+        terminal.say(text)
+        return 0
+    if asked.thread is None or asked.file is None:
+        raise WrongArgument("name a thread and the file to make: memory-engine export THREAD FILE")
+    _check_folder(asked.file)
+    begun = time.perf_counter()
+    progress = Progress("exporting", terminal)
+    try:
+        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+            report = await export(
+                engine.thread(asked.thread),
+                Path(asked.file),
+                upto=asked.upto,
+                redaction=_redaction(asked),
+                progress=lambda events: progress.update({"events": events}),
+                compress=asked.compress,
+                force=asked.force,
+            )
+    except FileExistsError as error:
+        raise WrongArgument(f"{error.filename}: there is a file already; --force replaces it") from None
+    finally:
+        progress.end()
+    terminal.json(report.as_data())
+    _put_export(report, time.perf_counter() - begun, terminal)
+    return FOUND_PROBLEMS if report.broken_at or report.idle_rules else 0
+
+
+def _check_folder(file: str) -> None:
+    if not Path(file).absolute().parent.is_dir():
+        raise WrongArgument(f"{file}: there is no such folder to make it in")
+
+
+def _redaction(asked: argparse.Namespace) -> Redaction | None:
+    rules: tuple[Sequence[object], ...] = tuple(
+        given or () for given in (asked.redact_field, asked.redact_pattern, asked.redact_type, asked.redact_seq)
+    )
+    if asked.redact_forgotten and asked.keep_forgotten:
+        raise WrongArgument("--redact-forgotten and --keep-forgotten cannot both be meant")
+    if not any(rules) and not asked.redact_forgotten:
+        return None
+    return Redaction(
+        fields=asked.redact_field or (),
+        patterns=asked.redact_pattern or (),
+        types=asked.redact_type or (),
+        seqs=asked.redact_seq or (),
+        forgotten=not asked.keep_forgotten,
+    )
+
+
+def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> None:
+    taken_out = f", {report.redacted:,} of them redacted" if report.redacted else ""
+    what = f"{counted(report.events, 'event')} of {report.thread_id}{taken_out}"
+    terminal.say(f"{what} → {report.path} ({size(report.bytes)}) in {duration(seconds)}")
+    terminal.say(f"head {report.head_hash or 'none: the log is empty'}", "dim")
+    if terminal.as_json:
+        return
+    for rule in report.idle_rules:
+        terminal.warn(f"memory-engine: nothing in the log was for this rule: {rule}")
+    if report.broken_at:
+        terminal.warn(
+            f"memory-engine: event {report.broken_at} does not have the hash of what it says: no import will take the "
+            "file; `memory-engine verify` says more"
+        )
+
+
+def _declare_import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a file that `memory-engine export` wrote")
+    parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: as it was)")
+
+
+async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Make a thread of an exported file."""
+    _check_is_there(asked.file)
+    begun = time.perf_counter()
+    progress = Progress("importing", terminal)
+    try:
+        async with writable(asked.db) as engine:
+            report = await engine.import_log(
+                asked.file, thread_id=asked.thread, progress=lambda events: progress.update({"events": events})
+            )
+    finally:
+        progress.end()
+    terminal.json(report.as_data())
+    _put_import(report, asked.db, time.perf_counter() - begun, terminal)
+    return 0
+
+
+def _check_is_there(file: str) -> None:
+    """Before a database is made for nothing."""
+    if Path(file).is_dir():
+        raise WrongArgument(f"{file}: it is a directory")
+    if not Path(file).is_file():
+        raise WrongArgument(f"{file}: there is no such file")
+
+
+def _put_import(report: ImportReport, db: str, seconds: float, terminal: Terminal) -> None:
+    known = f", {report.events - report.added:,} known before" if report.added < report.events else ""
+    taken_out = f"; {report.redacted:,} of all are redacted" if report.redacted else ""
+    added = counted(report.added, "event")
+    terminal.say(f"{added} into thread {report.thread_id} of {db}{known}{taken_out}, in {duration(seconds)}")
+    terminal.say(f"head {report.head_hash or 'none: the log is empty'}", "dim")
+
+
+EXPORT = Command(_declare_export, export_log)
+IMPORT = Command(_declare_import, import_log)
+
+
+@frozen
+class Compared:
+    """Anchors that were compared, and those that the logs do not bear out."""
+
+    checked: int = 0
+    rewritten: Sequence[Anchor] = ()
+
+    def as_data(self) -> dict[str, object]:
+        """Plain JSON values."""
+        return {"checked": self.checked, "rewritten": [one.as_data() for one in self.rewritten]}
+
+    def put(self, terminal: Terminal) -> None:
+        """Say which are not borne out."""
+        for one in self.rewritten:
+            what = f"thread {one.thread_id!r}, seq {one.seq}: the log is not the one whose hash was kept"
+            terminal.say(f"{what} ({one.hash[:16]}…)", "red")
+        if self.checked and not self.rewritten:
+            terminal.say(f"{counted(self.checked, 'anchor')}: every log has the hash that was kept", "green")
+
+
+async def compare(db: str, file: str, only: str | None) -> Compared:
+    """Compare the logs of a database with the anchors of a file, all or those of one thread."""
+    anchors = [one for one in read_anchors(Path(file)) if only in (None, one.thread_id)]
+    async with existing(db, read_only=True) as engine:
+        return Compared(len(anchors), await engine.check_anchors(anchors))
+
+
+def _declare_anchors(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
+    parser.add_argument("--out", metavar="FILE", help="add them to the end of a file instead of printing them")
+
+
+async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print the hashes of the logs as they are now, a JSON object on each line."""
+    async with existing(asked.db, read_only=True) as engine:
+        found = await _anchors_of(engine, asked.thread)
+    if asked.out is not None:
+        add_anchors(Path(asked.out), found)
+        terminal.say(f"{counted(len(found), 'anchor')} added to {asked.out}")
+    else:
+        for one in found:
+            terminal.put(escaped_in_json(msgspec.json.encode(one).decode()))
+    terminal.json([one.as_data() for one in found])
+    return 0
+
+
+async def _anchors_of(engine: Engine, only: str | None) -> list[Anchor]:
+    return await engine.anchors() if only is None else [await engine.thread(only).anchor()]
+
+
+ANCHORS = Command(_declare_anchors, anchors)
+
+
+def _declare_to_pytest(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument(
+        "--seqs", type=_between, required=True, metavar="A..B", help=f"the first and the last event: each {MOMENT}"
+    )
+    parser.add_argument("--out", metavar="FILE", help="write a new file (default: to standard output)")
+    parser.add_argument("--name", metavar="NAME", default="", help="what the test is called")
+    add_plugins(parser)
+
+
+def _between(text: str) -> tuple[Moment, Moment]:
+    """`A..B`, or `A` for one event."""
+    first, dots, last = text.partition("..")
+    if not first or (dots and not last):
+        raise argparse.ArgumentTypeError(f"{text!r} is no range: write A..B")
+    return moment(first), moment(last or first)
+
+
+_between.__name__ = "range"  # what argparse calls it in its errors
+
+
+async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print or write a test that runs recorded events again and compares."""
+    first, last = asked.seqs
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+        source = await engine.thread(asked.thread).to_pytest(first, last, name=asked.name)
+    if asked.out is not None:
+        _write(Path(asked.out), source)
+        terminal.say(f"pytest {asked.out}")
+    else:
+        terminal.put(source.removesuffix("\n"))
+    terminal.json({"thread_id": asked.thread, "out": asked.out, "source": source})
+    return 0
+
+
+def _write(path: Path, source: str) -> None:
+    """A new file: nobody's test is written over."""
+    with path.open("x", encoding="utf-8", newline="\n") as file:
+        file.write(source)
+
+
+TO_PYTEST = Command(_declare_to_pytest, to_pytest)

@@ -1,0 +1,128 @@
+"""The command that reads files: ingest."""
+
+import argparse
+import itertools
+import time
+from pathlib import Path
+
+from memory_engine.cli.commands import Command, WrongArgument, writable
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Progress, Terminal, counted, duration, number
+from memory_engine.ingest.chat import holds_a_log
+from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.store.protocol import CompactionPolicy
+
+ERRORS_SHOWN_MAX = 20
+AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
+"""For logs, whose compactions are events among the others."""
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", metavar="FILE", nargs="+", help="JSON or JSON Lines")
+    parser.add_argument(
+        "--format",
+        choices=("auto", "openai", "tau", "events"),
+        default="auto",
+        help="chat-completions messages, trajectories, or events (default: seen from the first record)",
+    )
+    parser.add_argument("--user", default="", metavar="U", help="the user that new threads belong to")
+    parser.add_argument("--tenant", default="", metavar="T", help="the tenant that new threads belong to")
+    parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: the file's)")
+    parser.add_argument("--skip-invalid", action="store_true", help="go on after an error, and list them all")
+
+
+async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Read files into threads. Returns 1 where one of them has an error."""
+    options = IngestOptions(
+        format=asked.format,
+        user_id=asked.user,
+        tenant_id=asked.tenant,
+        thread_id=asked.thread,
+        skip_invalid=asked.skip_invalid,
+    )
+    paths = [Path(name) for name in asked.files]
+    _check_names(paths, options)
+    begun = time.perf_counter()
+    report = await ingest_files(paths, asked.db, options, terminal)
+    seconds = time.perf_counter() - begun
+    terminal.json(report_as_json(report, seconds))
+    _put_report(report, asked.db, seconds, terminal)
+    return FOUND_PROBLEMS if report.invalid else 0
+
+
+def _check_names(paths: list[Path], options: IngestOptions) -> None:
+    """Two files of one name would be one thread, and the second would contradict the first."""
+    names = [options.thread_id or path.stem for path in paths]
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            first = paths[names.index(name)]
+            raise WrongArgument(f"{first} and {paths[at]} would both be thread {name!r}; give each its own --thread")
+
+
+async def ingest_files(paths: list[Path], db: str, options: IngestOptions, terminal: Terminal) -> IngestReport:
+    """Ingest files in order, until one has an error that is not to be skipped."""
+    report = IngestReport()
+    progress = Progress("ingesting", terminal)
+
+    def shown(now: IngestReport) -> None:
+        progress.update({"threads": len(now.threads), "messages": now.messages})
+
+    is_log = {path: options.format in ("auto", "events") and holds_a_log(path) for path in paths}
+    try:
+        for as_recorded, group in itertools.groupby(paths, key=is_log.__getitem__):
+            async with writable(db, config=AS_RECORDED if as_recorded else None) as engine:
+                ingestion = Ingestion(engine, options, report, shown)
+                for path in group:
+                    if not await ingestion.file(path):
+                        return report
+    finally:
+        progress.end()
+    return report
+
+
+def report_as_json(report: IngestReport, seconds: float) -> dict[str, object]:
+    """The summary that `ingest --json` prints."""
+    return {
+        "files": report.files,
+        "threads": [
+            {
+                "id": thread.id,
+                "messages": thread.messages,
+                "added": thread.added,
+                "known": thread.known,
+            }
+            for thread in report.threads
+        ],
+        "messages": report.messages,
+        "added": sum(thread.added for thread in report.threads),
+        "known": sum(thread.known for thread in report.threads),
+        "compactions": report.compactions,
+        "tokens_before": report.tokens_before,
+        "tokens_after": report.tokens_after,
+        "invalid": report.invalid,
+        "errors": [{"path": error.path, "line": error.line, "why": error.why} for error in report.errors],
+        "seconds": round(seconds, 3),
+    }
+
+
+def _put_report(report: IngestReport, db: str, seconds: float, terminal: Terminal) -> None:
+    threads = counted(len(report.threads), "thread")
+    added = counted(sum(thread.added for thread in report.threads), "event")
+    known = sum(thread.known for thread in report.threads)
+    line = f"{counted(report.messages, 'message')} into {threads} of {db}: {added} added"
+    if known:
+        line += f", {number(known)} known before"
+    terminal.say(f"{line} in {duration(seconds)}")
+    if report.compactions:
+        tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
+        terminal.say(f"{counted(report.compactions, 'compaction')} on the way: {tokens}")
+    if terminal.as_json:
+        return
+    for error in report.errors[:ERRORS_SHOWN_MAX]:
+        terminal.warn(f"memory-engine: error: {error}")
+    if report.invalid > ERRORS_SHOWN_MAX:
+        terminal.warn(f"… and {number(report.invalid - ERRORS_SHOWN_MAX)} more; --json lists them")
+
+
+INGEST = Command(_declare, ingest)

@@ -1,0 +1,165 @@
+"""The command that prints events: of a thread, of what bears a correlation id, and as they come."""
+
+import argparse
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Container
+from contextlib import suppress
+
+from attrs import frozen
+
+from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
+from memory_engine.cli.excerpts import of_event
+from memory_engine.cli.terminal import Terminal, columns, one_line, padded
+from memory_engine.core.records import RecordedEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import StorageBusy, ThreadNotFound
+from memory_engine.replay.data import event_as_data
+
+WIDE = 100
+"""Columns from which on a log shows dates too."""
+POLL_S = 0.25
+"""How often who follows looks whether something has come."""
+NEW_FEW = 64
+"""So many events of a correlation are looked at for new ones, before all are."""
+THREAD_COLUMNS = 24
+UNCUT = 4096
+
+
+def _declare_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id; not needed with --correlation")
+    parser.add_argument("--after", type=whole, metavar="N", help="only events after seq N")
+    parser.add_argument(
+        "--limit", type=positive, metavar="N", help="only N events: the latest, or with --after the first"
+    )
+    parser.add_argument("--type", metavar="T", help="only events of this type")
+    parser.add_argument("--correlation", metavar="ID", help="only events that bear this id, of all threads")
+    parser.add_argument("--causation", metavar="EVENT", help="only events that this event's id caused")
+    parser.add_argument("--follow", action="store_true", help="then print what comes, as it comes (Ctrl-C ends it)")
+
+
+async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print events in order."""
+    if asked.thread is None and asked.correlation is None:
+        raise WrongArgument("name a THREAD (`memory-engine threads` lists them), or give --correlation ID")
+    if asked.thread is None and asked.after is not None:
+        raise WrongArgument("--after is a seq of one thread: name the THREAD")
+    if asked.follow and asked.after is not None and asked.limit is not None:
+        raise WrongArgument("--limit with --after gives the first events, --follow the newest: leave one out")
+    async with existing(asked.db, read_only=True) as engine:
+        source = _of_thread if asked.thread is not None else _of_all_threads
+        async for recorded in source(engine, asked, terminal):
+            if terminal.as_json:
+                terminal.json(event_as_data(recorded))
+            else:
+                _put_event(recorded, terminal, with_thread=asked.thread is None)
+            if asked.follow:
+                terminal.out.flush()
+    return 0
+
+
+async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
+    """What is asked for of a thread; with `--follow` what comes after it too, until the thread is deleted."""
+    events = _Events(engine, asked.thread, _wanted(asked), frozenset({asked.type}) if asked.type else None)
+    head = (await engine.store.head(asked.thread)).seq
+    async for recorded in events.chosen(asked.after, asked.limit, head):
+        yield recorded
+    while asked.follow:
+        await asyncio.sleep(POLL_S)
+        with suppress(StorageBusy):
+            try:
+                now = (await engine.store.head(asked.thread)).seq
+                async for recorded in events.between(head, now):
+                    yield recorded
+            except ThreadNotFound:
+                terminal.warn("the thread was deleted")
+                return
+            head = now
+
+
+async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
+    """What bears the correlation id, in the order of its recording."""
+    wanted, seen = _wanted(asked), set[tuple[str, int]]()
+    latest: int | None = asked.limit
+    while True:
+        found = await _newly_correlated(engine, asked.correlation, seen)
+        seen.update((one.thread_id, one.seq) for one in found)
+        chosen = [one for one in found if wanted(one)]
+        for recorded in chosen if latest is None else chosen[-latest:]:
+            yield recorded
+        if not asked.follow:
+            return
+        latest = None
+        await asyncio.sleep(POLL_S)
+
+
+async def _newly_correlated(
+    engine: Engine, correlation_id: str, seen: Container[tuple[str, int]]
+) -> list[RecordedEvent]:
+    """The events that bear the id and were not seen: of few new ones, only the latest are read."""
+    found: list[RecordedEvent] = []
+    for limit in (NEW_FEW, None):
+        found = await engine.correlated(correlation_id, limit=limit)
+        if len(found) < NEW_FEW or (found[0].thread_id, found[0].seq) in seen:
+            break
+    return [one for one in found if (one.thread_id, one.seq) not in seen]
+
+
+def _wanted(asked: argparse.Namespace) -> Callable[[RecordedEvent], bool]:
+    def is_wanted(recorded: RecordedEvent) -> bool:
+        return (
+            asked.type in (None, recorded.type)
+            and asked.correlation in (None, recorded.correlation_id)
+            and asked.causation in (None, recorded.causation_id)
+        )
+
+    return is_wanted
+
+
+@frozen
+class _Events:
+    """The events of a thread that are asked for."""
+
+    engine: Engine
+    thread_id: str
+    is_wanted: Callable[[RecordedEvent], bool]
+    types: frozenset[str] | None
+
+    async def between(self, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
+        """Those with `after` < seq <= `upto`, in order."""
+        reader = self.engine.reader
+        async for page in reader.pages(self.thread_id, after=after, upto=upto, types=self.types):
+            for stored in page:
+                recorded = reader.decode(self.thread_id, stored)
+                if self.is_wanted(recorded):
+                    yield recorded
+
+    async def chosen(self, after: int | None, limit: int | None, head: int) -> AsyncIterator[RecordedEvent]:
+        """Those after a seq, the first of them with a limit; without a seq a limit means the latest."""
+        latest: deque[RecordedEvent] = deque(maxlen=limit)
+        given = 0
+        async for recorded in self.between(after or 0, head):
+            if limit is not None and after is None:
+                latest.append(recorded)
+                continue
+            yield recorded
+            given += 1
+            if given == limit:
+                return
+        for recorded in latest:
+            yield recorded
+
+
+def _put_event(recorded: RecordedEvent, terminal: Terminal, *, with_thread: bool) -> None:
+    moment = f"{recorded.recorded_at:%Y-%m-%d %H:%M:%S}"
+    place = f"{recorded.seq:>6}  {moment if terminal.width >= WIDE else moment[-8:]}  "
+    if with_thread:
+        thread_id = one_line(recorded.thread_id, THREAD_COLUMNS if terminal.is_terminal else UNCUT)
+        place = f"{padded(thread_id, THREAD_COLUMNS)}  {place}"
+    kind = padded(one_line(recorded.type, 40), 20)
+    room = max(20, terminal.width - columns(place) - columns(kind) - 2)
+    said = one_line(of_event(recorded.event), room)
+    terminal.put(f"{terminal.styled(place, 'dim')}{terminal.styled(kind, 'cyan')}  {said}".rstrip())
+
+
+LOG = Command(_declare_log, log)

@@ -1,0 +1,297 @@
+"""The commands that look: threads, show, context, stats. What prints logs is in `logs`.
+
+The command that reports: what a conversation's memory holds and what its agent receives.
+
+The command that shows views: the rows behind preferences, playbooks, caches, layers, at any seq.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from memory_engine.cli.commands import (
+    MOMENT,
+    Command,
+    WrongArgument,
+    add_thread,
+    existing,
+    moment,
+    no_arguments,
+    positive,
+)
+from memory_engine.cli.excerpts import measure, of_chunk, parents, put_messages
+from memory_engine.cli.terminal import Column, Terminal, counted, number, one_line, size
+from memory_engine.context.rendering import Rendering
+from memory_engine.core.state import State
+from memory_engine.llm.tokens import Tokenizer
+from memory_engine.recall.hits import Hit
+from memory_engine.replay.data import chunk_as_data, hit_as_data
+from memory_engine.store.protocol import ThreadInfo
+from memory_engine.store.reading import Moment
+from memory_engine.thread import Thread
+from memory_engine.views.conversation.report import memory_report
+
+REASONS_MAX = 10
+"""Of passages that were recalled, so many are explained."""
+
+
+def _declare_threads(parser: argparse.ArgumentParser) -> None:
+    for what in ("kind", "user", "tenant", "status"):
+        parser.add_argument(f"--{what}", metavar=what.upper(), help=f"only threads of exactly this {what}")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N")
+
+
+async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """List threads, oldest first."""
+    async with existing(asked.db, read_only=True) as engine:
+        found = await engine.threads(
+            kind=asked.kind,
+            user_id=asked.user,
+            tenant_id=asked.tenant,
+            status=asked.status,
+            limit=asked.limit,
+        )
+    terminal.json([_thread_as_json(info) for info in found])
+    if not found:
+        terminal.say("no thread matches")
+        return 0
+    _put_threads(found, terminal)
+    return 0
+
+
+def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
+    """A row for each thread; a scope that none of them has gets no column."""
+    shown: list[tuple[Column, list[str]]] = [
+        (Column("THREAD", least=12), [info.id for info in found]),
+        (Column("STATUS"), [info.status for info in found]),
+        (Column("EVENTS", right=True), [number(info.events) for info in found]),
+        (Column("CHUNKS", right=True), [number(info.chunks) for info in found]),
+        (Column("TOKENS", right=True), [number(info.tokens) for info in found]),
+        (Column("CREATED (UTC)"), [f"{info.created_at:%Y-%m-%d %H:%M}" for info in found]),
+    ]
+    for title, cells, usual in (
+        ("KIND", [info.kind for info in found], "conversation"),
+        ("USER", [info.user_id for info in found], ""),
+        ("TENANT", [info.tenant_id for info in found], ""),
+    ):
+        if set(cells) != {usual}:
+            shown.append((Column(title, least=8), [cell or "-" for cell in cells]))
+    terminal.table([head for head, _ in shown], list(zip(*(cells for _, cells in shown), strict=True)))
+
+
+def _thread_as_json(info: ThreadInfo) -> dict[str, object]:
+    forked = info.forked_from
+    return {
+        "id": info.id,
+        "kind": info.kind,
+        "status": info.status,
+        "events": info.events,
+        "chunks": info.chunks,
+        "tokens": info.tokens,
+        "user_id": info.user_id,
+        "tenant_id": info.tenant_id,
+        "agent_id": info.agent_id,
+        "parent_id": info.parent_id,
+        "metadata": dict(info.metadata),
+        "created_at": info.created_at.isoformat(),
+        "forked_from": msgspec.to_builtins(forked) if forked is not None else None,
+        "head_hash": info.head_hash,
+    }
+
+
+def _declare_show(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"the state as it was: after {MOMENT}")
+
+
+async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print a thread's state: its chunks in order."""
+    async with existing(asked.db, read_only=True) as engine:
+        thread = engine.thread(asked.thread)
+        state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
+    if terminal.as_json:
+        chunks = [chunk_as_data(placed.chunk, placed.container) for placed in state.placed()]
+        terminal.json({"thread_id": thread.id, "seq": state.seq, "tokens": state.tally.tokens, "chunks": chunks})
+    else:
+        _put_state(thread.id, state, terminal)
+    return 0
+
+
+def _put_state(thread_id: str, state: State, terminal: Terminal) -> None:
+    held = f"{counted(len(state), 'chunk')}, {counted(state.tally.tokens, 'token')} (estimated)"
+    terminal.say(f"{one_line(thread_id, terminal.width // 2)} after event {state.seq}: {held}", "bold")
+    heads = [
+        Column("CHUNK"),
+        Column("TYPE", least=12),
+        Column("RETENTION", least=12),
+        Column("TOKENS", right=True),
+        Column("FROM"),
+        Column("TEXT", least=20),
+    ]
+    rows = []
+    for placed in state.placed():
+        chunk = placed.chunk
+        indent = "└ " if placed.container else ""
+        said = one_line(of_chunk(chunk), terminal.width)
+        rows.append(
+            (
+                indent + chunk.id,
+                chunk.type,
+                chunk.retention,
+                number(chunk.tokens),
+                parents(chunk) or "-",
+                said,
+            )
+        )
+    terminal.table(heads, rows)
+
+
+def _declare_context(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument(
+        "--max-tokens", type=positive, metavar="N", help="the budget (default: all that is in the state)"
+    )
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"what it saw then: {MOMENT}")
+    parser.add_argument("--query", metavar="Q", help="recall what the log says about this, before the newest turn")
+    parser.add_argument("--format", choices=("messages", "xml"), default="messages", help="default: messages")
+    parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
+
+
+async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print what a model would see next."""
+    tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
+    async with existing(asked.db, tokens) as engine:
+        thread = engine.thread(asked.thread)
+        found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
+        counter = engine.kernel[Rendering].counter
+    if terminal.as_json:
+        shown: dict[str, object] = {
+            "thread_id": found.thread_id,
+            "seq": found.seq,
+            "messages": found.messages,
+            "tokens": found.tokens,
+            "tokens_exact": found.tokens_exact,
+            "tokenizer": found.tokenizer,
+            "included": list(found.included),
+            "excluded": list(found.excluded),
+            "shortened": list(found.shortened),
+        }
+        if asked.query is not None:
+            shown["spent"] = msgspec.structs.asdict(found.spent)
+            shown["recalled_text"] = found.recalled_text
+            shown["recalled"] = [hit_as_data(hit) for hit in found.recalled]
+            shown["recall_failure"] = found.recall_failure
+        terminal.json(shown | ({"xml": found.xml()} if asked.format == "xml" else {}))
+    elif asked.format == "xml":
+        terminal.say(found.xml())
+    else:
+        recalled = f", {counted(len(found.recalled), 'passage')} recalled" if asked.query is not None else ""
+        terminal.say(measure(found) + recalled, "bold")
+        put_messages(found, counter, terminal)
+        _put_reasons(found.recalled, terminal)
+    if found.recall_failure and not terminal.as_json:
+        terminal.warn(f"recalled by words alone: {found.recall_failure}")
+    return 0
+
+
+def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
+    """Why the passages were recalled, a line each, the best first."""
+    if not recalled:
+        return
+    terminal.say("recalled, the best first", "bold")
+    best = sorted(recalled, key=lambda hit: -hit.score)
+    for hit in best[:REASONS_MAX]:
+        who = hit.speaker or hit.role
+        facts = (f"event {hit.seq}", hit.kind, who, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", hit.why)
+        terminal.say("  " + one_line(" · ".join(filter(None, facts)), terminal.width - 2))
+    if len(best) > REASONS_MAX:
+        terminal.say(f"  … and {number(len(best) - REASONS_MAX)} more; --json lists them")
+
+
+async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print totals over the database."""
+    async with existing(asked.db, read_only=True) as engine:
+        totals = await engine.stats()
+    terminal.json({"path": asked.db, **msgspec.to_builtins(totals)})
+    shown: Mapping[str, str] = {
+        "threads": number(totals.threads),
+        "events": number(totals.events),
+        "chunks": f"{number(totals.chunks)} in the states of all threads",
+        "tokens": f"{number(totals.tokens)} in these chunks, estimated",
+        "payload": f"{size(totals.payload_bytes)} of events as JSON",
+        "file": f"{size(totals.bytes)} at {asked.db}",
+    }
+    for name, value in shown.items():
+        terminal.say(f"{name:<8} {value}")
+    return 0
+
+
+THREADS = Command(_declare_threads, threads)
+SHOW = Command(_declare_show, show)
+CONTEXT = Command(_declare_context, context)
+STATS = Command(no_arguments, stats)
+
+
+def _declare_report(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"the memory as it was then: {MOMENT}")
+
+
+async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print a thread's memory state, its tool cache and the messages of the next model call."""
+    async with existing(asked.db) as engine:
+        thread = engine.thread(asked.thread)
+        await thread.info()
+        at = (await thread.at(asked.at)).seq if asked.at is not None else None
+        found = await memory_report(thread, at=at)
+    terminal.json(dict(found.data))
+    terminal.say(found.text)
+    return 0
+
+
+REPORT = Command(_declare_report, report)
+
+
+def _declare_view(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument("view", metavar="VIEW", nargs="?", help="one view's rows (default: which views have any)")
+    parser.add_argument("--at", type=moment, metavar="MOMENT", help=f"as it was then: {MOMENT}")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the last N rows by key")
+
+
+async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Print which views of a thread have rows, or the rows of one."""
+    async with existing(asked.db) as engine:
+        thread = engine.thread(asked.thread)
+        await thread.info()
+        names = [projection.name for projection in engine.kernel.projections]
+        if asked.view is not None and asked.view not in names:
+            raise WrongArgument(f"there is no view {asked.view!r}; there are {', '.join(names)}")
+        if asked.view is None:
+            return await _put_views(thread, names, asked.at, terminal)
+        rows = list((await thread.view(asked.view, at=asked.at)).items())
+    rows = rows[-asked.limit :] if asked.limit else rows
+    terminal.json({key: msgspec.to_builtins(value) for key, value in rows})
+    if not rows:
+        terminal.say("no rows")
+        return 0
+    encoded = [(key, msgspec.json.encode(value).decode()) for key, value in rows]
+    terminal.table([Column("KEY", least=12), Column("VALUE", least=20)], encoded)
+    return 0
+
+
+async def _put_views(thread: Thread, names: list[str], at: Moment | None, terminal: Terminal) -> int:
+    found = {name: len(await thread.view(name, at=at)) for name in names}
+    terminal.json(found)
+    held = {name: count for name, count in found.items() if count}
+    if not held:
+        terminal.say("no view has any rows")
+        return 0
+    terminal.table(
+        [Column("VIEW"), Column("ROWS", right=True)], [(name, number(count)) for name, count in held.items()]
+    )
+    return 0
+
+
+VIEW = Command(_declare_view, view)

@@ -1,0 +1,102 @@
+"""The command that searches threads."""
+
+import argparse
+import textwrap
+
+from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
+from memory_engine.cli.terminal import Terminal, escaped
+from memory_engine.engine import Engine
+from memory_engine.recall.hits import KINDS, Found
+from memory_engine.replay.data import hit_as_data
+
+WIDTH_MAX = 100
+_INDENT = "   "
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("query", metavar="QUERY", help="what is looked for: a question, or words")
+    parser.add_argument("--thread", metavar="THREAD", action="append", help="search this thread (may be repeated)")
+    parser.add_argument("--user", metavar="USER", help="search all threads of exactly this user")
+    parser.add_argument("--tenant", metavar="TENANT", help="... of exactly this tenant (without: of no tenant)")
+    parser.add_argument(
+        "--kind",
+        metavar="KIND",
+        action="append",
+        help=f"only passages of this kind (may be repeated): {', '.join(KINDS)}, or one of your own",
+    )
+    parser.add_argument("--limit", type=positive, default=10, metavar="N", help="so many hits (default: 10)")
+    parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event, of the one thread that is searched")
+    parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
+
+
+async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Search threads for passages, best first."""
+    threads: list[str] = asked.thread or []
+    if bool(threads) == bool(asked.user or asked.tenant):
+        raise WrongArgument("say what is searched: --thread, or --user and --tenant")
+    if asked.at is not None and len(threads) != 1:
+        raise WrongArgument("--at is a seq of one thread: give one --thread with it")
+    async with existing(asked.db) as engine:
+        found = await _found(engine, threads, asked)
+        why_nothing = "" if found else await _why_nothing(engine, threads, asked)
+    terminal.json(
+        {
+            "query": found.query,
+            "how": found.how,
+            "failure": found.failure,
+            "waiting": found.waiting,
+            "hits": [hit_as_data(hit) for hit in found],
+        }
+    )
+    if not found:
+        terminal.say(why_nothing)
+    _put(found, len(threads) != 1, terminal)
+    return 0
+
+
+async def _why_nothing(engine: Engine, threads: list[str], asked: argparse.Namespace) -> str:
+    """That nothing was found, and what may be wrong with the question."""
+    if not threads and not await engine.threads(user_id=asked.user, tenant_id=asked.tenant or "", limit=1):
+        whose = f"of user {asked.user} " if asked.user else ""
+        where = f"in tenant {asked.tenant}" if asked.tenant else "without a tenant"
+        return f"no thread {whose}{where}: nothing was searched; `threads` lists those there are"
+    unknown = [kind for kind in asked.kind or () if kind not in KINDS]
+    return f"nothing was found (embedded kinds are {', '.join(KINDS)})" if unknown else "nothing was found"
+
+
+async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) -> Found:
+    kinds = tuple(asked.kind or ())
+    if asked.at is not None:
+        thread = engine.thread(threads[0])
+        try:
+            return await thread.search(asked.query, limit=asked.limit, kinds=kinds, at=asked.at, explain=asked.explain)
+        except ValueError as error:
+            raise WrongArgument(str(error)) from None
+    return await engine.search(
+        asked.query,
+        thread_ids=threads or None,
+        user_id=asked.user,
+        tenant_id=asked.tenant or "",
+        limit=asked.limit,
+        kinds=kinds,
+        explain=asked.explain,
+    )
+
+
+def _put(found: Found, several: bool, terminal: Terminal) -> None:
+    """The hits, of `several` threads with the thread of each."""
+    room = min(terminal.width, WIDTH_MAX) - len(_INDENT)
+    for n, hit in enumerate(found, 1):
+        where = f"{hit.thread_id} {hit.seq}" if several else f"event {hit.seq}"
+        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}")
+        terminal.put(f"{n:>2} {terminal.styled(escaped(' · '.join(filter(None, facts))), 'bold')}")
+        for line in textwrap.wrap(escaped(" ".join(hit.text.split())), room):
+            terminal.put(_INDENT + line)
+        parts = sorted(hit.parts.items(), key=lambda part: -part[1])
+        said = ", ".join(f"{name} {value:.3f}" for name, value in parts if value) or hit.why
+        terminal.put(_INDENT + terminal.styled(said, "dim"))
+    if found.failure:
+        terminal.warn(f"found by words alone: {found.failure}")
+
+
+SEARCH = Command(_declare, search)

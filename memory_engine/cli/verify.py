@@ -1,0 +1,206 @@
+"""The commands that work on what is there: compact and verify.
+
+The command that makes again what derives from logs: the state's rows, views, the search index.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+
+import msgspec
+from attrs import define, field
+
+from memory_engine.cli.commands import Command, add_plugins, add_thread, check_is_there, existing, whole
+from memory_engine.cli.export import Compared, compare
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number, one_line
+from memory_engine.compaction.base import render_lines
+from memory_engine.compaction.protocol import CompactionReport
+from memory_engine.core.chunks import Chunk
+from memory_engine.engine import Engine
+from memory_engine.errors import MemoryEngineError, ThreadNotFound
+from memory_engine.files.verify_file import verify_file
+from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
+from memory_engine.replay.verify import Divergence
+
+LINE_COLUMNS = 400
+"""What is shown of a line that says what differs."""
+
+
+async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Compact a thread now."""
+    async with existing(asked.db) as engine:
+        thread = engine.thread(asked.thread)
+        report = await thread.compact()
+        summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
+    put_compaction(report, summaries, terminal)
+    return 0
+
+
+def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
+    """Print what a compaction did, and the summaries that it made."""
+    terminal.json(msgspec.to_builtins(report))
+    terminal.say(compaction_line(report), "bold")
+    for chunk in summaries:
+        terminal.say()
+        terminal.say(render_lines(chunk.lines))
+
+
+def compaction_line(report: CompactionReport) -> str:
+    """What a compaction did, in a line."""
+    covered = counted(len(report.covered), "chunk")
+    into = counted(len(report.new_chunks), "summary").replace("summarys", "summaries")
+    dropped = f", {counted(len(report.dropped), 'chunk')} dropped" if report.dropped else ""
+    tokens = f"{number(report.tokens_before)} → {number(report.tokens_after)} tokens"
+    return f"{covered} → {into}{dropped}: {tokens} (by {report.compactor})"
+
+
+def _declare_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
+    parser.add_argument(
+        "--jobs", type=whole, default=1, metavar="N", help="verify N threads at a time (0: one for each core)"
+    )
+    parser.add_argument("--fail-fast", action="store_true", help="begin no other thread after one has diverged")
+    parser.add_argument(
+        "--anchors", metavar="FILE", help="compare with these hashes too, kept from `memory-engine anchors`"
+    )
+    add_plugins(parser)
+
+
+async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Replay logs and compare. Returns 1 where one diverges."""
+    check_is_there(asked.db)
+    begun = time.perf_counter()
+    anchors = await compare(asked.db, asked.anchors, asked.thread) if asked.anchors is not None else Compared()
+    progress = Progress("verifying", terminal)
+    reports = await verify_file(
+        asked.db,
+        jobs=asked.jobs,
+        thread_ids=None if asked.thread is None else [asked.thread],
+        entry_points=asked.plugins,
+        fail_fast=asked.fail_fast,
+        progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
+    )
+    progress.end()
+    seconds = time.perf_counter() - begun
+    found = [report.divergence for report in reports if report.divergence is not None]
+    events = sum(report.events for report in reports)
+    redacted = sum(report.redacted for report in reports)
+    terminal.json(
+        {
+            "ok": not found and not anchors.rewritten,
+            "threads": len(reports),
+            "events": events,
+            "seconds": round(seconds, 3),
+            "divergences": [divergence.as_data() for divergence in found],
+            "heads": {report.thread_id: report.head_hash for report in reports},
+            "redacted": redacted,
+            "anchors": anchors.as_data(),
+        }
+    )
+    for divergence in found:
+        put_divergence(divergence, terminal)
+    anchors.put(terminal)
+    measure = f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}"
+    if found:
+        terminal.say(f"{measure}: {counted(len(found), 'thread')} diverged", "red")
+        return FOUND_PROBLEMS
+    terminal.say(f"{measure}: every hash, operation and state is as recorded", "green")
+    if redacted:
+        terminal.say(f"{counted(redacted, 'event')} redacted: what stands in place of their texts cannot be checked")
+    return FOUND_PROBLEMS if anchors.rewritten else 0
+
+
+def put_divergence(divergence: Divergence, terminal: Terminal) -> None:
+    """Where a log diverges, and how: what is kept in red, what a replay gives now in green."""
+    terminal.say(divergence.title, "red")
+    for line in divergence.lines:
+        kept, arrow, now = escaped(one_line(line, LINE_COLUMNS)).partition(" → ")
+        what, colon, value = kept.partition(": ")
+        shown = (terminal.styled(value, "red"), arrow, terminal.styled(now, "green")) if arrow else (value,)
+        terminal.put(f"  {what}{colon}{''.join(shown)}")
+
+
+COMPACT = Command(add_thread, compact)
+VERIFY = Command(_declare_verify, verify)
+
+
+def _declare_rebuild(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
+    parser.add_argument("--view", action="append", metavar="NAME", help="only this view (may be repeated)")
+    parser.add_argument("--search", action="store_true", help="only the search index, or with --view it too")
+    add_plugins(parser)
+
+
+@define
+class _Outcome:
+    """What was made again, and why some threads stand as they were."""
+
+    reports: list[RebuildReport] = field(factory=list)
+    failed: dict[str, MemoryEngineError] = field(factory=dict)
+
+
+async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Make rows again, thread by thread: everything, or what is named. Returns 1 where a thread of all cannot be."""
+    begun = time.perf_counter()
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        outcome = await _rebuilt(engine, asked, terminal)
+    seconds = time.perf_counter() - begun
+    reports = outcome.reports
+    events = sum(report.events for report in reports)
+    terminal.json(
+        {
+            "threads": len(reports),
+            "events": events,
+            "seconds": round(seconds, 3),
+            "rebuilt": [report.as_data() for report in reports],
+            "failed": [{"thread_id": thread_id, "why": str(error)} for thread_id, error in outcome.failed.items()],
+        }
+    )
+    _put_reports(reports, terminal)
+    for error in outcome.failed.values():
+        terminal.say(f"as it was: {error}", "red")
+    terminal.say(f"{counted(len(reports), 'thread')}, {counted(events, 'event')} in {duration(seconds)}", "bold")
+    return FOUND_PROBLEMS if outcome.failed else 0
+
+
+async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _Outcome:
+    views = asked.view if asked.view or not asked.search else []
+    chosen(engine.kernel.projections, views)  # a name that is none is refused before anything is made
+    progress = Progress("rebuilding", terminal)
+    outcome = _Outcome()
+    for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
+        done = sum(report.events for report in outcome.reports)
+
+        def shown(events: int, before: int = done) -> None:
+            progress.update({"threads": len(outcome.reports), "events": before + events})
+
+        try:
+            report = await rebuild(
+                engine.kernel, thread_id, views, search=True if asked.search else None, progress=shown
+            )
+        except MemoryEngineError as error:
+            if asked.thread is not None:
+                raise
+            if not isinstance(error, ThreadNotFound):  # else it was deleted meanwhile
+                outcome.failed[thread_id] = error
+        else:
+            outcome.reports.append(report)
+    progress.end()
+    return outcome
+
+
+def _put_reports(reports: list[RebuildReport], terminal: Terminal) -> None:
+    """What was made of each thread; a thread's views are counted together."""
+    if not reports:
+        return
+    counts_of = ("EVENTS", "CHUNKS", "ROWS", "PASSAGES")
+    heads = [Column("THREAD", least=12), *(Column(title, right=True) for title in counts_of)]
+    rows = []
+    for report in reports:
+        counts = (report.events, report.chunks, sum(report.views.values()), report.passages)
+        rows.append([report.thread_id, *("-" if count is None else number(count) for count in counts)])
+    terminal.table(heads, rows)
+
+
+REBUILD = Command(_declare_rebuild, rebuild_threads)

@@ -1,0 +1,179 @@
+"""What a compaction takes: whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
+
+Which compactor takes which chunk of a plan.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+import msgspec
+
+from memory_engine.compaction.base import Compactor
+from memory_engine.context.invariants import INVARIANTS, Atom, atoms_of
+from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.state import State, Tally
+from memory_engine.store.protocol import CompactionPolicy
+
+SINGLE_TOKENS_MIN = 64
+"""A COMPRESSIBLE chunk below this stays as it is: nothing is won by a summary of one line."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Chunk ids: those to drop, those to replace one by one, and those to replace together (in order)."""
+
+    drops: tuple[str, ...] = ()
+    singles: tuple[str, ...] = ()
+    batch: tuple[str, ...] = ()
+
+    @property
+    def chunk_ids(self) -> tuple[str, ...]:
+        """Everything the plan touches."""
+        return (*self.drops, *self.singles, *self.batch)
+
+    def __bool__(self) -> bool:
+        return bool(self.chunk_ids)
+
+
+def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
+    """Whether the thresholds ask for a compaction. O(1): the counters are kept with the state."""
+    return policy.enabled and (tally.compactable >= policy.threshold or tally.compactable_tokens > policy.soft_tokens)
+
+
+def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
+    """Whether the hard limit asks for a compaction before the next context."""
+    return policy.enabled and tally.compactable_tokens > policy.hard_tokens
+
+
+def plan_auto(state: State, policy: CompactionPolicy, stiff: Collection[str] = ()) -> Plan:
+    """What to compact when a threshold is passed; empty where no cut makes progress.
+
+    If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `stiff` names
+    COMPRESSIBLE chunks that a compactor could not shorten.
+    """
+    flow = _flow(state)
+    kept = {chunk.id for chunk in flow[-policy.keep_recent :]} if policy.keep_recent else set()
+    atoms = [a for a in _closed(flow) if not kept.intersection(c.id for c in a.chunks)]
+    scraps = [chunk for atom in atoms if _is_disposable(atom) for chunk in atom.chunks]
+    if scraps:
+        left = state.tally
+        for chunk in scraps:
+            left = left.plus(chunk, -1)
+        if not is_due(left, policy):
+            return Plan(drops=tuple(chunk.id for chunk in scraps))
+    return _plan(state, atoms, policy, stiff)
+
+
+def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
+    """Everything compactable, or those of the given chunks whose atoms may be taken (with their partners).
+
+    One chunk alone is taken only where it was asked for.
+    """
+    atoms = _closed(_flow(state))
+    if chunk_ids is None:
+        return _plan(state, atoms, policy)
+    wanted = set(chunk_ids)
+    return _plan(state, [a for a in atoms if wanted.intersection(c.id for c in a.chunks)], policy, batch_min=1)
+
+
+def _flow(state: State) -> list[Chunk]:
+    """The working flow, without the containers that hold something CRITICAL: they stay with what is in them."""
+    return [c for c in state.chunks() if c.category is Category.WORKING_FLOW and not _holds_critical(state, c)]
+
+
+def _holds_critical(state: State, chunk: Chunk) -> bool:
+    return chunk.is_container and any(
+        child.retention is Retention.CRITICAL or _holds_critical(state, child) for child in state.children(chunk.id)
+    )
+
+
+def _closed(flow: Sequence[Chunk]) -> list[Atom]:
+    return [atom for atom in atoms_of(flow, INVARIANTS) if not atom.open]
+
+
+def _plan(
+    state: State,
+    atoms: Sequence[Atom],
+    policy: CompactionPolicy,
+    stiff: Collection[str] = (),
+    batch_min: int = 2,
+) -> Plan:
+    """An atom goes whole: its DISPOSABLE chunks are dropped only together with what they belong to."""
+    drops: list[str] = []
+    singles: list[str] = []
+    batch: list[Chunk] = []
+    beside: list[str] = []
+    for atom in atoms:
+        if not all(chunk.is_compactable for chunk in atom.chunks):
+            continue
+        if _is_disposable(atom):
+            drops += [chunk.id for chunk in atom.chunks]
+        elif len(atom.chunks) == 1 and atom.chunks[0].retention is Retention.COMPRESSIBLE:
+            if atom.chunks[0].tokens >= SINGLE_TOKENS_MIN and atom.chunks[0].id not in stiff:
+                singles.append(atom.chunks[0].id)
+        else:
+            batch += [chunk for chunk in atom.chunks if not _is_scrap(chunk)]
+            beside += [chunk.id for chunk in atom.chunks if _is_scrap(chunk)]
+    if len(batch) + len(beside) >= batch_min:
+        drops += beside
+        order = {chunk.id: n for n, chunk in enumerate(state.chunks())}
+        batch = sorted([*_summaries_to_merge(state, policy), *batch], key=lambda chunk: order[chunk.id])
+    else:
+        batch = []
+    return Plan(drops=tuple(drops), singles=tuple(singles), batch=tuple(chunk.id for chunk in batch))
+
+
+def _is_disposable(atom: Atom) -> bool:
+    return all(map(_is_scrap, atom.chunks))
+
+
+def _is_scrap(chunk: Chunk) -> bool:
+    """Whether no summary needs to speak of it. Calls and results are spoken of, whatever their retention."""
+    return chunk.retention is Retention.DISPOSABLE and not (chunk.calls or chunk.call_id)
+
+
+def _summaries_to_merge(state: State, policy: CompactionPolicy) -> list[Chunk]:
+    """The summaries, once together they pass the limit; until then they stand, and the prefix with them."""
+    summaries = [c for c in state.chunks() if c.type == ChunkType.COMPACTED and c.retention is Retention.COMPRESSIBLE]
+    return summaries if sum(chunk.tokens for chunk in summaries) > policy.summary_tokens_max else []
+
+
+_log = logging.getLogger("memory_engine.compaction")
+
+
+Afresh = Mapping[str, Sequence[Chunk]]
+"""By summaries that are made again: the originals that a compactor is given, and not their lines."""
+_NONE: Afresh = {}
+
+
+def assigned(
+    state: State, plan: Plan, compactors: Sequence[Compactor], fallback: Compactor, afresh: Afresh = _NONE
+) -> tuple[tuple[Compactor, tuple[str, ...]], ...]:
+    """Give each chunk to the first compactor that can take it, else to `fallback`; a batch is split by compactor."""
+
+    def taker(chunk_id: str) -> Compactor:
+        chunks = given(state, chunk_id, afresh)
+        return next((c for c in compactors if chunks and all(can_compact(c, chunk) for chunk in chunks)), fallback)
+
+    pieces = [(taker(chunk_id), (chunk_id,)) for chunk_id in plan.singles]
+    batches: dict[int, tuple[Compactor, list[str]]] = {}
+    for chunk_id in plan.batch:
+        compactor = taker(chunk_id)
+        batches.setdefault(id(compactor), (compactor, []))[1].append(chunk_id)
+    return (*pieces, *((compactor, tuple(ids)) for compactor, ids in batches.values()))
+
+
+def given(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
+    """What a compactor is asked about for a chunk; nothing for one that is gone."""
+    if chunk_id in afresh:
+        return afresh[chunk_id]
+    chunk = state.get(chunk_id)
+    return (chunk,) if chunk is not None else ()
+
+
+def can_compact(compactor: Compactor, chunk: Chunk) -> bool:
+    """Whether a compactor says that it knows how to handle a chunk."""
+    try:
+        return compactor.can_compact((chunk,))
+    except Exception:  # the boundary to user code: who cannot even say so is passed over
+        _log.exception("compactor %s cannot say whether it can take chunk %s", compactor.name, chunk.id)
+        return False

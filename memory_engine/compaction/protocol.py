@@ -1,0 +1,325 @@
+"""The protocol: block → started → compactor, outside any transaction → completed, failed or abandoned → unblock."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
+from memory_engine.compaction.plan import Plan
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import Event, SummaryLine
+from memory_engine.core.events.compaction import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+    Replacement,
+)
+from memory_engine.core.records import Receipt
+from memory_engine.core.state import State
+from memory_engine.core.tokens import Usage, estimate_text
+from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
+from memory_engine.store.protocol import CompactionPolicy
+
+Trigger = Literal["auto", "manual", "hard"]
+ORIGINAL_TOKENS_MAX = 20_000
+"""Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
+GRACE_S = 0.5
+"""How long a compactor that was cancelled may take to end. PastHandle it, nobody waits for it any more."""
+ERROR_CHARS_MAX = 2_000
+"""What is recorded of an error's text."""
+
+
+class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction did. `new_chunks` stand where `covered` stood; `dropped` left nothing behind."""
+
+    compaction_id: str
+    trigger: Trigger
+    compactor: str
+    covered: tuple[str, ...]
+    dropped: tuple[str, ...]
+    new_chunks: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
+    model: str = ""
+    usage: Usage = Usage()
+
+
+class Originals(Protocol):
+    """Where the chunks that earlier summaries cover are read from."""
+
+    async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
+        """The originals, in order, through summaries of summaries.
+
+        `None` if they take more than `tokens_max`, or if some of them were forgotten.
+        """
+        ...
+
+    async def times(self, chunks: Sequence[Chunk]) -> Mapping[str, str]:
+        """ISO times by chunk id."""
+        ...
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """One compaction of one thread, whose queue is blocked and which has no commit under way."""
+
+    thread_id: str
+    compaction_id: str
+    state: State
+    plan: Plan
+    trigger: Trigger
+    pieces: tuple[tuple[Compactor, tuple[str, ...]], ...]
+    policy: CompactionPolicy
+    originals: Originals
+    append: Callable[[Event], Awaitable[Receipt]]
+    now_us: int
+    stiff: set[str]
+    """Gets the COMPRESSIBLE chunks that did not get shorter."""
+    afresh: Mapping[str, Sequence[Chunk]] = {}
+    """By summary that is covered: the originals that are compacted in its place, and that count for its length."""
+
+    async def execute(self) -> CompactionReport:
+        """Run to an end that is in the log, whatever happens.
+
+        Raises `CompactorFailed` after recording it, with the originals in place. When
+        cancelled, records that the compaction is abandoned.
+        """
+        name = "+".join(dict.fromkeys(compactor.name for compactor, _ in self.pieces)) or "drop"
+        deadline_us = self.now_us + int(self.policy.deadline_s * 1_000_000)
+        started = CompactionStarted(
+            compaction_id=self.compaction_id,
+            trigger=self.trigger,
+            chunk_ids=self.plan.chunk_ids,
+            compactor=name,
+            owner=this_process(),
+            deadline_us=deadline_us,
+        )
+        try:
+            await self.append(started)
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
+        try:
+            completed = await self._in_time(name)
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
+        except Exception as error:  # the boundary to compactors: whatever they raise is recorded and re-raised typed
+            raise await self._fail(name, error) from error
+        try:
+            receipt = await self.append(completed)
+        except MemoryEngineError as error:
+            raise await self._fail(name, error) from error
+        return self._report(name, completed, receipt)
+
+    async def _abandon(self) -> None:
+        await self.append(CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled"))
+
+    async def _fail(self, name: str, error: Exception) -> CompactorFailed:
+        """Record the failure, and give it as the error to raise."""
+        failure = _failure(name, error)
+        await self.append(
+            CompactionFailed(
+                compaction_id=self.compaction_id,
+                compactor=name,
+                reason=failure.reason,
+                error=failure.error,
+                usage=failure.usage,
+            )
+        )
+        return failure
+
+    async def _in_time(self, name: str) -> CompactionCompleted:
+        """The result, within the deadline; a compactor that takes no notice of its end is left behind."""
+        working = asyncio.ensure_future(self._compact(name))
+        working.add_done_callback(_seen)
+        try:
+            await asyncio.wait([working], timeout=self.policy.deadline_s)
+            late = not working.done()
+        finally:
+            if not working.done():
+                working.cancel()
+                await asyncio.wait([working], timeout=GRACE_S)
+        if late:
+            raise CompactorFailed(name, "timeout", f"no result within {self.policy.deadline_s:g} s")
+        if working.cancelled():
+            raise CompactorFailed(name, "raised", "it was cancelled from within")
+        return working.result()
+
+    async def _compact(self, name: str) -> CompactionCompleted:
+        replacements: list[Replacement] = []
+        model, usage, after = "", Usage(), 0
+        if self.plan.drops:
+            replacements.append(Replacement(covers=self.plan.drops))
+        for compactor, covers in self.pieces:
+            result, tokens = await self._one(compactor, covers)
+            if result is None:
+                continue
+            replacements.append(Replacement(covers=covers, lines=result.lines))
+            model, usage, after = result.model or model, usage.plus(result.usage), after + tokens
+        if not replacements:
+            raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces")
+        before = sum(self._tokens(replacement.covers) for replacement in replacements)
+        return CompactionCompleted(
+            compaction_id=self.compaction_id,
+            trigger=self.trigger,
+            replacements=tuple(replacements),
+            compactor=name,
+            model=model,
+            usage=usage,
+            tokens_before=before,
+            tokens_after=after,
+        )
+
+    async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult | None, int]:
+        """One replacement, or `None` for a single chunk that does not get shorter."""
+        chunks, earlier = await self._originals(covers)
+        context = await self._context(chunks, earlier)
+        result = await compactor.compact(chunks, context)
+        tokens = check_result(compactor.name, result)
+        if tokens < self._tokens(covers):
+            known = {
+                *covers,
+                *(chunk.id for chunk in chunks),
+                *(source for line in earlier for source in line.sources),
+            }
+            return replace(result, lines=_cited(result.lines, known)), tokens
+        if len(covers) == 1:
+            self.stiff.update(covers)
+            return None, 0
+        why = f"{tokens} tokens for {self._tokens(covers)}"
+        raise CompactorFailed(compactor.name, "not_shorter", why, result.usage)
+
+    async def _originals(self, covers: Sequence[str]) -> tuple[list[Chunk], tuple[SummaryLine, ...]]:
+        """The chunks to compact, with earlier summaries opened to their originals where these are few enough."""
+        chunks: list[Chunk] = []
+        earlier: list[SummaryLine] = []
+        room = ORIGINAL_TOKENS_MAX
+        for chunk_id in covers:
+            chunk = self.state.get(chunk_id)
+            if chunk is None:
+                raise CompactorFailed("", "superseded", f"chunk {chunk_id} is gone")
+            if chunk_id in self.afresh:
+                chunks += self.afresh[chunk_id]
+                continue
+            if chunk.type != ChunkType.COMPACTED:
+                chunks.append(chunk)
+                continue
+            originals = await self.originals.covered_by(chunk, room)
+            if originals is None:
+                earlier += (replace(line, sources=line.sources or (chunk.id,)) for line in chunk.lines)
+            else:
+                room -= sum(original.tokens for original in originals)
+                chunks += originals
+        return chunks, tuple(earlier)
+
+    async def _context(self, chunks: Sequence[Chunk], earlier: tuple[SummaryLine, ...]) -> CompactionContext:
+        replaced = sum(chunk.tokens for chunk in chunks) + sum(estimate_text(line.text) for line in earlier)
+        budget = min(int(replaced * self.policy.ratio), self.policy.summary_tokens_max // 2)
+        task = self.state.named("task")
+        system = [c.text for c in self.state.chunks() if c.type == ChunkType.SYSTEM]
+        taken = set(self.plan.chunk_ids)
+        summaries = [c.text for c in self.state.chunks() if c.type == ChunkType.COMPACTED and c.id not in taken]
+        return CompactionContext(
+            thread_id=self.thread_id,
+            budget_tokens=max(budget, 32),
+            task_goal=task.text if task is not None else "",
+            progress_summary="\n".join(summaries),
+            system_context="\n".join(system),
+            earlier=earlier,
+            recorded_at=dict(await self.originals.times(chunks)),
+            deadline_s=self.policy.deadline_s,
+        )
+
+    def _tokens(self, chunk_ids: Sequence[str]) -> int:
+        return sum(map(self._tokens_of, chunk_ids))
+
+    def _tokens_of(self, chunk_id: str) -> int:
+        if chunk_id in self.afresh:
+            return sum(chunk.tokens for chunk in self.afresh[chunk_id])
+        chunk = self.state.get(chunk_id)
+        return chunk.tokens if chunk is not None else 0
+
+    def _report(self, name: str, completed: CompactionCompleted, receipt: Receipt) -> CompactionReport:
+        dropped = self.plan.drops
+        return CompactionReport(
+            compaction_id=self.compaction_id,
+            trigger=self.trigger,
+            compactor=name,
+            covered=tuple(c for r in completed.replacements for c in r.covers if c not in dropped),
+            dropped=dropped,
+            new_chunks=tuple(chunk.id for chunk in receipt.chunks),
+            tokens_before=completed.tokens_before,
+            tokens_after=completed.tokens_after,
+            model=completed.model,
+            usage=completed.usage,
+        )
+
+
+def check_result(name: str, result: CompactionResult) -> int:
+    """The tokens of a usable result. Raises `CompactorFailed` for an empty one or one with empty lines."""
+    if not isinstance(result, CompactionResult):
+        raise CompactorFailed(name, "invalid", f"it returned a {type(result).__name__}, not a CompactionResult")
+    if not all(map(_is_line, result.lines)):
+        raise CompactorFailed(name, "invalid", "its lines are not all of them a SummaryLine")
+    if not result.lines or not all(line.text.strip() and line.section for line in result.lines):
+        why = "it returned no lines, or a line without text or section"
+        raise CompactorFailed(name, "empty", why, result.usage)
+    return sum(estimate_text(line.text) + 1 for line in result.lines)
+
+
+def _is_line(line: object) -> bool:
+    """Whether it is a line whose every field is of its type: nothing has checked that yet."""
+    match line:
+        case SummaryLine(section=str(), text=str(), sources=tuple() as sources):
+            return all(isinstance(source, str) for source in sources)
+    return False
+
+
+def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[SummaryLine, ...]:
+    """The lines without citations of what the compactor was not given. One that is left with none cites all."""
+    return tuple(replace(line, sources=tuple(source for source in line.sources if source in known)) for line in lines)
+
+
+def _seen(working: "asyncio.Future[CompactionCompleted]") -> None:
+    """What a compactor raises after it was left behind concerns nobody."""
+    if not working.cancelled():
+        working.exception()
+
+
+def _failure(name: str, error: Exception) -> CompactorFailed:
+    """The error as it can be recorded: its text is of any length and may hold what is no character."""
+    reason, text, usage = "raised", f"{type(error).__name__}: {error}", Usage()
+    if isinstance(error, CompactorFailed):
+        reason, text, usage = error.reason, error.error, error.usage
+    elif isinstance(error, ModelError):
+        reason, text, usage = error.reason, str(error), error.usage
+    elif isinstance(error, MemoryEngineError):
+        reason, text = "refused", str(error)
+    return CompactorFailed(name, reason, text[:ERROR_CHARS_MAX].encode("utf-8", "replace").decode(), usage)
+
+
+def this_process() -> str:
+    """Who owns a compaction: host, process id, and the process's start, since ids come round again."""
+    return f"{os.uname().nodename if hasattr(os, 'uname') else ''}/{os.getpid()}/{_started(os.getpid())}"
+
+
+def owner_is_gone(owner: str) -> bool:
+    """Whether the owner certainly runs no more. One on another host may be alive for all we know."""
+    host, pid, started = ["", "", "", *owner.rsplit("/", 2)][-3:]
+    if not pid.isdecimal() or host != this_process().rsplit("/", 2)[0]:
+        return False
+    return _started(int(pid)) != started
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the kernel's ticks; empty where there is none of this id, or no /proc."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,336 @@
+"""Compactions undone, and made again from their originals.
+
+What an undone compaction puts back: which chunks, as what, and where. Pure: of two states and what came between.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from memory_engine.compaction.history import (
+    Aftermath,
+    Compaction,
+    Fate,
+    LogOriginals,
+    Steps,
+    read_aftermath,
+    read_compactions,
+    read_forgettings,
+    read_steps,
+    settled,
+    summary_root,
+)
+from memory_engine.compaction.plan import Plan, plan_manual
+from memory_engine.compaction.service import Again, CompactionService
+from memory_engine.core.chunks import Chunk, ChunkType, Retention
+from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
+from memory_engine.core.lazy import regex
+from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.state import State
+from memory_engine.errors import CompactionNotLive
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.runtime.threads import OpenThreads
+
+if TYPE_CHECKING:
+    from memory_engine.compaction.base import Compactor
+    from memory_engine.compaction.protocol import CompactionReport
+
+
+@frozen
+class _Place:
+    """Directly before or after another chunk; first of all where neither is given."""
+
+    before: str = ""
+    after: str = ""
+
+
+def restored_chunks(before: State, aftermath: Aftermath, taken: Mapping[str, str]) -> tuple[RestoredChunk, ...]:
+    """The chunks that come back, each after the one that it is placed by.
+
+    `before` is the state that the compaction found. `taken` are the ids of what it took, each with that of the summary
+    that stands for it now (`""`: it was dropped). Left out is what was forgotten since, and what went with its session.
+    """
+    return tuple(_Restoring(before, aftermath, taken).all())
+
+
+class _Restoring:
+    """One walk over the state that a compaction found."""
+
+    def __init__(self, before: State, aftermath: Aftermath, taken: Mapping[str, str]) -> None:
+        self._before = before
+        self._now = aftermath.state
+        self._aftermath = aftermath
+        self._taken = taken
+
+    def all(self) -> Iterator[RestoredChunk]:
+        for container in dict.fromkeys(self._container(chunk_id) for chunk_id in self._taken):
+            if not container:
+                yield from self._within("", "")
+                continue
+            standing = self._aftermath.fate(container).chunk_id
+            chunk = self._now.get(standing)
+            if chunk is not None and chunk.is_container:
+                yield from self._within(container, standing)
+
+    def _container(self, chunk_id: str) -> str:
+        placed = self._before.placed_at(chunk_id)
+        return placed.container if placed is not None else ""
+
+    def _within(self, container: str, now: str) -> Iterator[RestoredChunk]:
+        """The chunks that come back among the siblings of a container, which is `now` in the state.
+
+        In the old order: after what stands there still. The first that a summary stands for goes before the summary.
+        """
+        place = _Place()
+        passed: set[str] = set()
+        for chunk in self._before.children(container) if container else self._before.chunks():
+            if chunk.id not in self._taken:
+                standing = self._aftermath.standing(chunk.id)
+                placed = self._now.placed_at(standing)
+                if placed is not None and placed.container == now:
+                    place = _Place(after=standing)
+                continue
+            summary = self._taken[chunk.id]
+            if summary and summary not in passed:
+                passed.add(summary)
+                place = _Place(before=summary)
+            found = self._kept(chunk)
+            if found is not None:
+                yield self._restored(found, now, place)
+                yield from self._children(chunk.id)
+                place = _Place(after=chunk.id)
+
+    def _children(self, container: str) -> Iterator[RestoredChunk]:
+        """What stood inside a chunk that comes back, in order, however deep."""
+        place = _Place()
+        for chunk in self._before.children(container):
+            found = self._kept(chunk)
+            if found is not None:
+                yield self._restored(found, container, place)
+                yield from self._children(chunk.id)
+                place = _Place(after=chunk.id)
+
+    def _kept(self, chunk: Chunk) -> Chunk | None:
+        """What is left of a chunk by now; `None` for nothing."""
+        if chunk.retention is Retention.EPHEMERAL and self._aftermath.sessions_ended:
+            return None
+        return self._aftermath.forgettings.kept(chunk, since=self._before.seq)
+
+    def _restored(self, chunk: Chunk, container: str, place: _Place) -> RestoredChunk:
+        return RestoredChunk(
+            original=chunk.id,
+            type=chunk.type,
+            retention=chunk.retention.value,
+            category=chunk.category.value,
+            parent_ids=versions(chunk),
+            content=chunk.content,
+            calls=chunk.calls,
+            lines=chunk.lines,
+            call_id=chunk.call_id,
+            label=chunk.label,
+            name="" if chunk.name and self._now.named(chunk.name) is not None else chunk.name,
+            final=chunk.final,
+            response_id=chunk.response_id,
+            status=chunk.status,
+            is_container=chunk.is_container,
+            container=container,
+            before=place.before,
+            after=place.after,
+        )
+
+
+def versions(chunk: Chunk) -> tuple[str, ...]:
+    """A chunk and those it came from, which a new version of it leads back to. A summary leads on by itself."""
+    return (chunk.id,) if chunk.type == ChunkType.COMPACTED else (chunk.id, *chunk.parent_ids)
+
+
+_CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
+
+
+async def compactions(thread: ThreadHandle) -> list[Compaction]:
+    """The compactions of a thread that came to their end, oldest first, and what became of each."""
+    return await read_compactions(thread.kernel.reader, thread.id, await thread.state())
+
+
+async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
+    """Put what a compaction took back where its summaries stand.
+
+    `compaction` is its id, the id of one of its summaries, or empty: the latest that is not undone. Waits for a
+    compaction under way. What was forgotten since does not come back. Raises `CompactionNotLive`, and what `dispatch`
+    raises; `EventTooLarge` where the originals together are larger than an event may be.
+    """
+    kernel = thread.kernel
+    runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
+
+    async def make() -> NewEvent:
+        found = await _Found.of(kernel, runtime, compaction, undone=False)
+        event = await found.undo(reason)
+        event_id = f"undo:{event.compaction_id[:256]}:{event.completed}"
+        if await kernel.store.find(thread.id, [event_id]):  # a what-if has let something else stand in its place
+            event_id = f"{event_id}:{event.seen}"
+        return NewEvent(event, id=event_id)
+
+    return await kernel[CompactionService].commit(runtime, make)
+
+
+async def redo_compaction(
+    thread: ThreadHandle, compaction: str, *, compactor: "Compactor | None"
+) -> "CompactionReport":
+    """Compact again what a compaction took: the originals, through summaries of summaries, however many they are.
+
+    Where it is live, each of its summaries is replaced, if the new one is shorter than the originals. Where it was
+    undone, what came back is compacted. By `compactor` alone, if it is given. Forgotten text is never compacted.
+    Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed`.
+    """
+    kernel = thread.kernel
+    runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
+
+    async def again() -> Again:
+        found = await _Found.of(kernel, runtime, compaction, undone=True)
+        return await found.again()
+
+    return await kernel[CompactionService].redo(runtime, again, compactor)
+
+
+@frozen
+class _Found:
+    """The compaction that is meant, as the thread stands now."""
+
+    kernel: Kernel
+    runtime: ThreadRuntime
+    compaction: Compaction
+    steps: Steps
+    aftermath: Aftermath
+
+    @classmethod
+    async def of(cls, kernel: Kernel, runtime: ThreadRuntime, named: str, *, undone: bool) -> "_Found":
+        """By its id, that of a summary, or the latest: with `undone`, also one that was undone."""
+        steps = await read_steps(kernel.reader, runtime.id, runtime.state.seq)
+        found = await _named(kernel, runtime.id, steps, named, undone=undone)
+        aftermath = await read_aftermath(kernel.reader, runtime.id, runtime.state, after=found.seq)
+        return cls(kernel, runtime, settled(found, steps, aftermath), steps, aftermath)
+
+    def refused(self, why: str) -> CompactionNotLive:
+        """The error that says why it cannot be done."""
+        return CompactionNotLive(self.runtime.id, self.compaction.compaction_id, why)
+
+    async def undo(self, reason: str) -> CompactionUndone:
+        """The event that undoes it. Raises `CompactionNotLive`."""
+        compaction = self.compaction
+        if compaction.status == "undone":
+            raise self.refused(f"event {compaction.by} has undone it already")
+        if compaction.status == "covered":
+            raise self.refused(f"{self._later(compaction.by)} covers its summary: undo that first")
+        taken: dict[str, str] = {}
+        for replaced in compaction.replaced:
+            standing = [fate.chunk_id for fate in map(self.aftermath.fate, replaced.summaries) if fate.chunk_id]
+            if standing or not replaced.summaries:
+                taken.update(dict.fromkeys(replaced.covers, standing[0] if standing else ""))
+        if not taken:
+            raise self.refused(f"its summary is gone{_since(compaction.by)}: what it covered stays away too")
+        before = await self.kernel.reader.state_at(self.runtime.id, compaction.seq - 1)
+        return CompactionUndone(
+            compaction_id=compaction.compaction_id,
+            completed=compaction.seq,
+            summaries=compaction.summaries,
+            restored=restored_chunks(before, self.aftermath, taken),
+            reason=reason,
+            seen=self.runtime.state.seq,
+        )
+
+    async def again(self) -> Again:
+        """What is to be compacted to make it again. Raises `CompactionNotLive`."""
+        compaction = self.compaction
+        if compaction.status == "undone":
+            return await self._undone_again()
+        if compaction.status == "covered":
+            raise self.refused(f"{self._later(compaction.by)} covers its summary: redo that, or undo it first")
+        if not compaction.covered:
+            raise self.refused("it dropped chunks and made no summary: undo it, to have them back")
+        if compaction.status == "gone":
+            raise self.refused(f"its summary is gone{_since(compaction.by)}")
+        covered = {
+            fate.chunk_id: replaced.covers
+            for replaced in compaction.replaced
+            for fate in map(self.aftermath.fate, replaced.summaries)
+            if fate.status == "live"
+        }
+        afresh = await self._originals(covered)
+        if not afresh:
+            raise self.refused("everything that it covered was forgotten")
+        critical = [one for one in afresh if self._is_critical(one)]
+        if critical:
+            raise self.refused(f"its summary {critical[0]} was marked CRITICAL: it is not compacted any more")
+        return Again(Plan(singles=tuple(afresh)), afresh)
+
+    async def _undone_again(self) -> Again:
+        """The chunks that came back, as far as they still stand; summaries among them are made of their originals."""
+        fates = [self.aftermath.fate(chunk_id) for chunk_id in self.steps.restored[self.compaction.seq]]
+        state = self.runtime.state
+        standing = {fate.chunk_id: chunk for fate in fates if (chunk := state.get(fate.chunk_id)) is not None}
+        if not standing:
+            raise self.refused(self._why_gone(fates))
+        plan = plan_manual(state, self.kernel[CompactionService].policy_of(self.runtime), list(standing))
+        summaries = {
+            chunk.id: chunk.parent_ids
+            for chunk in standing.values()
+            if chunk.lines and chunk.parent_ids and not self._is_critical(chunk.id)
+        }
+        afresh = await self._originals(summaries)
+        if not plan.batch:
+            return Again(Plan(drops=plan.drops, singles=(*plan.singles, *afresh)), afresh)
+        together = {*plan.batch, *afresh}
+        batch = tuple(chunk.id for chunk in state.chunks() if chunk.id in together)
+        return Again(Plan(drops=plan.drops, singles=plan.singles, batch=batch), afresh)
+
+    async def _originals(self, covered: dict[str, tuple[str, ...]]) -> dict[str, list[Chunk]]:
+        """By each summary: the originals of what it covers that were not forgotten; left out where there are none."""
+        forgettings = await read_forgettings(self.kernel.reader, self.runtime.id, 0, self.runtime.state.seq)
+        log = LogOriginals(self.kernel.reader, self.runtime.id)
+        found = {summary: await log.afresh(covers, forgettings) for summary, covers in covered.items()}
+        return {summary: originals for summary, originals in found.items() if originals}
+
+    def _is_critical(self, chunk_id: str) -> bool:
+        chunk = self.runtime.state.get(chunk_id)
+        return chunk is not None and chunk.retention is Retention.CRITICAL
+
+    def _why_gone(self, fates: list[Fate]) -> str:
+        covered = [fate.seq for fate in fates if fate.status == "covered"]
+        if covered:
+            return f"it was undone, and {self._later(max(covered))} covers what came back: redo that"
+        return "it was undone, and nothing of what came back stands any more"
+
+    def _later(self, seq: int) -> str:
+        """The compaction that has its result at a seq, by its id."""
+        names = [
+            f"the later compaction {one.compaction_id!r} (event {seq})" for one in self.steps.finished if one.seq == seq
+        ]
+        return names[0] if names else f"event {seq}"
+
+
+def _since(seq: int) -> str:
+    return f" since event {seq}" if seq else ""
+
+
+async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, undone: bool) -> Compaction:
+    """The compaction of a name. Raises `CompactionNotLive` for one that never came to its end, or is not known."""
+    standing = [one for one in steps.finished if undone or one.seq not in steps.undone]
+    if not named:
+        if standing:
+            return standing[-1]
+        raise CompactionNotLive(thread_id, "", "no compaction of this thread stands")
+    found = [one for one in steps.finished if one.compaction_id == named]
+    if found:
+        return next((one for one in reversed(found) if one in standing), found[-1])
+    if named in steps.unfinished:
+        raise CompactionNotLive(thread_id, named, steps.unfinished[named])
+    if _CHUNK_ID.fullmatch(named):
+        root = await summary_root(kernel.reader, thread_id, named)
+        for one in steps.finished:
+            if any(root in replaced.summaries for replaced in one.replaced):
+                return one
+        raise CompactionNotLive(thread_id, named, "the log holds no summary of this id")
+    raise CompactionNotLive(thread_id, named, "the log holds none of this id, and it is no id of a summary")

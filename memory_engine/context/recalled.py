@@ -1,0 +1,411 @@
+"""A context with recall: what a question brings back of the log, beside what the state shows anyway.
+
+1. A policy divides the budget among summaries, recent turns and what is recalled; pinned chunks and the newest turn
+   are in before.
+2. Search finds passages of the log. Those that the context shows already are left out, and repetitions.
+3. The best that fit are put into one block before the newest turn, marked as memory, in the order they were said.
+4. Where a question brings back too little, what was said before the visible turns fills the block, the newest first.
+
+The block is a view: reading a context writes nothing to the log.
+
+The context of a thread: what its model is to see next.
+
+Which other threads a thread may recall from: those of its tenant, its user, its agent.
+
+The part of a long passage that says most about a question.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from attrs import evolve
+from msgspec.structs import replace
+
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.builder import Budget, Context, Draft, build_context, draft_context
+from memory_engine.context.rendering import Rendering
+from memory_engine.core.lazy import regex
+from memory_engine.core.state import State
+from memory_engine.core.text import terms
+from memory_engine.core.tokens import TokenCounter
+from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
+from memory_engine.recall.hits import Hit, Shown, shown
+from memory_engine.recall.question import TERMS_MAX
+from memory_engine.recall.search import LIMIT_MAX, Asked
+from memory_engine.recall.service import Recall, checked_query
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import PLACES_BITS, LookUp
+from memory_engine.store.protocol import ThreadFilter, ThreadRecord
+from memory_engine.store.reading import Moment
+
+
+async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
+    """The ids of the other threads, those of scopes that nothing was dispatched to left out.
+
+    Raises `InvalidSearch` for what this thread may not recall from, for what is no handle, and where threads are
+    given together with `at`; `ThreadNotFound`, `WrongThreadKind`.
+    """
+    if not isinstance(others, Sequence):
+        raise InvalidSearch("recall_from", others, "it is a list of handles: [engine.user(...), engine.thread(...)]")
+    if not others:
+        return ()
+    if at is not None:
+        raise InvalidSearch("at", at, "it is a seq of this thread, and the threads of `recall_from` have their own")
+    kernel = thread.kernel
+    await kernel[Relay].recover()
+    own = await _record(kernel, thread)
+    ids = []
+    for other in others:
+        record = await _record(kernel, other)
+        if own is not None and record is not None and other.id != thread.id:
+            _check(own, record)
+            ids.append(other.id)
+    return tuple(dict.fromkeys(ids))
+
+
+async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
+    """What the store says of a thread; `None` for a scope's that nothing was dispatched to."""
+    if not isinstance(thread, ThreadHandle):
+        raise InvalidSearch("recall_from", thread, "it is not a handle: engine.user(...), engine.thread(...)")
+    if thread.kernel is not kernel:
+        raise InvalidSearch("recall_from", thread.id, "it is another engine's")
+    found = await kernel.store.threads(ThreadFilter(id=thread.id))
+    kind = thread.kind if isinstance(thread, ScopeHandle) else ""
+    if found and kind not in ("", found[0][0].kind):
+        raise WrongThreadKind(thread.id, found[0][0].kind, kind)
+    if not found and not kind:
+        raise ThreadNotFound(thread.id)
+    return found[0][0] if found else None
+
+
+def _check(own: ThreadRecord, other: ThreadRecord) -> None:
+    """Refuse what is another's: a thread of another tenant or user, the memory of another agent."""
+    why = ""
+    if other.tenant_id != own.tenant_id:
+        why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"
+    elif other.user_id and other.user_id != own.user_id:
+        why = "it is another user's"
+    elif other.kind == "agent" and other.agent_id != own.agent_id:
+        why = "it is another agent's memory; what that shares is read with `agent.shared(...)`"
+    if why:
+        raise InvalidSearch("recall_from", other.id, why)
+
+
+PART_CHARS_MAX = 240
+"""A sentence or a line of more is cut into parts at blanks, so that there always is a part that fits."""
+LEFT_OUT = "[…]"
+_TRIES_MAX = 8
+_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
+
+
+def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:
+    """The sentences around those with most of the query's terms, in at most `tokens`; empty if none fits.
+
+    What was left out is marked. A term counts the less the more sentences have it.
+    """
+    spans = _parts(text)
+    held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
+    having = {term: sum(term in one for one in held) for term in query_terms}
+    weights = [sum(1 / having[term] for term in sorted(one)) for one in held]
+    chars = len(text) * tokens // max(1, counter.count(text))
+    for _ in range(_TRIES_MAX):
+        start, end = _around(spans, weights, chars)
+        if start == end:
+            return ""
+        shown = f"{LEFT_OUT + ' ' if start else ''}{text[start:end]}{' ' + LEFT_OUT if end < len(text) else ''}"
+        if counter.count(shown) <= tokens:
+            return shown
+        chars = min(chars - 1, chars * 4 // 5, end - start)
+    return ""
+
+
+def _parts(text: str) -> list[tuple[int, int]]:
+    """Where sentences and lines begin and end, in order, none longer than `PART_CHARS_MAX`."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for end, following in [*((m.start(), m.end()) for m in _ENDS.finditer(text)), (len(text), len(text))]:
+        while end - start > PART_CHARS_MAX:
+            blank = text.rfind(" ", start + PART_CHARS_MAX // 2, start + PART_CHARS_MAX)
+            cut = blank + 1 if blank > 0 else start + PART_CHARS_MAX
+            found.append((start, cut))
+            start = cut
+        if end > start:
+            found.append((start, end))
+        start = following
+    return found
+
+
+def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
+    """The weightiest part with as many of those beside it as fit, the weightier first; an empty span if none fits."""
+    fitting = [n for n, (start, end) in enumerate(spans) if end - start <= chars]
+    if not fitting:
+        return 0, 0
+    first = last = max(fitting, key=lambda n: (weights[n], -n))
+    while True:
+        beside = []
+        if last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= chars:
+            beside.append((weights[last + 1], 1, first, last + 1))
+        if first > 0 and spans[last][1] - spans[first - 1][0] <= chars:
+            beside.append((weights[first - 1], 0, first - 1, last))
+        if not beside:
+            return spans[first][0], spans[last][1]
+        _, _, first, last = max(beside)
+
+
+OWN_KINDS = ("message", "tool", "note", "task", "snippet")
+"""What is recalled of the thread itself."""
+OTHER_KINDS = ("memory", "preference", "playbook", "agent_md", "document")
+"""What other threads that are named bring beside it."""
+HEADING = "Oldest first:"
+ROOM_MIN = 40
+"""Tokens below which no block is begun."""
+WORTHWHILE = 24
+"""Tokens below which a passage is not worth shortening."""
+PASSAGE_SHARE = 0.5
+"""Of the room, the most that one passage may take before it is shortened: one long answer must not be all there is."""
+HIT_TOKENS_MIN = 12
+"""About the tokens of the shortest passages: so many hits are asked for as might fit."""
+COVERED_CHARS_MIN = 24
+"""A shorter text that the context holds somewhere may be another's words."""
+REPEATED_TERMS_MIN = 8
+"""Repetitions of fewer terms may mean different things."""
+REPEATED_SHARE = 0.9
+"""Texts that share so many of their terms say the same, unless a number differs."""
+PIECES_MAX = 2
+"""Passages of one event that fill a block."""
+
+
+class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be recalled, into how many tokens (`None`: beside all of the state), as of which seq, from where."""
+
+    query: str
+    max_tokens: int | None
+    at: int | None
+    policy: ContextPolicy
+    others: Sequence[ThreadHandle] = ()
+
+
+async def recalled_context(thread: ThreadHandle, state: State, recall: RecallRequest) -> Context:
+    """The context of a state with what a question brings back.
+
+    Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
+    """
+    kernel = thread.kernel
+    query = checked_query(recall.query)
+    others = await searchable(thread, recall.others, at=recall.at)
+    draft = draft_context(
+        state,
+        thread_id=thread.id,
+        budget=Budget(max_tokens=recall.max_tokens, policy=recall.policy),
+        renderers=kernel[Rendering].renderers,
+        counter=kernel[Rendering].counter,
+    )
+    if draft.room < ROOM_MIN or not state.seq:
+        return draft.finished()
+    limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
+    kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
+    asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
+    found = await kernel[Recall].search((thread.id, *others), asked)
+    block = _Block(draft, frozenset(terms(query)[:TERMS_MAX]))
+    block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
+    if len(found) < limit and block.left >= ROOM_MIN:
+        await _fill(kernel, draft, block, recall.at or 0)
+    return evolve(block.context(), recall_failure=found.failure)
+
+
+class _Block:
+    """Passages that were chosen, within the room."""
+
+    def __init__(self, draft: Draft, query_terms: frozenset[str]) -> None:
+        self._draft = draft
+        self._query_terms = query_terms
+        self._visible = _Visible(draft)
+        self._chosen: list[Hit] = []
+        self._places: set[tuple[str, int, int]] = set()
+        self._said: dict[tuple[str, str], list[frozenset[str]]] = {}
+        self._left = draft.room - draft.tokens(draft.block(HEADING))
+
+    @property
+    def left(self) -> int:
+        """Tokens that are left."""
+        return self._left
+
+    def take(self, hits: Iterable[Hit]) -> None:
+        """Put in what fits, best first; what is too long around its best sentences, if enough of them fit."""
+        most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
+        for hit in hits:
+            if self._left < WORTHWHILE // 2:
+                return
+            said = frozenset(terms(hit.text))
+            if self._visible.shows(hit) or self._has_said(hit, said):
+                continue
+            size = self._size(hit)
+            if size > min(self._left, most):
+                hit = self._shortened(hit, min(self._left, most))  # noqa: PLW2901 - the same passage
+                size = self._size(hit)
+                if not hit.text:
+                    continue
+            self._add(hit, size, said)
+
+    def append(self, hit: Hit) -> bool:
+        """Put in one passage, once, if it fits; whether the next may still fit."""
+        said = frozenset(terms(hit.text))
+        if _place(hit) in self._places or self._visible.shows(hit) or self._has_said(hit, said):
+            return True
+        size = self._size(hit)
+        if size > self._left:
+            return False
+        self._add(hit, size, said)
+        return True
+
+    def context(self) -> Context:
+        """The context with what was put in."""
+        chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
+        while chosen:
+            block = self._draft.block("\n".join([HEADING, *map(_line, chosen)]))
+            if not block.messages:
+                break  # a renderer hides what is recalled
+            if self._draft.tokens(block) <= self._draft.room:
+                return evolve(self._draft.finished(block), recalled=tuple(chosen))
+            chosen.remove(self._chosen.pop())  # what a renderer adds, or a tokenizer counts at the seams
+        return self._draft.finished()
+
+    def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
+        self._left -= size
+        self._chosen.append(hit)
+        self._places.add(_place(hit))
+        self._said.setdefault((hit.role, hit.speaker), []).append(said)
+
+    def _size(self, hit: Hit) -> int:
+        return self._draft.counter.count(_line(hit) + "\n")
+
+    def _shortened(self, hit: Hit, room: int) -> Hit:
+        """The hit with its best sentences, or with no text if too few of them fit."""
+        room -= self._size(replace(hit, text=""))
+        if room < WORTHWHILE:
+            return replace(hit, text="")
+        return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.counter))
+
+    def _has_said(self, hit: Hit, said: frozenset[str]) -> bool:
+        """Whether the same speaker says the same in what was put in, numbers included."""
+        if len(said) < REPEATED_TERMS_MIN:
+            return False
+        return any(_same(said, other) for other in self._said.get((hit.role, hit.speaker), ()))
+
+
+def _place(hit: Hit) -> tuple[str, int, int]:
+    """Which passage it is, shortened or not."""
+    return hit.thread_id, hit.seq, hit.n
+
+
+def _same(one: frozenset[str], other: frozenset[str]) -> bool:
+    fewer, more = sorted((len(one), len(other)))
+    if fewer < more * REPEATED_SHARE or len(one & other) < REPEATED_SHARE * len(one | other):
+        return False
+    return not any(sign.isdigit() for term in one ^ other for sign in term)
+
+
+class _Visible:
+    """What a draft shows without recall."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._thread_id = draft.thread_id
+        chunks = [chunk for piece in draft.pieces for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
+        cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
+        self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}
+        self._partly = {chunk.seq for chunk in chunks if chunk.id in cut}
+        self._partly |= {_seq(id_) for chunk in chunks if not chunk.lines for id_ in chunk.parent_ids}
+        self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
+
+    def shows(self, hit: Hit) -> bool:
+        """Whether a passage is there: its event's chunk, or its words."""
+        own = hit.thread_id == self._thread_id
+        if own and hit.seq in self._whole:
+            return True
+        text = _plain(hit.text)
+        if len(text) < COVERED_CHARS_MIN and not (own and hit.seq in self._partly):
+            return False
+        return text in self._text
+
+
+def _seq(chunk_id: str) -> int:
+    return int(chunk_id.partition(".")[0])
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _line(hit: Hit) -> str:
+    """A passage with its date and speaker. Its further lines stand indented: none looks like a passage of its own."""
+    return "\n  ".join(hit.rendered().splitlines())
+
+
+async def _fill(kernel: Kernel, draft: Draft, block: _Block, at: int) -> None:
+    """Put what was said before the visible turns into what is left, the newest first, until one does not fit.
+
+    The index is asked which of it still stands: what was forgotten, or ended, is not there.
+    """
+    last = draft.state.seq
+    first = max(1, last + 1 - block.left // HIT_TOKENS_MIN - len(draft.pieces))
+    places = [seq << PLACES_BITS | n for seq in range(first, last + 1) for n in range(PIECES_MAX)]
+    looked = await kernel[Recall].indexing.look_up(
+        draft.thread_id, LookUp(near=tuple(places), kinds=OWN_KINDS, upto=at)
+    )
+    standing = sorted(set(places).intersection(looked.chosen), reverse=True)
+    passages = await shown(kernel.reader, kernel.extractors, draft.thread_id, standing)
+    for place in standing:
+        if place in passages and not block.append(_said_lately(passages[place], draft.thread_id)):
+            return
+
+
+def _said_lately(passage: Shown, thread_id: str) -> Hit:
+    text, event = passage.text, passage.event
+    return Hit(
+        text=text.text,
+        kind=text.kind,
+        role=text.role,
+        speaker=text.speaker,
+        at=passage.at,
+        thread_id=thread_id,
+        seq=event.seq,
+        n=passage.n,
+        event_id=event.id,
+        event_type=event.type,
+        score=0.0,
+        why="said lately",
+        key=text.key,
+        about=text.about,
+    )
+
+
+async def thread_context(  # noqa: PLR0913 - what a context is asked for with, by keyword
+    thread: ThreadHandle,
+    max_tokens: int | None = None,
+    *,
+    at: Moment | None = None,
+    query: str | None = None,
+    policy: ContextPolicy = DEFAULT_POLICY,
+    recall_from: Sequence[ThreadHandle] = (),
+) -> Context:
+    """See `Thread.context`."""
+    kernel = thread.kernel
+    seq = await thread.upto(at)
+    if seq is None:
+        runtime = await thread.followed()
+        for prepare in kernel[OpenThreads].before_context:
+            await prepare(runtime)
+        state = runtime.state
+    else:
+        state = await thread.state(at=seq)
+    if query is not None:
+        wanted = RecallRequest(query=query, max_tokens=max_tokens, at=seq, policy=policy, others=recall_from)
+        return await recalled_context(thread, state, wanted)
+    parts = kernel[Rendering]
+    return build_context(
+        state, thread_id=thread.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
+    )

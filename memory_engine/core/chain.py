@@ -1,0 +1,139 @@
+"""The log's own rules: how rows link, what they say of the thread's head, how they are read back."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.codec import GENESIS, commitment, decode_reduction, link, resolve_chunks
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.core.reducing import Reduction
+from memory_engine.core.state import Placed, State, StateDraft, Tally
+from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
+from memory_engine.store.protocol import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
+
+DIGEST_BYTES = 32
+_STATUS_AFTER = {"execution_pause": PAUSED, "execution_resume": ACTIVE}
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
+_COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "compaction_abandoned"})
+
+
+def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
+    """The hash that a row must have after one with the hash `previous` (empty: the first)."""
+    return link(previous or GENESIS, stored.header(), *commitments(stored))
+
+
+def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
+    """What the chain holds of a row's payload and of its operations.
+
+    Of a redacted row, which came from a file, they are all that is left of the bytes that were recorded.
+    """
+    if is_redacted(stored):
+        return stored.salt[:DIGEST_BYTES], stored.salt[DIGEST_BYTES:]
+    return commitment(stored.salt, stored.payload), commitment(stored.salt, stored.record)
+
+
+def is_redacted(stored: StoredEvent) -> bool:
+    """Whether stand-ins are in the place of a row's texts: then both commitments are in the place of its salt."""
+    return len(stored.salt) == 2 * DIGEST_BYTES
+
+
+def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: bytes, record: bytes) -> bytes:
+    """What binds a row to all that came before: see `codec.link`."""
+    return link(previous or GENESIS, header, commitment(salt, payload), commitment(salt, record))
+
+
+def next_head(head: Head, stored: StoredEvent, tally: Tally, *, tracked: bool) -> Head:
+    """The head after an event, `tracked` if its type is."""
+    open_compaction = head.open_compaction
+    if stored.type == "compaction_started":
+        open_compaction = stored.seq
+    elif stored.type in _COMPACTION_ENDS:
+        open_compaction = 0
+    return Head(
+        seq=stored.seq,
+        hash=stored.hash,
+        epoch=head.epoch + (stored.type == "compaction_abandoned"),
+        status=_STATUS_AFTER.get(stored.type, head.status),
+        open_compaction=open_compaction,
+        chunks=tally.chunks,
+        tokens=tally.tokens,
+        marks={**head.marks, stored.type: stored.seq} if tracked else head.marks,
+    )
+
+
+def live_chunk(placed: Placed | None) -> LiveChunk | None:
+    """The row of a chunk at its place."""
+    return LiveChunk(placed.chunk.id, placed.key, placed.container) if placed is not None else None
+
+
+def as_recorded(
+    thread_id: str, stored: StoredEvent, event: Event | UnknownEvent, reduction: Reduction
+) -> RecordedEvent:
+    """A row as users see it."""
+    occurred = stored.occurred_at_us
+    return RecordedEvent(
+        thread_id=thread_id,
+        seq=stored.seq,
+        id=stored.id,
+        type=stored.type,
+        version=stored.version,
+        event=event,
+        operations=reduction.operations,
+        chunks=reduction.chunks,
+        recorded_at=to_datetime(stored.recorded_at_us),
+        occurred_at=to_datetime(occurred) if occurred is not None else None,
+        causation_id=stored.causation_id,
+        correlation_id=stored.correlation_id,
+        hash=stored.hash.hex(),
+    )
+
+
+def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> RecordedEvent:
+    """Decode a row: event, operations, and chunks with all they share with the event. See `decode_row`."""
+    event, reduction = decode_row(thread_id, stored, registry)
+    return as_recorded(thread_id, stored, event, reduction)
+
+
+def decode_row(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> tuple[Event | UnknownEvent, Reduction]:
+    """What the bytes of a row say. Raises `IntegrityError` naming thread and seq where they cannot be read."""
+    try:
+        event = registry.decode(stored.type, stored.version, stored.payload)
+        record = decode_reduction(stored.record)
+    except (EventDecodeError, *_UNREADABLE) as error:
+        raise IntegrityError(thread_id, stored.seq, str(error)) from error
+    return event, Reduction(record.operations, resolve_chunks(record, event))
+
+
+def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
+    """The state from its rows. Raises `IntegrityError` where they are not those of the head."""
+    draft = State().draft()
+    chunks: dict[str, Chunk] = {}
+    for stored in loaded.sources.values():
+        _, reduction = decode_row(loaded.record.id, stored, registry)
+        for chunk in reduction.chunks:
+            chunks[chunk.id] = chunk
+    for row in loaded.live:
+        if row.chunk_id not in chunks:
+            raise IntegrityError(loaded.record.id, loaded.head.seq, f"chunk {row.chunk_id} is in no event")
+        draft.insert(Placed(chunks[row.chunk_id], row.key, row.container))
+    if (draft.tally.chunks, draft.tally.tokens) != (loaded.head.chunks, loaded.head.tokens):
+        raise IntegrityError(loaded.record.id, loaded.head.seq, "the state's rows are not those of its head")
+    return draft.freeze(loaded.head.seq)
+
+
+def fold(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
+    """Apply recorded operations. Chunks are placed without what they share with their events (see `resolve`).
+
+    Raises `IntegrityError` naming thread and seq where a row's operations cannot be read or applied.
+    """
+    for stored in rows:
+        try:
+            record = decode_reduction(stored.record)
+            apply_to_draft(draft, record.operations, record.chunks, seq=stored.seq)
+        except (InvalidOperation, *_UNREADABLE) as error:
+            raise IntegrityError(thread_id, stored.seq, str(error)) from error

@@ -1,0 +1,127 @@
+"""Chunks: the immutable units of retained context."""
+
+from enum import StrEnum
+
+import msgspec
+
+from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolCall
+
+
+class Retention(StrEnum):
+    """What a compactor may do with a chunk."""
+
+    CRITICAL = "critical"
+    COMPRESSIBLE = "compressible"
+    BATCH_COMPRESSIBLE = "batch_compressible"
+    DISPOSABLE = "disposable"
+    EPHEMERAL = "ephemeral"
+
+
+COMPACTABLE = frozenset({Retention.COMPRESSIBLE, Retention.BATCH_COMPRESSIBLE, Retention.DISPOSABLE})
+
+
+class Category(StrEnum):
+    """Which part of the context a chunk belongs to. Only WORKING_FLOW counts towards compaction."""
+
+    WORKING_FLOW = "working_flow"
+    SYSTEM = "system"
+    TASK = "task"
+    MEMORY = "memory"
+    ENVIRONMENT = "environment"
+    SCRATCHPAD = "scratchpad"
+
+
+class ChunkType(StrEnum):
+    """The built-in types. A chunk's `type` is an open string: users add their own."""
+
+    SYSTEM = "system"
+    USER_MESSAGE = "user_message"
+    PARENT_MESSAGE = "parent_message"
+    AGENT_RESPONSE = "agent_response"
+    THINKING = "thinking"
+    AGENT_ACTION = "agent_action"
+    ACTION_RESULT = "action_result"
+    SUBAGENT_MESSAGE = "subagent_message"
+    CLARIFICATION = "clarification"
+    ERROR = "error"
+    TASK = "task"
+    TODO_LIST = "todo_list"
+    TODO_ITEM = "todo_item"
+    EXTERNAL = "external"
+    ENVIRONMENT = "environment"
+    EXECUTION = "execution"
+    COMPACTED = "compacted"
+    SCRATCHPAD = "scratchpad"
+    SNIPPET = "snippet"
+    RECALLED = "recalled"
+
+
+RECALLED = "recalled"
+"""The status of a chunk that came out of memory: nothing is learned or promoted from it a second time."""
+REDACTED = "redacted"
+"""The status of a summary some of whose sources were forgotten: it is never made again from its originals."""
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One unit of retained context.
+
+    `id` is derived from the event (`ctx.new_id()`): `"<seq>.<n>"`, so every chunk leads
+    to its event. `name` is a logical identity that stays when the chunk is updated
+    (`"task"`, `"todo:3"`). `calls` opens calls, `call_id` answers one (`final=False`:
+    not the last answer). `parent_ids` are the chunks it came from; where a reducer
+    leaves them empty, the engine fills in those that it replaces. `tokens` is stamped by the engine.
+    """
+
+    id: str
+    type: str
+    content: Content = ""
+    retention: Retention = Retention.BATCH_COMPRESSIBLE
+    category: Category = Category.WORKING_FLOW
+    name: str = ""
+    label: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    final: bool = True
+    response_id: str = ""
+    status: str = ""
+    lines: tuple[SummaryLine, ...] = ()
+    parent_ids: tuple[str, ...] = ()
+    is_container: bool = False
+    tokens: int = 0
+
+    @property
+    def seq(self) -> int:
+        """The seq of the event that made this chunk."""
+        return int(self.id.partition(".")[0])
+
+    @property
+    def said_at(self) -> int:
+        """The seq of the event that first said this: of a chunk that was marked, shortened or put back, an earlier one.
+
+        A summary, and how a task ended, say something of their own.
+        """
+        if self.type in (ChunkType.COMPACTED, ChunkType.EXECUTION):
+            return self.seq
+        heads = (parent_id.partition(".")[0] for parent_id in self.parent_ids)
+        return min((self.seq, *(int(head) for head in heads if head.isdecimal())))
+
+    @property
+    def text(self) -> str:
+        """The text of the content (of the lines, for a summary); images by their `alt`."""
+        if self.lines:
+            return "\n".join(line.text for line in self.lines)
+        return content_text(self.content)
+
+    @property
+    def is_compactable(self) -> bool:
+        """Whether it counts towards, and may be taken by, a compaction of the working flow."""
+        return self.category is Category.WORKING_FLOW and self.retention in COMPACTABLE
+
+
+def content_text(content: Content) -> str:
+    """The text of content; an image stands as `[image: alt]`."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(
+        p.text if isinstance(p, TextPart) else f"[image: {p.alt or p.media_type or 'image'}]" for p in content
+    )

@@ -1,0 +1,184 @@
+"""Bytes of the log: payloads, recorded reductions, hashes. What is written here is never re-encoded.
+
+A reduction is recorded as JSON. A chunk that carries its event's own content, calls or
+lines does not repeat them: it names the event's body that it shares.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Body, Event, UnknownEvent
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.operations import Operation
+from memory_engine.core.reducing import Reduction
+from memory_engine.errors import EventDecodeError, InvalidEvent, ReducerError, UndeclaredEvent
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+GENESIS = sha256(b"memory_engine log, version 1").digest()
+"""The hash that the first event of every log links to."""
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """That a chunk's fields are those of its event's body: positions of both, the fields' names with blanks between."""
+
+    chunk: int
+    body: int
+    fields: str
+
+
+class ReductionRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A reduction as the log holds it, an array. Shared fields are empty in `chunks`."""
+
+    operations: tuple[Operation, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+    shares: tuple[Share, ...] = ()
+
+
+_REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
+_EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": ""}
+"""The fields that may be shared, and what stands for them in the record."""
+
+
+def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
+    """The payload, and the event as the log will give it back: what reducers see is what replay sees.
+
+    Raises `InvalidEvent` for what JSON or the schema cannot hold (NaN, lone surrogates,
+    wrong types, keys that are not strings), `UndeclaredEvent` for an unknown class.
+    """
+    cls = type(event)
+    if cls not in registry:
+        if cls.event_type and "event_type" in cls.__dict__:
+            registry.register(cls)
+        else:
+            raise UndeclaredEvent(cls.__qualname__)
+    try:
+        payload = _ENCODER.encode(event)
+        recorded = registry.decode(cls.event_type, cls.event_version, payload)
+    except UnicodeEncodeError:
+        raise InvalidEvent(cls.event_type, "a text", "a lone surrogate is no character") from None
+    except EventDecodeError as error:
+        raise InvalidEvent(cls.event_type, *_split_place(error.why)) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidEvent(cls.event_type, "its value", str(error)) from error
+    if isinstance(recorded, UnknownEvent):
+        raise UndeclaredEvent(cls.__qualname__)
+    if recorded != event:
+        _explain_difference(event)
+    return payload, recorded
+
+
+def _split_place(why: str) -> tuple[str, str]:
+    """msgspec's "Expected `str`, got `int` - at `$.content`" as (place, cause)."""
+    cause, _, place = why.partition(" - at ")
+    return (place.strip("`") or "$", cause)
+
+
+def _explain_difference(event: Event) -> None:
+    """Raise for a value that changes on its way through JSON; a list where a tuple is due does not."""
+    for name in event.__struct_fields__:
+        _check_json(event.event_type, f"$.{name}", getattr(event, name))
+
+
+def _check_json(event_type: str, where: str, value: Any) -> None:
+    match value:
+        case float() if not math.isfinite(value):
+            raise InvalidEvent(event_type, where, f"{value} is no JSON number")
+        case dict():
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise InvalidEvent(event_type, where, f"the key {key!r} is no text")
+                _check_json(event_type, f"{where}.{key}", inner)
+        case list() | tuple():
+            for n, inner in enumerate(value):
+                _check_json(event_type, f"{where}[{n}]", inner)
+        case msgspec.Struct():
+            for name in value.__struct_fields__:
+                _check_json(event_type, f"{where}.{name}", getattr(value, name))
+        case None | str() | int() | float():
+            pass
+        case _:
+            raise InvalidEvent(event_type, where, f"a {type(value).__name__} would come back as another type")
+
+
+def encode_reduction(reduction: Reduction, event: Event) -> bytes:
+    """The record of a reduction; empty for one that does nothing."""
+    if not reduction.operations:
+        return b""
+    if not reduction.chunks:
+        return _ENCODER.encode(ReductionRecord(reduction.operations))
+    bodies = tuple(enumerate(event.bodies()))
+    chunks: list[Chunk] = []
+    shares: list[Share] = []
+    for n, whole in enumerate(reduction.chunks):
+        share = _share(n, whole, bodies[n : n + 1] if event.bodies_in_order else bodies)
+        if share is None:
+            chunks.append(whole)
+        else:
+            shares.append(share)
+            chunks.append(msgspec.structs.replace(whole, **{name: _EMPTY[name] for name in share.fields.split()}))
+    return _ENCODER.encode(ReductionRecord(reduction.operations, tuple(chunks), tuple(shares)))
+
+
+def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reducers: Iterable[str]) -> bytes:
+    """The record of a reduction, once it is sure that the log can give it back.
+
+    Raises `ReducerError` for chunks that JSON or their own types cannot hold: a reducer's
+    mistake must not become a thread that nobody can open.
+    """
+    try:
+        record = encode_reduction(reduction, event)
+        decode_reduction(record)
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        why = f"what it returned cannot be recorded: {error}"
+        raise ReducerError(thread_id, event.event_type, ", ".join(reducers), "", why) from error
+    return record
+
+
+def _share(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share | None:
+    """What the chunk has in common with the first of these bodies that it has anything in common with."""
+    for n, body in bodies:
+        fields = [name for name in _EMPTY if (value := getattr(chunk, name)) and value == getattr(body, name)]
+        if fields:
+            return Share(at, n, " ".join(fields))
+    return None
+
+
+def decode_reduction(record: bytes) -> ReductionRecord:
+    """The operations, and the chunks without what they share with their event."""
+    return _REDUCTION_DECODER.decode(record) if record else ReductionRecord()
+
+
+def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tuple[Chunk, ...]:
+    """The chunks, with what they share taken from their event; of an unknown one, as far as it can be read."""
+    if not record.shares:
+        return record.chunks
+    bodies = event.bodies()
+    chunks = list(record.chunks)
+    for share in record.shares:
+        if share.body >= len(bodies):
+            continue  # of an unknown event: the class that could tell is not here
+        body = bodies[share.body]
+        chunks[share.chunk] = msgspec.structs.replace(
+            chunks[share.chunk], **{name: getattr(body, name) for name in share.fields.split()}
+        )
+    return tuple(chunks)
+
+
+def commitment(salt: bytes, payload: bytes) -> bytes:
+    """What the chain holds of a payload: it verifies the bytes and tells nothing without the salt."""
+    return sha256(salt + payload).digest()
+
+
+def link(previous: bytes, header: Sequence[object], payload_digest: bytes, record_digest: bytes) -> bytes:
+    """The hash of an event: over the previous one, the envelope, the payload and the operations."""
+    return sha256(previous + payload_digest + record_digest + _ENCODER.encode(header)).digest()
+
+
+def encode_json(value: object) -> bytes:
+    """Deterministic JSON."""
+    return _ENCODER.encode(value)

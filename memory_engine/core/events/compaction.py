@@ -1,0 +1,132 @@
+"""Compaction, recorded and never re-run: its result is an event.
+
+Reruns: what a log that was run again under a change says of what it left out.
+"""
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from memory_engine.core.events.base import Body, Content, Event, SummaryLine, ToolCall, event
+from memory_engine.core.tokens import Usage
+
+
+class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What stands in place of the covered chunks: the lines of one summary, or nothing (dropped)."""
+
+    covers: tuple[str, ...]
+    lines: tuple[SummaryLine, ...] = ()
+
+
+@event("compaction_started")
+class CompactionStarted(Event):
+    """The queue is blocked and a compactor is at work on these chunks until `deadline_us`."""
+
+    compaction_id: str
+    trigger: Literal["auto", "manual", "hard"]
+    chunk_ids: tuple[str, ...]
+    compactor: str
+    owner: str
+    deadline_us: int
+
+
+@event("compaction_completed")
+class CompactionCompleted(Event):
+    """The result: what replaces what, by whom, and what it cost."""
+
+    compaction_id: str
+    trigger: Literal["auto", "manual", "hard"]
+    replacements: tuple[Replacement, ...]
+    compactor: str
+    model: str = ""
+    usage: Usage = Usage()
+    tokens_before: int = 0
+    tokens_after: int = 0
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each replacement."""
+        return tuple(Body(lines=replacement.lines) for replacement in self.replacements)
+
+
+@event("compaction_failed")
+class CompactionFailed(Event):
+    """The compactor failed or its result was refused; nothing was replaced."""
+
+    compaction_id: str
+    compactor: str
+    reason: str
+    error: str = ""
+    usage: Usage = Usage()
+
+
+@event("compaction_abandoned")
+class CompactionAbandoned(Event):
+    """A compaction that nobody can finish any more; the originals stand."""
+
+    compaction_id: str
+    reason: str
+
+
+class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A chunk that a compaction had taken, as it comes back: all that it was, and its place.
+
+    `original` is the id that it had; the new one comes with `parent_ids`. It goes directly `before` or `after`
+    another, in a `container` or at the top; first of all where neither is given. These are chunk ids of the state,
+    or the `original` of another chunk that comes back. `type`, `retention` and `category` are wire names of theirs.
+    """
+
+    original: str
+    type: str
+    retention: str
+    category: str
+    parent_ids: tuple[str, ...]
+    content: Content = ""
+    calls: tuple[ToolCall, ...] = ()
+    lines: tuple[SummaryLine, ...] = ()
+    call_id: str = ""
+    label: str = ""
+    name: str = ""
+    final: bool = True
+    response_id: str = ""
+    status: str = ""
+    is_container: bool = False
+    container: str = ""
+    before: str = ""
+    after: str = ""
+
+
+@event("compaction_undone", tracked=True)
+class CompactionUndone(Event):
+    """The `summaries` of a compaction go, and what it took stands there again, but for what was forgotten since.
+
+    `completed` is the seq of the compaction's result. `seen` is the seq of the state that all this was read from:
+    the event is refused after any other, since something may have been forgotten in between (0: not checked).
+    """
+
+    compaction_id: str
+    completed: int
+    summaries: tuple[str, ...]
+    restored: tuple[RestoredChunk, ...]
+    reason: str = ""
+    seen: int = 0
+
+    bodies_in_order: ClassVar[bool] = True
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each chunk that comes back."""
+        return tuple(
+            Body(content=one.content, calls=one.calls, lines=one.lines, call_id=one.call_id, label=one.label)
+            for one in self.restored
+        )
+
+
+@event("event_skipped")
+class EventSkipped(Event):
+    """The place of an event of the original log that a rerun leaves out: its seq stays taken, and nothing comes of it.
+
+    So the chunk ids of all later events stay as they were. `skipped_type` and `skipped_id` are the event's.
+    """
+
+    skipped_type: str
+    skipped_id: str
+    reason: str = ""

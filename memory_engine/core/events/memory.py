@@ -1,0 +1,143 @@
+"""Memory: what the agent or a person says about the memory itself.
+
+Sessions of a thread.
+
+The agent loop itself: retries, pauses, resumptions.
+
+What comes from outside the conversation.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from memory_engine.core.events.base import Body, Content, Event, event
+from memory_engine.core.events.delivery import Delivery, Destination
+
+
+@event("memory_mark_critical")
+class MemoryMarkCritical(Event):
+    """These chunks may never be compacted from here on."""
+
+    chunk_ids: tuple[str, ...]
+
+
+class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Another thread that facts went to from the forgotten events, and the seqs where they arrived there."""
+
+    destination: Destination
+    seqs: tuple[int, ...]
+
+
+@event("memory_forget", tracked=True)
+class MemoryForget(Event):
+    """Hide chunks, or all that came of the events at `seqs`, from every view.
+
+    Summary lines that cite a forgotten chunk go too. `summaries` names the summaries that stand
+    for what is forgotten, through other summaries too, `call_ids` the calls that were made or answered
+    in it, `reach` where facts drawn from it went: `Thread.forget` fills them in. The log keeps its bytes
+    (to destroy them is another, administrative act).
+    """
+
+    chunk_ids: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    reason: str = ""
+    summaries: tuple[str, ...] = ()
+    reach: tuple[Reach, ...] = ()
+    call_ids: tuple[str, ...] = ()
+
+    def origins(self) -> frozenset[int]:
+        """The seqs of all events that are forgotten, as such or in a chunk of theirs."""
+        heads = (chunk_id.partition(".")[0] for chunk_id in self.chunk_ids)
+        return frozenset((*self.seqs, *(int(head) for head in heads if head.isdecimal() and len(head) <= 18)))
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The same, for the threads that what is forgotten had reached."""
+        return tuple(
+            Delivery(reach.destination, MemoryForget(seqs=reach.seqs, reason=self.reason)) for reach in self.reach
+        )
+
+
+class InitialChunk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A chunk that a thread starts with. `type` and `retention` are wire names of theirs."""
+
+    content: Content
+    type: str = "system"
+    retention: str = "critical"
+    name: str = ""
+
+
+@event("thread_seeded")
+class ThreadSeeded(Event):
+    """The chunks that a thread was created with."""
+
+    chunks: tuple[InitialChunk, ...]
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each chunk."""
+        return tuple(Body(content=chunk.content) for chunk in self.chunks)
+
+
+@event("session_started", tracked=True)
+class SessionStarted(Event):
+    """A session begins. `content` is its instructions: the system prompt, kept whole."""
+
+    content: Content = ""
+    session_id: str = ""
+
+
+@event("session_ended", tracked=True)
+class SessionEnded(Event):
+    """A session ends: EPHEMERAL chunks go."""
+
+    content: str = ""
+    session_id: str = ""
+
+
+@event("execution_retry")
+class ExecutionRetry(Event):
+    """A step is tried again."""
+
+    content: str = ""
+    attempt: int = 1
+
+
+@event("execution_pause")
+class ExecutionPause(Event):
+    """The thread is paused: events wait until it is resumed."""
+
+    content: str = ""
+
+
+@event("execution_resume")
+class ExecutionResume(Event):
+    """The thread goes on."""
+
+    content: str = ""
+
+
+@event("external_inject")
+class ExternalInject(Event):
+    """Content put into the thread by the application. `source` says from where."""
+
+    content: Content
+    source: str = ""
+    retention: Literal["critical", "compressible", "batch_compressible", "disposable", "ephemeral"] = (
+        "batch_compressible"
+    )
+
+
+@event("external_timer")
+class ExternalTimer(Event):
+    """A timer went off."""
+
+    content: str = ""
+    timer_id: str = ""
+
+
+@event("environment_change")
+class EnvironmentChange(Event):
+    """The world around the agent changed. A later change under the same `key` replaces it."""
+
+    content: Content
+    key: str = ""

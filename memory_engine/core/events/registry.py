@@ -1,0 +1,89 @@
+"""From (type, version) to a class and back: two-stage decoding and upcasting."""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.errors import DuplicateRegistration, EventDecodeError, UndeclaredEvent
+
+Upcaster = Callable[[dict[str, object]], dict[str, object]]
+"""Pure: the payload of schema v as plain JSON values → the payload of schema v + 1."""
+
+
+class EventRegistry:
+    """Which event types one engine knows. Nothing is registered by an import."""
+
+    def __init__(self, classes: Iterable[type[Event]] = ()) -> None:
+        self._classes: dict[str, type[Event]] = {}
+        self._decoders: dict[tuple[str, int], msgspec.json.Decoder[Event]] = {}
+        self._upcasters: dict[tuple[str, int], Upcaster] = {}
+        for cls in classes:
+            self.register(cls)
+
+    def copy(self) -> "EventRegistry":
+        """One that knows the same, and can learn more without this one."""
+        copied = EventRegistry(self._classes.values())
+        copied._upcasters.update(self._upcasters)
+        return copied
+
+    def register(self, cls: type[Event]) -> None:
+        """Learn a class declared with `@event`.
+
+        Registering the same class again is harmless. Raises `UndeclaredEvent` for a class
+        without the decorator, `DuplicateRegistration` for a second class of one name.
+        """
+        name = cls.event_type
+        if not name or "event_type" not in cls.__dict__:
+            raise UndeclaredEvent(cls.__qualname__)
+        if self._classes.get(name, cls) is not cls:
+            raise DuplicateRegistration("event type", name)
+        self._classes[name] = cls
+        self._decoders[name, cls.event_version] = msgspec.json.Decoder(cls)
+
+    def register_upcaster(self, name: str, from_version: int, upcaster: Upcaster) -> None:
+        """Learn how a payload of `from_version` becomes one of `from_version + 1`."""
+        if (name, from_version) in self._upcasters:
+            raise DuplicateRegistration("upcaster", f"{name} v{from_version}")
+        self._upcasters[name, from_version] = upcaster
+
+    def __contains__(self, cls: object) -> bool:
+        return isinstance(cls, type) and self._classes.get(getattr(cls, "event_type", "")) is cls
+
+    def classes(self) -> tuple[type[Event], ...]:
+        """Every known class, in the order of registration."""
+        return tuple(self._classes.values())
+
+    def tracks(self, name: str) -> bool:
+        """Whether the head of a thread remembers the latest event of a type."""
+        cls = self._classes.get(name)
+        return cls is not None and cls.event_tracked
+
+    def decode(self, name: str, version: int, payload: bytes) -> Event | UnknownEvent:
+        """The typed event, upcast where its schema is older; `UnknownEvent` where it is not known.
+
+        Raises `EventDecodeError` for a payload that does not fit its own schema.
+        """
+        decoder = self._decoders.get((name, version))
+        try:
+            if decoder is not None:
+                return decoder.decode(payload)
+            return self._decode_older(name, version, payload)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise EventDecodeError(name, version, str(error)) from error
+
+    def _decode_older(self, name: str, version: int, payload: bytes) -> Event | UnknownEvent:
+        cls = self._classes.get(name)
+        if cls is None or version > cls.event_version:
+            return UnknownEvent(name, version, bytes(payload))
+        value = msgspec.json.decode(payload, type=dict[str, object])
+        for step in range(version, cls.event_version):
+            upcaster = self._upcasters.get((name, step))
+            if upcaster is None:
+                return UnknownEvent(name, version, bytes(payload))
+            try:
+                value = upcaster(value)
+            except Exception as error:  # the boundary to user code: what it raises becomes the typed error
+                why = f"the upcaster of version {step} raised {type(error).__name__}: {error}"
+                raise EventDecodeError(name, version, why) from error
+        return msgspec.convert(value, cls)

@@ -1,0 +1,98 @@
+"""Tasks: what the agent is after, and how it ended.
+
+To-do lists. The list is a container chunk; each item is a child.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from memory_engine.core.events.base import Event, event
+
+
+@event("task_started")
+class TaskStarted(Event):
+    """A task begins; its goal stays in view, whatever is compacted."""
+
+    goal: str
+    task_id: str = ""
+
+
+@event("task_completed")
+class TaskCompleted(Event):
+    """The task is done."""
+
+    content: str = ""
+    task_id: str = ""
+
+
+@event("task_abandoned")
+class TaskAbandoned(Event):
+    """The agent gave the task up."""
+
+    content: str = ""
+    task_id: str = ""
+
+
+@event("task_terminated")
+class TaskTerminated(Event):
+    """The task was stopped from outside."""
+
+    content: str = ""
+    task_id: str = ""
+
+
+TodoStatus = Literal["pending", "in_progress", "completed"]
+
+
+class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing to do. `id` is unique in its list."""
+
+    id: str
+    text: str
+    status: TodoStatus = "pending"
+
+
+@event("todo_set", version=2)
+class TodoSet(Event):
+    """The whole list is set anew. Version 1 held bare texts (see `upcast_todo_set_v1`)."""
+
+    items: tuple[TodoItem, ...]
+
+
+@event("todo_completed")
+class TodoCompleted(Event):
+    """An item is done."""
+
+    id: str
+
+
+@event("todo_expanded")
+class TodoExpanded(Event):
+    """An item is split: the new items follow it."""
+
+    id: str
+    items: tuple[TodoItem, ...]
+
+
+@event("todo_updated")
+class TodoUpdated(Event):
+    """An item's text or status changes; what is `None` stays."""
+
+    id: str
+    text: str | None = None
+    status: TodoStatus | None = None
+
+
+@event("todo_deleted")
+class TodoDeleted(Event):
+    """An item is dropped."""
+
+    id: str
+
+
+def upcast_todo_set_v1(payload: dict[str, object]) -> dict[str, object]:
+    """Version 1 `{"items": ["buy milk", …]}` had no ids and no status: number the texts."""
+    texts = payload.get("items", [])
+    items = [{"id": str(n), "text": text} for n, text in enumerate(texts, 1)] if isinstance(texts, list) else []
+    return {**payload, "items": items}

@@ -1,0 +1,62 @@
+"""Modules and names that are imported when they are first asked for: a start costs what it uses.
+
+Regular expressions that compile at their first use: importing the hundred there are would take 30 ms.
+"""
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import AnyStr, Generic, cast
+
+
+class _LazyModule(ModuleType):
+    """Stands for a module until one of its names is asked for."""
+
+    def __getattr__(self, name: str) -> object:
+        value: object = getattr(importlib.import_module(self.__name__), name)
+        setattr(self, name, value)
+        return value
+
+
+def lazy_modules(package: str, *names: str) -> Iterator[ModuleType]:
+    """Stand-ins for modules of a package, in order. Show type checkers the real import.
+
+    if TYPE_CHECKING:
+        from memory_engine.replay import diff, why
+    else:
+        diff, why = lazy_modules("memory_engine.replay", "diff", "why")
+    """
+    return (_LazyModule(f"{package}.{name}") for name in names)
+
+
+def imported_when_asked(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
+    """Make a package's `__getattr__`: `homes` says which names each of its modules has, apart by spaces.
+
+    A home that begins with a dot stands beside the package.
+    """
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def get(name: str) -> object:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f".{home_of[name]}", package), name)
+
+    return get
+
+
+class _Uncompiled(Generic[AnyStr]):
+    """Stands for a pattern. What is asked of it once is kept, so that asking again costs an attribute."""
+
+    def __init__(self, pattern: AnyStr, flags: re.RegexFlag) -> None:
+        self._source: tuple[AnyStr, re.RegexFlag] = pattern, flags
+
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(re.compile(*self._source), name)
+        setattr(self, name, found)
+        return found
+
+
+def regex(pattern: AnyStr, flags: re.RegexFlag = re.RegexFlag.NOFLAG) -> re.Pattern[AnyStr]:
+    """Return what `re.compile` does, for a name of a module: a pattern whose mistakes only its first use finds."""
+    return cast(re.Pattern[AnyStr], _Uncompiled(pattern, flags))

@@ -1,0 +1,117 @@
+"""What is appended, what is stored, what is read back, and what `dispatch` returns."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.operations import Operation
+from memory_engine.core.state import State
+
+
+class NewEvent(msgspec.Struct, frozen=True):
+    """An event to be appended, with what its sender knows of it.
+
+    `id` makes dispatch idempotent: same id and payload give the first receipt.
+    `causation_id` is the event that caused it, `correlation_id` groups events across threads.
+    """
+
+    event: Event
+    id: str = ""
+    occurred_at: datetime | None = None
+    causation_id: str = ""
+    correlation_id: str = ""
+
+
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
+    """A row of the log: envelope, payload and recorded operations as bytes. Times in microseconds since 1970.
+
+    The fields up to `correlation_id` are the header, in the order in which the chain binds it.
+    """
+
+    seq: int
+    id: str
+    type: str
+    version: int
+    recorded_at_us: int
+    occurred_at_us: int | None
+    causation_id: str
+    correlation_id: str
+    payload: bytes
+    record: bytes
+    salt: bytes
+    hash: bytes
+
+    def header(self) -> tuple[object, ...]:
+        """The envelope as the chain binds it."""
+        return (
+            self.seq,
+            self.id,
+            self.type,
+            self.version,
+            self.recorded_at_us,
+            self.occurred_at_us,
+            self.causation_id,
+            self.correlation_id,
+        )
+
+
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """An event read back from the log, with its place and what it did."""
+
+    thread_id: str
+    seq: int
+    id: str
+    type: str
+    version: int
+    event: Event | UnknownEvent
+    operations: tuple[Operation, ...]
+    chunks: tuple[Chunk, ...]
+    recorded_at: datetime
+    occurred_at: datetime | None
+    causation_id: str
+    correlation_id: str
+    hash: str
+
+
+class StateHandle:
+    """The state at a receipt's seq: at hand for a fresh receipt, read back for an older one."""
+
+    __slots__ = ("_load", "_state", "seq")
+
+    def __init__(self, seq: int, state: State | None, load: Callable[[int], Awaitable[State]]) -> None:
+        self.seq = seq
+        self._state = state
+        self._load = load
+
+    async def load(self) -> State:
+        """The state after the event."""
+        if self._state is None:
+            self._state = await self._load(self.seq)
+        return self._state
+
+    def __repr__(self) -> str:
+        return f"StateHandle(seq={self.seq})"
+
+
+@frozen
+class Receipt:
+    """Proof that an event is durable. Equal receipts are of one event at one place of one history."""
+
+    thread_id: str
+    seq: int
+    event_id: str
+    hash: str
+    operations: tuple[Operation, ...] = field(eq=False, repr=False)
+    chunks: tuple[Chunk, ...] = field(eq=False, repr=False)
+    state: StateHandle = field(eq=False, repr=False)
+    recorded_at_us: int = field(eq=False)
+
+    @property
+    def recorded_at(self) -> datetime:
+        """When the event was recorded (UTC)."""
+        return to_datetime(self.recorded_at_us)

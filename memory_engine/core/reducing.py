@@ -1,0 +1,172 @@
+"""Reducers: pure functions from (view, event, ctx) to operations and chunks.
+
+Not Redux: a reducer returns operations, not a state, so that the log can hold what
+changed and not only what was said.
+"""
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Event
+from memory_engine.core.executor import apply_to_draft, check_ids
+from memory_engine.core.operations import Add, Operation
+from memory_engine.core.state import StateDraft, StateView
+from memory_engine.core.tokens import estimate_chunk
+from memory_engine.errors import DuplicateRegistration, InvalidOperation, ReducerError
+
+
+class Reduction(msgspec.Struct, frozen=True, gc=False):
+    """What an event does: operations in order, and the new chunks that they place."""
+
+    operations: tuple[Operation, ...] = ()
+    chunks: tuple[Chunk, ...] = ()
+
+
+NOTHING = Reduction()
+"""The reduction of an event that changes no state."""
+
+
+class ReduceContext:
+    """Time, ids and randomness for reducers, all derived from the event: same log, same bytes."""
+
+    __slots__ = ("_made", "event_id", "now_us", "reducer", "seq")
+
+    def __init__(self, seq: int, event_id: str, now_us: int) -> None:
+        self.seq = seq
+        self.event_id = event_id
+        self.now_us = now_us
+        self.reducer = ""
+        self._made = 0
+
+    def new_id(self) -> str:
+        """The next chunk id of this event: `"<seq>.<n>"`, counted over all its reducers in order."""
+        made = self._made
+        self._made = made + 1
+        return f"{self.seq}.{made}"
+
+    @property
+    def random(self) -> random.Random:
+        """A generator seeded by the event's id and the reducer's name; anew at each access."""
+        return random.Random(f"{self.event_id}/{self.reducer}")
+
+
+E_contra = TypeVar("E_contra", bound=Event, contravariant=True)
+
+
+class Reducer(Protocol[E_contra]):
+    """Pure, synchronous, total: no clock, no randomness but `ctx`'s, no I/O, no mutation."""
+
+    def __call__(self, view: StateView, event: E_contra, ctx: ReduceContext, /) -> Reduction:
+        """What `event` does to the state that `view` shows."""
+        ...
+
+
+@frozen
+class RegisteredReducer:
+    """A reducer under its name, in its place."""
+
+    name: str
+    event_type: str
+    reduce: Callable[[StateView, Event, ReduceContext], Reduction] = field(repr=False)
+    order: int = 0
+
+
+class ReducerRegistry:
+    """Which reducers one engine runs. Several for a type run by `order`, then by registration."""
+
+    def __init__(self) -> None:
+        self._by_type: dict[str, tuple[RegisteredReducer, ...]] = {}
+        self._names: dict[str, str] = {}
+
+    def copy(self) -> "ReducerRegistry":
+        """One with the same reducers, which can be changed without this one."""
+        copied = ReducerRegistry()
+        copied._by_type.update(self._by_type)
+        copied._names.update(self._names)
+        return copied
+
+    def add(self, event_class: type[Event], reducer: Reducer[Event], *, name: str = "", order: int = 0) -> None:
+        """Run `reducer` for events of a class. Built-ins have order 0.
+
+        Raises `DuplicateRegistration` where the name (default: the function's) is taken.
+        """
+        name = name or getattr(reducer, "__name__", type(reducer).__name__)
+        if name in self._names:
+            raise DuplicateRegistration("reducer", name)
+        self._names[name] = event_class.event_type
+        self._insert(RegisteredReducer(name, event_class.event_type, reducer, order))
+
+    def replace(self, name: str, reducer: Reducer[Event]) -> None:
+        """Put another function in the place of the reducer `name`. Raises `KeyError` if there is none."""
+        event_type = self._names[name]
+        self._by_type[event_type] = tuple(
+            RegisteredReducer(name, event_type, reducer, old.order) if old.name == name else old
+            for old in self._by_type[event_type]
+        )
+
+    def remove(self, name: str) -> None:
+        """Run the reducer `name` no more. Raises `KeyError` if there is none."""
+        event_type = self._names.pop(name)
+        self._by_type[event_type] = tuple(old for old in self._by_type[event_type] if old.name != name)
+
+    def of_type(self, event_type: str) -> tuple[RegisteredReducer, ...]:
+        """The reducers for a type, in the order in which they run."""
+        return self._by_type.get(event_type, ())
+
+    def names(self) -> tuple[str, ...]:
+        """Every registered name."""
+        return tuple(self._names)
+
+    def _insert(self, entry: RegisteredReducer) -> None:
+        entries = (*self._by_type.get(entry.event_type, ()), entry)
+        self._by_type[entry.event_type] = tuple(sorted(entries, key=lambda e: e.order))
+
+
+def reduce_into(
+    draft: StateDraft, reducers: Iterable[RegisteredReducer], event: Event, ctx: ReduceContext, thread_id: str
+) -> Reduction:
+    """Run the reducers one after the other on the draft; each sees what the former did.
+
+    Returns the whole reduction, tokens stamped. Raises `ReducerError` naming event, reducer
+    and operation; the draft is then of no further use.
+    """
+    whole = NOTHING
+    for entry in reducers:
+        ctx.reducer = entry.name
+        reduction = _run(draft, entry, event, ctx, thread_id)
+        if whole is NOTHING:
+            whole = reduction
+        else:
+            whole = Reduction(whole.operations + reduction.operations, whole.chunks + reduction.chunks)
+    draft.seq = ctx.seq
+    return whole
+
+
+def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str) -> Reduction:
+    try:
+        reduction = entry.reduce(draft, event, ctx)
+        stamped = [_stamped(chunk) for chunk in reduction.chunks]
+        check_ids(stamped, seq=ctx.seq)
+        apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
+        # with the parents that the executor gave those that replace others
+        return Reduction(tuple(reduction.operations), tuple([draft.get(chunk.id) or chunk for chunk in stamped]))
+    except InvalidOperation as error:
+        operation = str(getattr(error, "operation", ""))
+        raise ReducerError(thread_id, event.event_type, entry.name, operation, str(error)) from error
+    except Exception as error:  # the boundary to user code: whatever it raises becomes the typed error
+        why = f"{type(error).__name__}: {error}"
+        raise ReducerError(thread_id, event.event_type, entry.name, "", why) from error
+
+
+def _stamped(chunk: Chunk) -> Chunk:
+    return msgspec.structs.replace(chunk, tokens=estimate_chunk(chunk))
+
+
+def appended(chunk: Chunk) -> Reduction:
+    """One new chunk at the end of the state."""
+    return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))

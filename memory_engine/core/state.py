@@ -1,0 +1,279 @@
+"""The state: ordered chunks of a thread at a seq. A value; the truth is the log."""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.persistent import MapDraft, PersistentMap, SequenceDraft, SortedSequence
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """A chunk at its place: order key, and the id of the container it stands in (`""`: the top)."""
+
+    chunk: Chunk
+    key: bytes
+    container: str = ""
+
+
+class Tally(msgspec.Struct, frozen=True, gc=False):
+    """Counters kept with the state, so that no threshold needs a scan."""
+
+    chunks: int = 0
+    tokens: int = 0
+    compactable: int = 0
+    compactable_tokens: int = 0
+
+    def plus(self, chunk: Chunk, sign: int) -> "Tally":
+        """With `chunk` counted in (`sign` 1) or out (-1)."""
+        flow = sign if chunk.is_compactable else 0
+        return Tally(
+            self.chunks + sign,
+            self.tokens + sign * chunk.tokens,
+            self.compactable + flow,
+            self.compactable_tokens + flow * chunk.tokens,
+        )
+
+
+class StateView(Protocol):
+    """What a reducer may ask of the state. No call takes longer with the length of the log."""
+
+    def get(self, chunk_id: str) -> Chunk | None:
+        """The chunk, if it is in the state."""
+        ...
+
+    def named(self, name: str) -> Chunk | None:
+        """The chunk that bears this logical name now."""
+        ...
+
+    def last(self) -> Chunk | None:
+        """The last chunk at the top."""
+        ...
+
+    def children(self, chunk_id: str) -> Iterator[Chunk]:
+        """The chunks in a container, in order."""
+        ...
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks at the top, in order."""
+        ...
+
+    def everything(self) -> Iterator[Chunk]:
+        """All chunks in order, each container's children after it."""
+        ...
+
+    @property
+    def tally(self) -> Tally:
+        """Counts and tokens."""
+        ...
+
+
+class _Lookup(Protocol[T_co]):
+    def get(self, key: str) -> T_co | None: ...
+
+
+class _Sequence(Protocol):
+    def __iter__(self) -> Iterator[Placed]: ...
+
+    def __reversed__(self) -> Iterator[Placed]: ...
+
+
+class _Reading:
+    """The questions that a state and a draft answer alike (see `StateView`)."""
+
+    __slots__ = ("_index", "_names", "_top", "seq", "tally")
+
+    seq: int
+    tally: Tally
+    _index: _Lookup[Placed]
+    _names: _Lookup[tuple[str, ...]]
+    _top: _Sequence
+
+    def _inside(self, chunk_id: str) -> Iterable[Placed]:
+        raise NotImplementedError
+
+    def placed_at(self, chunk_id: str) -> Placed | None:
+        """The chunk with its place, if it is in the state."""
+        return self._index.get(chunk_id)
+
+    def get(self, chunk_id: str) -> Chunk | None:
+        """The chunk, if it is in the state."""
+        placed = self._index.get(chunk_id)
+        return placed.chunk if placed is not None else None
+
+    def named(self, name: str) -> Chunk | None:
+        """The chunk that bears this logical name now: of several, the newest."""
+        bearers = self._names.get(name)
+        return self.get(bearers[-1]) if bearers else None
+
+    def last(self) -> Chunk | None:
+        """The last chunk at the top."""
+        return next((placed.chunk for placed in reversed(self._top)), None)
+
+    def children(self, chunk_id: str) -> Iterator[Chunk]:
+        """The chunks in a container, in order."""
+        return (placed.chunk for placed in self._inside(chunk_id))
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks at the top, in order."""
+        return (placed.chunk for placed in self._top)
+
+    def everything(self) -> Iterator[Chunk]:
+        """All chunks in order, each container's children after it."""
+        return (placed.chunk for placed in self.placed())
+
+    def placed(self) -> Iterator[Placed]:
+        """All chunks with their places, each container before its children."""
+        for placed in self._top:
+            yield from self.placed_within(placed)
+
+    def placed_within(self, placed: Placed) -> Iterator[Placed]:
+        """A chunk and all that stands inside it, however deep."""
+        yield placed
+        if placed.chunk.is_container:
+            for child in self._inside(placed.chunk.id):
+                yield from self.placed_within(child)
+
+    def __len__(self) -> int:
+        return self.tally.chunks
+
+
+class State(_Reading):
+    """An immutable state. `seq` is the last event it holds."""
+
+    __slots__ = ("_nested",)
+
+    _index: PersistentMap[Placed]
+    _names: PersistentMap[tuple[str, ...]]
+    _top: SortedSequence[Placed]
+
+    def __init__(self) -> None:
+        """The empty state at seq 0; every other comes from a draft."""
+        self.seq = 0
+        self.tally = Tally()
+        self._index = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._names = PersistentMap()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._top = SortedSequence()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._nested: PersistentMap[SortedSequence[Placed]] = PersistentMap()
+
+    def _inside(self, chunk_id: str) -> Iterable[Placed]:
+        return self._nested.get(chunk_id) or ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, State):
+            return NotImplemented
+        return self.seq == other.seq and self.tally == other.tally and list(self.placed()) == list(other.placed())
+
+    __hash__ = None  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # compared, never a key
+
+    def __repr__(self) -> str:
+        return f"State(seq={self.seq}, chunks={self.tally.chunks}, tokens={self.tally.tokens})"
+
+    def draft(self) -> "StateDraft":
+        """A mutable copy that shares what it does not touch."""
+        return StateDraft(self)
+
+
+class StateDraft(_Reading):
+    """A state being changed. `touched` collects each chunk's new place (`None`: gone) since it was last cleared."""
+
+    __slots__ = ("_nested", "_opened", "touched")
+
+    _index: MapDraft[Placed]
+    _names: MapDraft[tuple[str, ...]]
+    _top: SequenceDraft[Placed]
+
+    def __init__(self, state: State) -> None:
+        self.seq = state.seq
+        self.tally = state.tally
+        self.touched: dict[str, Placed | None] = {}
+        self._index = state._index.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._names = state._names.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._top = state._top.draft()  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._nested = state._nested
+        self._opened: dict[str, SequenceDraft[Placed]] = {}
+
+    def _inside(self, chunk_id: str) -> Iterable[Placed]:
+        opened = self._opened.get(chunk_id)
+        return opened if opened is not None else self._nested.get(chunk_id) or ()
+
+    def siblings(self, container: str) -> SequenceDraft[Placed]:
+        """The sequence inside a container (`""`: the top), to be changed."""
+        if not container:
+            return self._top
+        opened = self._opened.get(container)
+        if opened is None:
+            opened = (self._nested.get(container) or SortedSequence()).draft()
+            self._opened[container] = opened
+        return opened
+
+    def insert(self, placed: Placed) -> None:
+        """Put a chunk at its place."""
+        chunk = placed.chunk
+        self._index.set(chunk.id, placed)
+        if chunk.name:
+            # in order of ids, not of insertion: a state that is read back must name the same one
+            bearers = {*(self._names.get(chunk.name) or ()), chunk.id}
+            self._names.set(chunk.name, tuple(sorted(bearers, key=_made)))
+        self.siblings(placed.container).insert(placed)
+        self.tally = self.tally.plus(chunk, 1)
+        self.touched[chunk.id] = placed
+
+    def remove(self, placed: Placed) -> None:
+        """Take a chunk out, with all that stands inside it."""
+        for inner in list(self.placed_within(placed)):
+            self._forget(inner.chunk)
+            if inner.chunk.is_container:
+                self._opened[inner.chunk.id] = SequenceDraft(())
+        self.siblings(placed.container).remove(placed.key)
+
+    def move(self, placed: Placed, key: bytes) -> None:
+        """Give a chunk another key in the same container."""
+        moved = Placed(placed.chunk, key, placed.container)
+        siblings = self.siblings(placed.container)
+        siblings.remove(placed.key)
+        siblings.insert(moved)
+        self._index.set(placed.chunk.id, moved)
+        self.touched[placed.chunk.id] = moved
+
+    def _forget(self, chunk: Chunk) -> None:
+        self._index.drop(chunk.id)
+        if chunk.name:
+            bearers = tuple(other for other in self._names.get(chunk.name) or () if other != chunk.id)
+            if bearers:
+                self._names.set(chunk.name, bearers)
+            else:
+                self._names.drop(chunk.name)
+        self.tally = self.tally.plus(chunk, -1)
+        self.touched[chunk.id] = None
+
+    def freeze(self, seq: int) -> State:
+        """The state at `seq`. The draft may not be used any more."""
+        state = State.__new__(State)
+        state.seq = seq
+        state.tally = self.tally
+        state._index = self._index.freeze()
+        state._names = self._names.freeze()
+        state._top = self._top.freeze()
+        state._nested = self._freeze_nested()
+        return state
+
+    def _freeze_nested(self) -> PersistentMap[SortedSequence[Placed]]:
+        if not self._opened:
+            return self._nested
+        nested = self._nested.draft()
+        for container, sequence in self._opened.items():
+            if sequence.first_key() is None:
+                nested.drop(container)
+            else:
+                nested.set(container, sequence.freeze())
+        return nested.freeze()
+
+
+def _made(chunk_id: str) -> tuple[int, int]:
+    """The seq and number of a chunk id, to be compared."""
+    seq, _, number = chunk_id.partition(".")
+    return int(seq), int(number)

@@ -1,0 +1,82 @@
+"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one.
+
+What model calls took.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Content, TextPart
+
+IMAGE_TOKENS = 765
+"""What providers charge for a typical image (OpenAI: 85 + 170 per tile of 512 px, four tiles)."""
+
+
+class TokenCounter(Protocol):
+    """Counts the tokens of a text. `exact` says whether a real tokenizer does it."""
+
+    @property
+    def name(self) -> str:
+        """What counts: a tokenizer's name, or `estimate`."""
+        ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether the count is a tokenizer's."""
+        ...
+
+    def count(self, text: str) -> int:
+        """The tokens of `text`."""
+        ...
+
+
+class EstimatedTokens:
+    """About four UTF-8 bytes to a token: close for English, on the safe side elsewhere."""
+
+    name = "estimate"
+    exact = False
+
+    def count(self, text: str) -> int:
+        """The estimate, rounded up."""
+        return estimate_text(text)
+
+
+def estimate_text(text: str) -> int:
+    """A quarter of the UTF-8 bytes, rounded up. Deterministic: recorded chunks carry it."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return (size + 3) >> 2
+
+
+def estimate_content(content: Content) -> int:
+    """The estimate for text, or for parts with a flat price for an image."""
+    if isinstance(content, str):
+        return estimate_text(content)
+    return sum(estimate_text(part.text) if isinstance(part, TextPart) else IMAGE_TOKENS for part in content)
+
+
+def estimate_chunk(chunk: Chunk) -> int:
+    """What the chunk's content, calls and lines take, without the frame around them."""
+    total = estimate_content(chunk.content)
+    for call in chunk.calls:
+        total += estimate_text(call.name) + estimate_text(call.arguments)
+    for line in chunk.lines:
+        total += estimate_text(line.text) + 1
+    return total
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens that a model call took, as the provider counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )

@@ -1,0 +1,169 @@
+"""The events: one small file for each family, and the registry that decodes them."""
+
+from memory_engine.core.events.base import (
+    Content,
+    Event,
+    ImagePart,
+    SummaryLine,
+    TextPart,
+    ToolCall,
+    UnknownEvent,
+    event,
+)
+from memory_engine.core.events.compaction import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+    CompactionUndone,
+    EventSkipped,
+    Replacement,
+    RestoredChunk,
+)
+from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
+from memory_engine.core.events.memory import (
+    EnvironmentChange,
+    ExecutionPause,
+    ExecutionResume,
+    ExecutionRetry,
+    ExternalInject,
+    ExternalTimer,
+    InitialChunk,
+    MemoryForget,
+    MemoryMarkCritical,
+    Reach,
+    SessionEnded,
+    SessionStarted,
+    ThreadSeeded,
+)
+from memory_engine.core.events.messages import (
+    LlmClarification,
+    LlmSkillCall,
+    LlmSubagentMessage,
+    LlmSubagentSpawn,
+    LlmTextResponse,
+    LlmThinking,
+    LlmToolCall,
+    ParentAgentMessage,
+    SkillError,
+    SkillResult,
+    SubagentError,
+    SubagentResult,
+    SystemFailure,
+    ToolError,
+    ToolResult,
+    UserMessage,
+)
+from memory_engine.core.events.registry import EventRegistry, Upcaster
+from memory_engine.core.events.tasks import (
+    TaskAbandoned,
+    TaskCompleted,
+    TaskStarted,
+    TaskTerminated,
+    TodoCompleted,
+    TodoDeleted,
+    TodoExpanded,
+    TodoItem,
+    TodoSet,
+    TodoUpdated,
+    upcast_todo_set_v1,
+)
+from memory_engine.core.tokens import Usage
+from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
+from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
+from memory_engine.views.layers.events import (
+    Layer,
+    LayerLine,
+    MemoryAppended,
+    MemoryCleared,
+    MemoryCompacted,
+    MemoryGranted,
+    MemoryRecalled,
+    MemoryRemoved,
+    MemoryRevoked,
+    MemoryShared,
+    ResultsOffloaded,
+)
+from memory_engine.views.patterns.events import (
+    PatternApproved,
+    PatternProposed,
+    PatternPublished,
+    PatternRejected,
+    PatternRevoked,
+    PatternsJoined,
+    PatternsLeft,
+    PatternWithdrawn,
+)
+from memory_engine.views.playbooks.events import (
+    FeedbackGiven,
+    FlowCompleted,
+    PlaybookCall,
+    PlaybookPromoted,
+    PlaybookRemoved,
+    PlaybookSaved,
+)
+from memory_engine.views.preferences.events import PreferenceRemoved, PreferenceUpdated, RuleReference
+from memory_engine.views.promotion.events import (
+    AgentMdPromoted,
+    AgentMdRemoved,
+    AgentMdUploaded,
+    PromotionDecided,
+    PromotionScore,
+    ReportSaved,
+)
+from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
+from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
+from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
+
+BUILTIN_EVENTS: tuple[type[Event], ...] = (
+    UserMessage, ParentAgentMessage,
+    LlmTextResponse, LlmThinking, LlmToolCall, LlmSkillCall, LlmSubagentSpawn, LlmSubagentMessage, LlmClarification,
+    ToolResult, SkillResult, SubagentResult,
+    ToolError, SubagentError, SkillError, SystemFailure,
+    TaskStarted, TaskCompleted, TaskAbandoned, TaskTerminated,
+    TodoSet, TodoCompleted, TodoExpanded, TodoUpdated, TodoDeleted,
+    MemoryMarkCritical, MemoryForget, ThreadSeeded,
+    CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone,
+    ExternalInject, ExternalTimer, EnvironmentChange,
+    ExecutionRetry, ExecutionResume, ExecutionPause,
+    SessionStarted, SessionEnded,
+    ScratchpadWritten, ScratchpadRemoved,
+    PreferenceUpdated, PreferenceRemoved,
+    ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved,
+    FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved,
+    CycleStarted, ExchangeFinished, SummaryRolled,
+    ToolResultCached, ToolCacheHit, ToolCacheDropped, ScreenInjected,
+    MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared, MemoryGranted, MemoryRevoked, MemoryShared,
+    MemoryRecalled, ResultsOffloaded, FactsDelivered, DocumentAdded, DocumentRemoved,
+    PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked,
+    PatternPublished, PatternWithdrawn, EventSkipped,
+)  # fmt: skip
+
+
+def builtin_registry() -> EventRegistry:
+    """A new registry that knows every built-in event and how to read its older versions."""
+    registry = EventRegistry(BUILTIN_EVENTS)
+    registry.register_upcaster("todo_set", 1, upcast_todo_set_v1)
+    return registry
+
+
+__all__ = [
+    "BUILTIN_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CompactionAbandoned",
+    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
+    "Delivery", "Destination", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
+    "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
+    "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactsDelivered", "FeedbackGiven",
+    "FlowCompleted", "ImagePart", "InitialChunk", "Layer", "LayerLine", "LlmClarification", "LlmSkillCall",
+    "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking", "LlmToolCall", "MemoryAppended",
+    "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted", "MemoryMarkCritical", "MemoryRecalled",
+    "MemoryRemoved", "MemoryRevoked", "MemoryShared", "ParentAgentMessage", "PatternApproved", "PatternProposed",
+    "PatternPublished", "PatternRejected", "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft",
+    "PlaybookCall", "PlaybookPromoted", "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated",
+    "ProactiveResult", "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "RestoredChunk",
+    "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SessionEnded",
+    "SessionStarted", "SkillError", "SkillResult", "SubagentError", "SubagentResult", "SummaryLine", "SummaryRolled",
+    "SystemFailure", "TaskAbandoned", "TaskCompleted", "TaskStarted", "TaskTerminated", "TextPart", "ThreadSeeded",
+    "TodoCompleted", "TodoDeleted", "TodoExpanded", "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped",
+    "ToolCacheHit", "ToolCall", "ToolError", "ToolResult", "ToolResultCached", "UnknownEvent", "Upcaster", "Usage",
+    "UserMessage", "builtin_registry", "event", "upcast_todo_set_v1",
+]  # fmt: skip

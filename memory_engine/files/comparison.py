@@ -1,0 +1,489 @@
+"""Comparing compactors: a folder of logs, each run again under each of them, and what they kept of what was said.
+
+Facts in a text, as far as they can be told by their looks, and whether another text still says them.
+
+A fact is a word that nobody could guess: a number, a date, an amount, an id, a code, a path, an address, an identifier,
+a name. That a summary says it in other words, or says nothing true about it, cannot be seen here.
+
+A chart of a comparison: tokens kept against facts kept, an SVG that is readable on light and on dark pages.
+"""
+
+import errno
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from html import escape
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+import memory_engine
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
+from memory_engine.context.builder import build_context
+from memory_engine.context.rendering import Rendering
+from memory_engine.core.chain import decode_row
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.lazy import regex
+from memory_engine.core.tokens import Usage
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
+from memory_engine.ingest.ingestion import Ingestion, IngestOptions
+from memory_engine.plugins import Plugin
+from memory_engine.replay.diff import message_text
+from memory_engine.replay.export.log_file import FORMAT
+from memory_engine.replay.what_if import Change, rerun, setting_of
+from memory_engine.replay.what_if.fork_log import ForkLog
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import CompactionPolicy
+
+VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
+"""A word with what holds ids, dates, amounts, paths and addresses together."""
+_WORD = regex(r"[^\W\d_][\w’'-]*[^\W_]")
+_CAMEL = regex(r"[a-zß-ÿ][A-ZÀ-Þ]")
+_SUFFIX = regex(r"\w{2,}\.[^\W\d_]{1,8}")
+_ENDS = frozenset('.!?:;"“”„«»‚‘([{<>|*#•–—-_/\\')  # noqa: RUF001 - quotation marks as people write them
+"""After these, quotation marks among them, a capital letter says nothing."""
+
+
+def facts_of(text: str) -> tuple[str, ...]:
+    """The facts that a text states, once each, in order."""
+    words = (match for match in VALUE.finditer(text) if is_value(match[0]) or _is_path(match[0]))
+    found = sorted((*words, *_names(text)), key=re.Match.start)
+    return tuple(dict.fromkeys(one[0] for one in found if _begins(text, one.start()) and _ends(text, one.end())))
+
+
+def is_value(word: str) -> bool:
+    """Whether a word looks like an identifier, a code, a date or an amount: digits (not just one) or capitals only."""
+    if any(character.isdigit() for character in word):
+        return len(word) > 1
+    return len(word) > 2 and word.isupper()
+
+
+def _is_path(word: str) -> bool:
+    """Whether it looks like a path, an address or an identifier of a program."""
+    if "@" in word or "_" in word or word.count("/") > 1 or "::" in word:
+        return True
+    return len(word) > 4 and bool(_SUFFIX.fullmatch(word.rpartition("/")[2]) or _CAMEL.search(word))
+
+
+def _names(text: str) -> Iterator[re.Match[str]]:
+    """Words with a capital letter where none was due."""
+    for match in _WORD.finditer(text):
+        word = match[0]
+        if not word[0].isupper() or word[1] in "’'":
+            continue
+        before = text[max(0, match.start() - 4) : match.start()].rstrip(" ")
+        if before and before[-1] != "\n" and before[-1] not in _ENDS:
+            yield match
+
+
+def missing(text: str, facts: Iterable[str]) -> list[str]:
+    """Those of the facts that a text does not say, in their order."""
+    return [fact for fact in facts if not stands_in(fact, text)]
+
+
+def stands_in(fact: str, text: str) -> bool:
+    """Whether a text says a fact verbatim, and not as a part of a longer word or number."""
+    at = text.find(fact)
+    while at >= 0:
+        end = at + len(fact)
+        if _begins(text, at) and _ends(text, end):
+            return True
+        at = text.find(fact, at + 1)
+    return False
+
+
+def _begins(text: str, at: int) -> bool:
+    return at == 0 or not (_is_word(text[at - 1]) or text[at - 1] == ".")
+
+
+def _ends(text: str, end: int) -> bool:
+    following = text[end : end + 2]
+    if not following:
+        return True
+    return not (_is_word(following[0]) or (len(following) == 2 and following[0] in ".," and following[1].isdecimal()))
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
+
+
+SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
+"""What is read of a folder: exported logs, recorded conversations, databases."""
+AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
+_BEGINNING_BYTES = 64 * 1024
+_GZIP = b"\x1f\x8b"
+
+Progress = Callable[[str, str], None]
+"""Called before each rerun, with the log's name and the compactor's."""
+
+
+@frozen(kw_only=True)
+class Kept:
+    """What one compactor made of one log, or of all (`log` is empty).
+
+    `tokens` (estimated) and `facts` of the messages that were compacted: first what they held, then what stands for
+    them at the end: the tokens of the summaries, and the facts that the last context still says anywhere.
+    """
+
+    log: str
+    compactor: str
+    compactions: int = 0
+    failed: int = 0
+    tokens: tuple[int, int] = (0, 0)
+    facts: tuple[int, int] = (0, 0)
+    usage: Usage = Usage()
+    seconds: float = 0.0
+
+    @property
+    def tokens_kept(self) -> float | None:
+        """The share of tokens that is left; `None` where nothing was compacted."""
+        return self.tokens[1] / self.tokens[0] if self.tokens[0] else None
+
+    @property
+    def facts_kept(self) -> float | None:
+        """The share of facts that is left; `None` where none was compacted."""
+        return self.facts[1] / self.facts[0] if self.facts[0] else None
+
+    def plus(self, other: "Kept") -> "Kept":
+        """Both together."""
+        return Kept(
+            log=self.log,
+            compactor=self.compactor,
+            compactions=self.compactions + other.compactions,
+            failed=self.failed + other.failed,
+            tokens=(self.tokens[0] + other.tokens[0], self.tokens[1] + other.tokens[1]),
+            facts=(self.facts[0] + other.facts[0], self.facts[1] + other.facts[1]),
+            usage=self.usage.plus(other.usage),
+            seconds=self.seconds + other.seconds,
+        )
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "log": self.log,
+            "compactor": self.compactor,
+            "compactions": self.compactions,
+            "failed": self.failed,
+            "tokens": list(self.tokens),
+            "tokens_kept": self.tokens_kept,
+            "facts": list(self.facts),
+            "facts_kept": self.facts_kept,
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "cost_usd": self.usage.cost_usd,
+            },
+            "seconds": round(self.seconds, 4),
+        }
+
+
+@frozen
+class Unread:
+    """A file, or a thread of one, that could not be compared, and why."""
+
+    path: str
+    why: str
+
+
+@frozen(kw_only=True)
+class Comparison:
+    """What each compactor made of each log, in the order of the logs, and the files that could not be read."""
+
+    rows: tuple[Kept, ...]
+    unread: tuple[Unread, ...] = ()
+
+    def totals(self) -> tuple[Kept, ...]:
+        """One for each compactor, over all logs."""
+        found: dict[str, Kept] = {}
+        for row in self.rows:
+            found[row.compactor] = found.get(row.compactor, Kept(log="", compactor=row.compactor)).plus(row)
+        return tuple(found.values())
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "logs": [row.as_data() for row in self.rows],
+            "totals": [row.as_data() for row in self.totals()],
+            "unread": [{"path": one.path, "why": one.why} for one in self.unread],
+        }
+
+
+async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the two by keyword
+    logs: Sequence[str | Path],
+    compactors: Sequence[Compactor],
+    *,
+    policy: CompactionPolicy | None = None,
+    plugins: Sequence[Plugin] = (),
+    call_models: bool = False,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Run each log again under each compactor, in memory: nothing is written, and the logs stay as they are.
+
+    `logs` are files and folders: exported logs, conversations as `memory-engine ingest` takes them, databases (their
+    conversations, without forks). `policy` says when to compact (default: the thread's own, else that of a new
+    engine); recorded compactions count for nothing. `plugins` declare the events of the logs. Raises `InvalidChange`
+    where there is no compactor, or two of one name, and `ModelNotAllowed` for one that calls a model without
+    `call_models`. What cannot be read is in `unread`.
+    """
+    names = [compactor.name for compactor in compactors]
+    if not names or len(set(names)) < len(names):
+        raise InvalidChange("the compactors", "give at least one, each of a name of its own")
+    for compactor in compactors:
+        if calls_model(compactor) and not call_models:
+            raise ModelNotAllowed(f"the compactor {compactor.name!r}")
+    rows: list[Kept] = []
+    unread: list[Unread] = []
+    for path in files_of(logs):
+        try:
+            async with _opened(path, plugins) as engine:
+                for thread_id in await _conversations(engine):
+                    name = _named(path, thread_id)
+                    for compactor in compactors:
+                        if progress is not None:
+                            progress(name, compactor.name)
+                        timed = _Timed(compactor)
+                        change = Change(compactor=timed, policy=policy, call_models=call_models)
+                        rows.append(evolve(await _kept(engine.kernel, thread_id, change, name), seconds=timed.seconds))
+        except (MemoryEngineError, OSError) as error:
+            unread.append(Unread(str(path), str(error)))
+    return Comparison(rows=tuple(rows), unread=tuple(unread))
+
+
+async def _conversations(engine: Engine) -> list[str]:
+    """The ids of the conversations, without those that are forks: what they share would count again."""
+    return [info.id for info in await engine.threads(kind="conversation") if info.forked_from is None]
+
+
+def files_of(logs: Sequence[str | Path]) -> list[Path]:
+    """The files, and those of the folders by name, however deep, each once."""
+    found: dict[Path, None] = {}
+    for path in map(Path, logs):
+        if path.is_dir():
+            inside = (file for file in sorted(path.rglob("*")) if file.name.endswith(SUFFIXES) and file.is_file())
+            found.update(dict.fromkeys(inside))
+        else:
+            found[path] = None
+    return list(found)
+
+
+@asynccontextmanager
+async def _opened(path: Path, plugins: Sequence[Plugin]) -> AsyncIterator[Engine]:
+    """An engine with the threads of a file: the database itself, to look at only, or one in memory."""
+    if path.suffix == ".db":
+        _check_is_there(path)
+        async with memory_engine.open(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
+            yield engine
+        return
+    async with memory_engine.open(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
+        if is_export(path):
+            await engine.import_log(path)
+        else:
+            ingestion = Ingestion(engine, IngestOptions())
+            await ingestion.file(path)
+            if ingestion.report.errors:
+                raise ingestion.report.errors[0]
+        yield engine
+
+
+def _check_is_there(path: Path) -> None:
+    """A database that is opened is made if it is not there."""
+    if not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+
+
+def _named(path: Path, thread_id: str) -> str:
+    """The file, and which of its threads, if there are several."""
+    own = thread_id.removeprefix(f"{path.stem}/")
+    return str(path) if own == path.stem else f"{path}#{own}"
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file begins as `Thread.export` writes it, which alone writes compressed ones. Raises `OSError`."""
+    with path.open("rb") as file:
+        first = file.readline(_BEGINNING_BYTES)
+    return first.startswith(_GZIP) or f'"{FORMAT}"'.encode() in first
+
+
+class _Timed:
+    """A compactor, and how long it took."""
+
+    def __init__(self, compactor: Compactor) -> None:
+        self._compactor = compactor
+        self.name = compactor.name
+        self.calls_model = calls_model(compactor)
+        self.seconds = 0.0
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        return self._compactor.can_compact(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        begun = time.perf_counter()
+        try:
+            return await self._compactor.compact(chunks, context)
+        finally:
+            self.seconds += time.perf_counter() - begun
+
+
+async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Kept:
+    """Run one log again, and look at what is left of what was compacted."""
+    loaded = await kernel.store.load(thread_id)
+    policy = change.policy or loaded.record.policy or CompactionPolicy()
+    setting = await setting_of(kernel, loaded, evolve(change, policy=policy), loaded.head.seq)
+    run = await rerun(setting)
+    assert run.log is not None
+    assert change.compactor is not None
+    state = run.log.state
+    originals = await _compacted(run.log)
+    said = "\n".join(map(_text, originals))
+    facts = facts_of(said)
+    parts = kernel[Rendering]
+    context = build_context(
+        state, thread_id=thread_id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
+    )
+    lost = missing("\n".join(map(message_text, context.messages)), facts)
+    summaries = [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]
+    return Kept(
+        log=name,
+        compactor=change.compactor.name,
+        compactions=run.after.completed,
+        failed=run.after.failed,
+        tokens=(sum(chunk.tokens for chunk in originals), sum(chunk.tokens for chunk in summaries)),
+        facts=(len(facts), len(facts) - len(lost)),
+        usage=run.after.usage,
+    )
+
+
+async def _compacted(log: ForkLog) -> list[Chunk]:
+    """The messages that were compacted in a rerun, in order, each once; summaries of summaries not."""
+    covered: dict[str, None] = {}
+    types = {CompactionCompleted.event_type}
+    async for page in log.reader.pages(log.thread_id, after=log.point, upto=log.head.seq, types=types):
+        for stored in page:
+            event, _ = decode_row(log.thread_id, stored, log.reader.registry)
+            if isinstance(event, CompactionCompleted):
+                covered.update((chunk_id, None) for one in event.replacements for chunk_id in one.covers)
+    chunks = await log.reader.chunks(log.thread_id, list(covered))
+    return [chunk for chunk in chunks.values() if chunk.type != ChunkType.COMPACTED]
+
+
+def _text(chunk: Chunk) -> str:
+    calls = (f"{call.name} {call.arguments}" for call in chunk.calls)
+    return "\n".join((chunk.text, *calls))
+
+
+WIDTH, HEIGHT = 760, 520
+LEFT, RIGHT, TOP, BOTTOM = 70, 40, 64, 60
+KINDS = 6
+"""Colours; more compactors share them."""
+_STYLE = """
+  svg { color-scheme: light dark; }
+  text { font-size: 13px; font-family: system-ui, "Segoe UI", sans-serif; fill: #24292f; }
+  .title { font-weight: 600; font-size: 15px; }
+  .quiet { fill: #57606a; font-size: 12px; }
+  .page { fill: #ffffff; }
+  .grid { stroke: #d0d7de; }
+  .log { fill-opacity: 0.35; }
+  .label { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }
+  .k0 { fill: #0969da; } .k1 { fill: #bc4c00; } .k2 { fill: #1a7f37; }
+  .k3 { fill: #8250df; } .k4 { fill: #bf3989; } .k5 { fill: #6e7781; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3; }
+    .quiet { fill: #9da7b3; }
+    .page { fill: #0d1117; }
+    .label { stroke: #0d1117; }
+    .grid { stroke: #30363d; }
+    .k0 { fill: #4493f8; } .k1 { fill: #db6d28; } .k2 { fill: #3fb950; }
+    .k3 { fill: #a371f7; } .k4 { fill: #db61a2; } .k5 { fill: #8b949e; }
+  }
+"""
+
+
+def draw(comparison: Comparison) -> str:
+    """A small dot for each log and a large one for all of them, in a colour for each compactor."""
+    totals = [total for total in comparison.totals() if total.tokens_kept is not None]
+    rows = [row for row in comparison.rows if row.tokens_kept is not None]
+    most = max([0.1, *(_shares(row)[0] for row in (*rows, *totals))])
+    right = next(tick / 10 for tick in range(1, 11) if tick / 10 >= min(most, 1.0))
+    kinds = {total.compactor: f"k{n % KINDS}" for n, total in enumerate(totals)}
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        'role="img" aria-label="Tokens kept against facts kept, by compactor">',
+        f"<style>{_STYLE}</style>",
+        f'<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',
+        f'<text class="title" x="16" y="28">What compactors keep of {_counted(len({r.log for r in rows}))}</text>',
+        '<text class="quiet" x="16" y="48">Facts that the last context still says, against tokens that stand for what '
+        "was compacted. Large dots: all logs. Up and left is better.</text>",
+        *_grid(right),
+        *(_dot(row, right, f"log {kinds[row.compactor]}", 4) for row in rows),
+        *(_dot(total, right, kinds[total.compactor], 8) for total in totals),
+        *_labels(totals, right),
+        "</svg>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _counted(logs: int) -> str:
+    return f"{logs:,} log{'s' * (logs != 1)}"
+
+
+def _shares(row: Kept) -> tuple[float, float]:
+    facts = row.facts_kept
+    return min(row.tokens_kept or 0.0, 1.0), 1.0 if facts is None else facts
+
+
+def _place(row: Kept, right: float) -> tuple[float, float]:
+    tokens, facts = _shares(row)
+    x = LEFT + tokens / right * (WIDTH - LEFT - RIGHT)
+    y = TOP + (1 - facts) * (HEIGHT - TOP - BOTTOM)
+    return round(x, 1), round(y, 1)
+
+
+def _grid(right: float) -> list[str]:
+    """Lines at every fifth of either scale, with their shares."""
+    parts = []
+    last, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
+    for tick in range(6):
+        x = round(LEFT + tick / 5 * (last - LEFT), 1)
+        y = round(TOP + tick / 5 * (bottom - TOP), 1)
+        parts += [
+            f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"/>',
+            f'<text class="quiet" x="{x}" y="{bottom + 18}" text-anchor="middle">{right * tick / 5:.0%}</text>',
+            f'<line class="grid" x1="{LEFT}" x2="{last}" y1="{y}" y2="{y}"/>',
+            f'<text class="quiet" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{1 - tick / 5:.0%}</text>',
+        ]
+    parts += [
+        f'<text class="quiet" x="{(LEFT + last) / 2}" y="{bottom + 40}" text-anchor="middle">tokens kept</text>',
+        f'<text class="quiet" x="16" y="{(TOP + bottom) / 2}" transform="rotate(-90 16 {(TOP + bottom) / 2})" '
+        'text-anchor="middle">facts kept</text>',
+    ]
+    return parts
+
+
+def _dot(row: Kept, right: float, kind: str, radius: int) -> str:
+    x, y = _place(row, right)
+    title = escape(f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}", quote=False)
+    return f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{title}</title></circle>'
+
+
+def _said(row: Kept) -> str:
+    tokens, facts = _shares(row)
+    return f"{tokens:.0%} of tokens, {facts:.0%} of facts"
+
+
+def _labels(totals: Sequence[Kept], right: float) -> list[str]:
+    """The compactors' names beside their large dots, none over another."""
+    parts: list[str] = []
+    lowest = -1000.0
+    for total in sorted(totals, key=lambda total: _place(total, right)[1]):
+        x, y = _place(total, right)
+        lowest = max(y + 4, lowest + 18)
+        anchor, at = ("start", x + 14) if x < WIDTH * 0.65 else ("end", x - 14)
+        text = escape(f"{total.compactor}: {_said(total)}", quote=False)
+        parts.append(f'<text class="label" x="{at}" y="{lowest}" text-anchor="{anchor}">{text}</text>')
+    return parts

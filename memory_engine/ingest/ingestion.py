@@ -1,0 +1,233 @@
+"""Dispatching what files hold, record by record, so that threads compact as they would have live."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from attrs import define, field, frozen
+
+from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.events.memory import ExecutionResume
+from memory_engine.core.records import NewEvent, RecordedEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
+from memory_engine.ingest.chat import ChatReader, Conversation, conversations
+from memory_engine.ingest.records import EventReader, Format, Reader, Reading, Record, Unusable
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.thread import Thread
+
+ERRORS_LISTED_MAX = 1_000
+
+
+@frozen(kw_only=True)
+class IngestOptions:
+    """How to read files. `thread_id` stands in for the file's stem; new threads get the user and the tenant.
+
+    With `skip_invalid` an error costs the record it is in, else everything after it.
+    """
+
+    format: Format = "auto"
+    user_id: str = ""
+    tenant_id: str = ""
+    thread_id: str = ""
+    skip_invalid: bool = False
+
+
+@define
+class ThreadIngested:
+    """What became of one thread: records taken, and how many of their events are new or were known."""
+
+    id: str
+    messages: int = 0
+    added: int = 0
+    known: int = 0
+
+
+@define
+class IngestReport:
+    """What became of all files so far. `errors` lists the first 1,000 of `invalid`."""
+
+    files: int = 0
+    threads: list[ThreadIngested] = field(factory=list)
+    compactions: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    invalid: int = 0
+    errors: list[IngestError] = field(factory=list)
+
+    @property
+    def messages(self) -> int:
+        """Records taken, in all threads."""
+        return sum(thread.messages for thread in self.threads)
+
+
+class Ingestion:
+    """Reads files into the threads of one engine.
+
+    A record's events have ids that follow from the thread and the record's number (or that
+    the record bears): what was ingested before is known, a longer file adds what is new,
+    and a changed record is an error. The `report` given is filled, and `on_record` called
+    after each record that was taken.
+
+    Events with a `seq` come from a log. They only find their places again in an engine that
+    compacts nothing of its own accord (`CompactionPolicy(enabled=False)`).
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: IngestOptions,
+        report: IngestReport | None = None,
+        on_record: Callable[[IngestReport], None] | None = None,
+    ) -> None:
+        self.report = report if report is not None else IngestReport()
+        self._engine = engine
+        self._options = options
+        self._on_record = on_record
+
+    async def file(self, path: Path) -> bool:
+        """Ingest a file; false if it was given up at an error, which is then the last in the report.
+
+        Raises what is no fault of the file: a `StorageError`, `ThreadClosed`.
+        """
+        self.report.files += 1
+        stop_observing = self._engine.observe(self._observe)
+        try:
+            name = self._options.thread_id or path.stem
+            for found in conversations(path, self._options.format, name):
+                if isinstance(found, IngestError):
+                    if self._ends(found):
+                        return False
+                elif not await self._conversation(found, str(path)):
+                    return False
+        finally:
+            stop_observing()
+        return True
+
+    def _observe(self, recorded: RecordedEvent) -> None:
+        if isinstance(recorded.event, CompactionCompleted):
+            self.report.compactions += 1
+            self.report.tokens_before += recorded.event.tokens_before
+            self.report.tokens_after += recorded.event.tokens_after
+
+    def _ends(self, error: IngestError) -> bool:
+        """Note an error; true if it ends the file."""
+        self.report.invalid += 1
+        if len(self.report.errors) < ERRORS_LISTED_MAX:
+            self.report.errors.append(error)
+        return not self._options.skip_invalid
+
+    async def _conversation(self, conversation: Conversation, path: str) -> bool:
+        try:
+            thread = await self._thread(conversation.thread_id)
+        except (InvalidInput, Unusable) as error:
+            return not self._ends(IngestError(path, conversation.line, str(error)))
+        into = _Target(thread, (await thread.state()).seq, ThreadIngested(thread.id))
+        self.report.threads.append(into.result)
+        reader = self._reader(conversation)
+        try:
+            for record in conversation.records:
+                why = await self._record(record, reader, into)
+                if why and self._ends(_placed(why + self._kept(into), conversation, record, path)):
+                    return False
+        finally:
+            await thread.settle()
+        return True
+
+    async def _record(self, record: Record | IngestError, reader: Reader, into: "_Target") -> str:
+        """Take one record; if that cannot be, why."""
+        if isinstance(record, IngestError):
+            return record.why
+        why = await _take(reader, record, into)
+        if not why:
+            into.result.messages += 1
+            if self._on_record is not None:
+                self._on_record(self.report)
+        return why
+
+    def _kept(self, into: "_Target") -> str:
+        """What stays of a thread whose file is given up here."""
+        count = into.result.messages
+        return "" if self._options.skip_invalid else f" (kept {count} message{'s' * (count != 1)} before it)"
+
+    def _reader(self, conversation: Conversation) -> Reader:
+        if conversation.shape == "event":
+            return EventReader(conversation.thread_id, self._engine.events)
+        return ChatReader(conversation.thread_id)
+
+    async def _thread(self, thread_id: str) -> Thread:
+        user, tenant = self._options.user_id, self._options.tenant_id
+        try:
+            return await self._engine.create_thread(thread_id, user_id=user, tenant_id=tenant)
+        except ThreadExists:
+            thread = self._engine.thread(thread_id)
+        info = await thread.info()
+        for what, asked, held in (("user", user, info.user_id), ("tenant", tenant, info.tenant_id)):
+            if asked and asked != held:
+                raise Unusable(f"thread {thread_id!r} is of {what} {held!r}, not {asked!r}; use --thread")
+        return thread
+
+
+@define
+class _Target:
+    """A thread being filled. `head` is the seq up to which it is known."""
+
+    thread: Thread
+    head: int
+    result: ThreadIngested
+
+
+async def _take(reader: Reader, record: Record, into: _Target) -> str:
+    """Dispatch one record; if that cannot be, why."""
+    try:
+        reading = reader.read(record.value, record.number)
+    except Unusable as error:
+        return str(error)
+    try:
+        await _check_place(reading, into)
+        await _check_open(reading.events, into.thread)
+        receipts = await into.thread.dispatch_all(reading.events)
+    except IdempotencyConflict as error:
+        reader.refused()
+        return (
+            f"it was ingested before, as seq {error.seq} of thread {error.thread_id!r}, with other content; "
+            "a log is never changed: ingest the changed file as another thread (--thread)"
+        )
+    except (InvalidInput, ReducerError, Unusable) as error:
+        reader.refused()
+        return str(error)
+    for receipt in receipts:
+        is_new = receipt.seq > into.head
+        into.head = max(into.head, receipt.seq)
+        into.result.added += is_new
+        into.result.known += not is_new
+    return ""
+
+
+async def _check_place(reading: Reading, into: _Target) -> None:
+    """An event with a seq must come to stand at that seq: later events name chunks by it."""
+    if reading.seq is None or reading.seq == into.head + 1:
+        return
+    if reading.seq > into.head:
+        ends = f"the thread ends at {into.head}"
+        raise Unusable(f"it is seq {reading.seq} of its log and {ends}; ingest the log from its start")
+    async for there in into.thread.events(after=reading.seq - 1, upto=reading.seq):
+        if there.id != reading.events[0].id:
+            raise Unusable(
+                f"seq {reading.seq} of thread {into.thread.id!r} is another event; "
+                "ingest the log as a thread of its own (--thread)"
+            )
+
+
+async def _check_open(events: Sequence[NewEvent], thread: Thread) -> None:
+    """A paused thread would let the file wait for ever."""
+    resumes = all(isinstance(new.event, ExecutionResume) for new in events)
+    if await thread.blocking_reason() is BlockingReason.PAUSED and not resumes:
+        raise Unusable(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
+
+
+def _placed(why: str, conversation: Conversation, record: Record | IngestError, path: str) -> IngestError:
+    """The error with its place, as exactly as the file lets it be known."""
+    if isinstance(record, IngestError) or record.is_line:
+        return IngestError(path, record.line, why)
+    thread = f"{conversation.thread_id}, " if conversation.part else ""
+    return IngestError(path, record.line, f"{thread}message {record.number}: {why}")

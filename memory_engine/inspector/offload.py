@@ -1,0 +1,84 @@
+"""Long work beside the event loop, on a thread of its own, so that others go on being served meanwhile.
+
+The threads are daemons: a process that is told to end does not wait for an answer that nobody will read.
+"""
+
+import asyncio
+import threading
+import types
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from typing import TypeVar
+
+from memory_engine.runtime.kernel import Kernel
+
+T = TypeVar("T")
+
+
+async def beside(work: Callable[[], T]) -> T:
+    """Do work that takes long and shares nothing that changes. Who is cancelled leaves it to its end."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # it is a T then
+
+    def run() -> None:
+        result, raised = None, None
+        try:
+            result = work()
+        except BaseException as error:  # whatever it is, who waits for the work is told
+            raised = error
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result, raised)
+
+    threading.Thread(target=run, name="memory-engine-inspector", daemon=True).start()
+    return await done
+
+
+async def apart(kernel: Kernel, work: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Do work that awaits the engine, and only reads it, in a loop of its own. Cancelling the caller cancels it.
+
+    Where the engine is open for writing too, its writer and its caches belong to this very loop: then it is done here.
+    """
+    if not kernel.config.read_only:
+        return await work()
+    given_up = threading.Event()
+
+    async def body() -> T:
+        return await _until(given_up, work())
+
+    try:
+        return await beside(lambda: asyncio.run(body()))
+    except asyncio.CancelledError:
+        given_up.set()
+        raise
+
+
+@types.coroutine
+def _until(given_up: threading.Event, work: Coroutine[object, object, T]) -> Generator[object, object, T]:
+    """Await work; once it is given up, cancel it, but never while something that it awaits is under way.
+
+    A connection tells the loop of a read when the read has ended: a loop that was closed before would end the
+    connection's thread, and every later read on it would wait for ever.
+    """
+    error: BaseException | None = None
+    told = False
+    while True:
+        if error is None and given_up.is_set() and not told:
+            told, error = True, asyncio.CancelledError()
+        try:
+            awaited = work.send(None) if error is None else work.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        error = None
+        try:
+            yield awaited
+        except BaseException as raised:  # whatever it is, it is for the work to take
+            error = raised

@@ -1,0 +1,378 @@
+"""`LiteLLM`: any provider's model, through the litellm package (extra `llm`).
+
+Requests through litellm that are no conversation: vectors of texts, relevance of texts.
+
+The litellm module itself: imported late and off the event loop, and its connections closed after use.
+
+Importing it takes seconds and does things to the process that nobody asked for; they are undone
+or prevented here, unless the user's own code imported it before us.
+"""
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import importlib.util
+import inspect
+import itertools
+import os
+import random
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
+
+from attrs import define, field, frozen
+
+from memory_engine.core.tokens import Usage
+from memory_engine.errors import MissingExtra, ModelError
+from memory_engine.llm.base import Completion, Message
+from memory_engine.llm.failures import model_error, retry_after_s
+
+
+def require_litellm() -> None:
+    """Raise `MissingExtra` where litellm is not installed. Imports nothing."""
+    if importlib.util.find_spec("litellm") is None:
+        raise MissingExtra("LiteLLM", "llm")
+
+
+async def load_litellm() -> Any:
+    """The module. The first import happens in a worker thread; cancelling the caller does not wait for it."""
+    return await asyncio.to_thread(_import)
+
+
+def _import() -> Any:
+    if "litellm" in sys.modules:
+        return importlib.import_module("litellm")  # waits where another thread is importing it
+    cache_dir = os.environ.get("TIKTOKEN_CACHE_DIR")
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it downloads prices
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else it loads the working directory's .env
+    litellm: Any = importlib.import_module("litellm")
+    importlib.import_module("openai.resources")  # else the first call imports it, on the event loop
+    litellm.ModelResponse()  # the same: builds what checks answers, under the filters of warnings that litellm sets
+    if cache_dir is not None:
+        os.environ["TIKTOKEN_CACHE_DIR"] = cache_dir  # it has put its own in the place
+    litellm.suppress_debug_info = True  # else errors print to stdout, where another protocol may run
+    return litellm
+
+
+@define(eq=False)
+class _Connections:
+    """Of one event loop: who calls models, and the HTTP clients that litellm made for these calls."""
+
+    users: WeakSet[Any] = field(factory=WeakSet)
+    clients: dict[str, Any] = field(factory=dict)
+
+
+_connections: WeakKeyDictionary[asyncio.AbstractEventLoop, _Connections] = WeakKeyDictionary()
+
+
+@contextlib.contextmanager
+def noting_clients(litellm: Any, user: object) -> Iterator[None]:
+    """Note which clients litellm puts into its cache during a call, so that they can be closed.
+
+    litellm caches them for the process and never closes them: without this, each leaves a
+    ResourceWarning and an open socket behind. Those without the loop's id in their key belong
+    to no loop; they are litellm's own.
+    """
+    loop = asyncio.get_running_loop()
+    mine = _connections.setdefault(loop, _Connections())
+    mine.users.add(user)
+    cache = litellm.in_memory_llm_clients_cache.cache_dict
+    known = set(cache)
+    try:
+        yield
+    finally:
+        new = cache.keys() - known
+        mine.clients.update((key, cache[key]) for key in new if key.endswith(f"-{id(loop)}"))
+
+
+async def close_clients(litellm: Any, user: object) -> None:
+    """Close the clients of this loop's calls once no other user is left; litellm makes new ones at need.
+
+    A client that is just serving a call of somebody else's (litellm shares them) stays open, in
+    litellm's care.
+    """
+    mine = _connections.get(asyncio.get_running_loop())
+    if mine is None:
+        return
+    mine.users.discard(user)
+    if mine.users:
+        return
+    cache = litellm.in_memory_llm_clients_cache
+    while mine.clients:
+        key, client = mine.clients.popitem()
+        if _is_busy(client):
+            continue
+        if cache.cache_dict.get(key) is client:
+            cache.delete_cache(key)
+        close = getattr(client, "close", None) or getattr(client, "aclose", None)
+        if close is not None and inspect.iscoroutinefunction(close):
+            await close()
+
+
+def _is_busy(client: Any) -> bool:
+    """Whether litellm says that a request of the client is under way. A version that cannot say: no."""
+    try:
+        closer = importlib.import_module("litellm.caching.evicted_client_closer")
+    except ModuleNotFoundError:
+        return False
+    ask = getattr(closer, "_has_connection_in_flight", None)
+    return ask is not None and bool(ask(client))
+
+
+@frozen(kw_only=True)
+class LiteLLMOptions:
+    """How to wait between tries, and what else to send.
+
+    Try n comes after `backoff_s` * 2**(n-1) seconds, at most `backoff_max_s`, of which a
+    random half is taken off (`jitter`: a number from 0 to 1), or later where the provider's
+    Retry-After says so. `parameters` go to litellm with every request: `api_version`,
+    `reasoning_effort`, ...
+    """
+
+    backoff_s: float = 0.5
+    backoff_max_s: float = 30.0
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    jitter: Callable[[], float] = random.random
+    parameters: Mapping[str, object] = field(factory=dict)
+
+
+class LiteLLM:
+    """A model by its litellm name (`"openai/gpt-4o-mini"`, `"anthropic/..."`, `"ollama/..."`).
+
+    Without `api_key`, litellm takes the provider's environment variable. `retries` is how
+    often a failure that may pass is tried again; litellm's own retries are off. litellm is
+    imported at the first call, in a worker thread. Raises `MissingExtra` where it is not
+    installed.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        retries: int = 2,
+        options: LiteLLMOptions = LiteLLMOptions(),
+    ) -> None:
+        require_litellm()
+        self._model = model
+        self._api_base = api_base
+        self._api_key = api_key
+        self._retries = retries
+        self._options = options
+        self._litellm: Any = None
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._model
+
+    def __repr__(self) -> str:
+        return f"LiteLLM({self._model!r})"
+
+    async def complete(
+        self, messages: Sequence[Message], *, temperature: float, max_tokens: int, timeout_s: float
+    ) -> Completion:
+        """The answer (see `LanguageModel.complete`). A parameter that the model does not know is left out.
+
+        The first call of a process imports litellm before its time begins to run.
+        """
+        if self._litellm is None:
+            self._litellm = await load_litellm()
+        request = {
+            **self._options.parameters,
+            "model": self._model,
+            "messages": [dict(message) for message in messages],
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "timeout": timeout_s,  # not what is left of it: litellm keeps one client for each value
+            "max_retries": 0,
+            "drop_params": True,
+            "api_base": self._api_base,
+            "api_key": self._api_key,
+        }
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._tries(request, asyncio.get_running_loop().time() + timeout_s)
+        except TimeoutError:
+            raise ModelError(self._model, "timeout", f"no answer within {timeout_s:g} s", True) from None
+
+    async def aclose(self) -> None:
+        """Close the connections of this loop's calls, unless another `LiteLLM` still uses them."""
+        if self._litellm is not None:
+            await close_clients(self._litellm, self)
+
+    async def _tries(self, request: Mapping[str, Any], deadline: float) -> Completion:
+        """Try until there is an answer, a failure that will not pass, or no time for another try."""
+        spent: list[Usage] = []
+        for n in itertools.count():
+            try:
+                return await self._try(request, spent)
+            except ModelError as error:
+                wait_s = self._wait_s(n, error)
+                last = not error.retryable or n >= self._retries
+                if last or asyncio.get_running_loop().time() + wait_s >= deadline:
+                    raise _with_usage(error, spent) from error.__cause__
+                await self._options.sleep(wait_s)
+        raise AssertionError("unreachable")
+
+    async def _try(self, request: Mapping[str, Any], spent: list[Usage]) -> Completion:
+        try:
+            with noting_clients(self._litellm, self):
+                response = await self._litellm.acompletion(**request)
+        except Exception as error:  # the boundary to libraries whose errors share no base: all become typed
+            raise model_error(self._model, error, secret=self._api_key) from error
+        spent.append(usage_of(response))
+        text = text_of(self._model, response)
+        return Completion(
+            text=text,
+            model=str(getattr(response, "model", None) or self._model),
+            response_id=str(getattr(response, "id", None) or ""),
+            usage=_total(spent),
+        )
+
+    def _wait_s(self, n: int, error: ModelError) -> float:
+        options = self._options
+        backoff_s = min(options.backoff_s * 2.0**n, options.backoff_max_s) * (1 - options.jitter() / 2)
+        return max(backoff_s, retry_after_s(error.__cause__))
+
+
+def _total(spent: Sequence[Usage]) -> Usage:
+    """What all answers took together."""
+    return functools.reduce(Usage.plus, spent, Usage())
+
+
+def _with_usage(error: ModelError, spent: Sequence[Usage]) -> ModelError:
+    return ModelError(error.model, error.reason, error.error, error.retryable, _total(spent))
+
+
+def text_of(model: str, response: Any) -> str:
+    """The answer's text. Raises `ModelError` where it was refused, cut off, or is empty."""
+    choices = getattr(response, "choices", None) or []
+    if not choices:
+        raise ModelError(model, "invalid_response", "the answer holds no choices", True)
+    message, finish_reason = choices[0].message, choices[0].finish_reason
+    refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
+    text = message.content
+    if finish_reason in ("content_filter", "refusal") or (refusal and not text):
+        raise ModelError(model, "refused", str(refusal or "the provider's filter stopped the answer")[:500])
+    if finish_reason == "length":
+        raise ModelError(model, "truncated", "the answer met its limit of tokens; raise it")
+    if not isinstance(text, str) or not text.strip():
+        raise ModelError(model, "invalid_response", "the answer is empty", True)
+    return text
+
+
+def usage_of(response: Any) -> Usage:
+    """What the provider counted; what it did not say is 0."""
+    usage = getattr(response, "usage", None)
+    hidden = getattr(response, "_hidden_params", None) or {}
+    return Usage(
+        input_tokens=int(getattr(usage, "prompt_tokens", None) or 0),
+        output_tokens=int(getattr(usage, "completion_tokens", None) or 0),
+        cost_usd=float(hidden.get("response_cost") or 0.0),
+    )
+
+
+T = TypeVar("T")
+
+
+class _Given(int):
+    """A number that is true even where it is 0: in the place of one that is not, litellm's embedding puts two."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+NO_RETRIES = _Given(0)
+
+
+@frozen(kw_only=True)
+class RequestOptions(LiteLLMOptions):
+    """How requests are made, beside what `LiteLLMOptions` says of tries and parameters.
+
+    `retries` is how often a failure that may pass is tried again, within `timeout_s` seconds a
+    request. One request takes at most `batch` texts, and of each the first `chars_max`
+    characters: models take so many tokens, and one text too long fails all that go with it.
+    """
+
+    retries: int = 2
+    timeout_s: float = 30.0
+    batch: int = 128
+    chars_max: int = 6_000
+
+
+class LiteLLMCalls:
+    """Calls to one model. Raises `MissingExtra` where litellm is not installed; imports it at the first call."""
+
+    def __init__(self, model: str, api_base: str | None, api_key: str | None, options: RequestOptions) -> None:
+        require_litellm()
+        self.model = model
+        self.options = options
+        self._api_base = api_base
+        self._api_key = api_key
+        self._litellm: Any = None
+
+    async def call(self, function: str, arguments: Mapping[str, object], read: Callable[[Any], T]) -> T:
+        """What `read` makes of the answer of one of litellm's functions. `read` raises `ModelError` for a bad one.
+
+        Raises `ModelError` when all tries are used up, or the time.
+        """
+        if self._litellm is None:
+            self._litellm = await load_litellm()
+        options = self.options
+        request = {
+            **options.parameters,
+            **arguments,
+            "model": self.model,
+            "timeout": options.timeout_s,
+            "max_retries": NO_RETRIES,
+            "drop_params": True,
+            "api_base": self._api_base,
+            "api_key": self._api_key,
+        }
+        deadline = asyncio.get_running_loop().time() + options.timeout_s
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._tries(lambda: self._try(function, request, read), deadline)
+        except TimeoutError:
+            raise ModelError(self.model, "timeout", f"no answer within {options.timeout_s:g} s", True) from None
+
+    async def aclose(self) -> None:
+        """Close the connections of this loop's calls, unless another adapter to litellm still uses them."""
+        if self._litellm is not None:
+            await close_clients(self._litellm, self)
+
+    async def _tries(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
+        options = self.options
+        for n in itertools.count():
+            try:
+                return await attempt()
+            except ModelError as error:
+                backoff_s = min(options.backoff_s * 2.0**n, options.backoff_max_s) * (1 - options.jitter() / 2)
+                wait_s = max(backoff_s, retry_after_s(error.__cause__))
+                last = not error.retryable or n >= options.retries
+                if last or asyncio.get_running_loop().time() + wait_s >= deadline:
+                    raise
+                await options.sleep(wait_s)
+        raise AssertionError("unreachable")
+
+    async def _try(self, function: str, request: Mapping[str, object], read: Callable[[Any], T]) -> T:
+        try:
+            with noting_clients(self._litellm, self):
+                response = await getattr(self._litellm, function)(**request)
+        except Exception as error:  # the boundary to libraries whose errors share no base: all become typed
+            raise model_error(self.model, error, secret=self._api_key) from error
+        return read(response)
+
+
+def sendable(texts: Sequence[str], chars_max: int) -> list[str]:
+    """The texts, cut to so many characters, without what no encoding holds (lone surrogates)."""
+    return [text[:chars_max].encode(errors="replace").decode() for text in texts]
+
+
+def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    """The items in their order, at most `size` together."""
+    return [items[at : at + size] for at in range(0, len(items), size)]

@@ -1,0 +1,292 @@
+"""`CachedEmbedder`: what was embedded once is not embedded again.
+
+What embedders that compute in this process have in common.
+
+`FastEmbedEmbedder`: embeddings on this machine, by ONNX and without PyTorch (extra `fastembed`).
+
+`SentenceTransformersEmbedder`: embeddings on this machine, by PyTorch (extra `sentence-transformers`).
+
+A model in this process: loaded late, and computing in a thread of its own while the event loop goes on.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from hashlib import blake2b
+from typing import Generic, Protocol, TypeVar
+
+from attrs import define
+
+from memory_engine.errors import InvalidVector, MissingExtra, ModelError
+from memory_engine.llm.failures import model_error
+from memory_engine.llm.vectors import Embedder, Vector, checked_embedder, checked_vector
+
+CAPACITY = 4_096
+"""Vectors that are kept: 12 MB of 384 numbers, 50 MB of 1,536."""
+
+_Digest = bytes
+
+
+@define(eq=False)
+class _Call:
+    """One call of the inner embedder, and how many wait for it."""
+
+    task: asyncio.Task[dict[_Digest, Vector]]
+    digests: tuple[_Digest, ...]
+    waiting: int = 0
+
+
+class CachedEmbedder:
+    """An `Embedder` that keeps the last `capacity` vectors of another, by the model's name and the text.
+
+    The same text is embedded once, also when several ask for it at the same time: they wait
+    for one call, which ends when the last of them is cancelled. Failures are not kept. For one
+    event loop at a time. Closing it closes the other. Raises `ValueError` for a `capacity` below 1.
+    """
+
+    def __init__(self, inner: Embedder, *, capacity: int = CAPACITY) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity is how many vectors are kept, 1 or more, not {capacity}")
+        self._inner = checked_embedder(inner)
+        self._capacity = capacity
+        self._kept: OrderedDict[_Digest, array[float]] = OrderedDict()
+        self._under_way: dict[_Digest, _Call] = {}
+
+    @property
+    def name(self) -> str:
+        """The other's name."""
+        return self._inner.name
+
+    @property
+    def dimension(self) -> int:
+        """The other's dimension."""
+        return self._inner.dimension
+
+    def __repr__(self) -> str:
+        return f"CachedEmbedder({self._inner!r})"
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """One vector a text, in the same order; those of unknown texts in one call of the other.
+
+        Raises what the other raises, and `InvalidVector` where it gives too few or too many.
+        """
+        digests = [_digest(self.name, text) for text in texts]
+        found: dict[_Digest, Vector] = {}
+        calls: set[_Call] = set()
+        missing: dict[_Digest, str] = {}
+        for digest, text in zip(digests, texts, strict=True):
+            if digest in self._kept:
+                self._kept.move_to_end(digest)
+                found[digest] = self._kept[digest].tolist()
+            elif (call := self._under_way.get(digest)) is not None and not call.task.done():
+                calls.add(call)
+            else:
+                missing[digest] = text
+        if missing:
+            calls.add(self._begin(missing))
+        for vectors in await self._wait(calls):
+            found.update(vectors)
+        return [found[digest] for digest in digests]
+
+    async def aclose(self) -> None:
+        """Close the other. What was kept stays."""
+        await self._inner.aclose()
+
+    def _begin(self, missing: dict[_Digest, str]) -> _Call:
+        call = _Call(asyncio.create_task(self._fetch(missing)), tuple(missing))
+        self._under_way.update(dict.fromkeys(missing, call))
+        call.task.add_done_callback(lambda _: self._end(call))
+        return call
+
+    async def _wait(self, calls: set[_Call]) -> list[dict[_Digest, Vector]]:
+        for call in calls:
+            call.waiting += 1
+        try:
+            return [await asyncio.shield(call.task) for call in calls]
+        finally:
+            for call in calls:
+                call.waiting -= 1
+                if not call.waiting and not call.task.done():
+                    self._end(call)  # nobody may join a call that is being cancelled
+                    call.task.cancel()
+
+    async def _fetch(self, missing: dict[_Digest, str]) -> dict[_Digest, Vector]:
+        vectors = await self._inner.embed(list(missing.values()))
+        if len(vectors) != len(missing):
+            raise InvalidVector(self.name, f"there are {len(vectors)} for {len(missing)} texts")
+        fetched = dict(zip(missing, vectors, strict=True))
+        for digest, vector in fetched.items():
+            self._kept[digest] = array("d", vector)
+            self._kept.move_to_end(digest)
+        while len(self._kept) > self._capacity:
+            self._kept.popitem(last=False)
+        return fetched
+
+    def _end(self, call: _Call) -> None:
+        for digest in call.digests:
+            if self._under_way.get(digest) is call:
+                del self._under_way[digest]
+        if call.task.done() and not call.task.cancelled():
+            call.task.exception()  # looked at: who waits for several raises the first failure alone
+
+
+def _digest(name: str, text: str) -> _Digest:
+    named = f"{len(name)} {name} {text}"
+    return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+class LocalModel(Generic[M]):
+    """One model and its one thread. Calls wait for each other; one that is cancelled while it waits is not begun."""
+
+    def __init__(self, name: str, load: Callable[[], M]) -> None:
+        self.name = name
+        self._load = load
+        self._model: M | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, use: Callable[[M], T]) -> T:
+        """What `use` makes of the model, which the first call loads. Raises `ModelError` for whatever goes wrong.
+
+        Cancelling does not stop a computation that has begun: keep each short.
+        """
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memory-engine-model")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._use, use)
+        except (ModelError, MissingExtra):
+            raise
+        except Exception as error:  # the boundary to libraries that raise anything: all becomes typed
+            raise model_error(self.name, error) from error
+
+    async def aclose(self) -> None:
+        """Let go of model and thread. What waits is not begun; what has begun ends by itself."""
+        thread, self._thread, self._model = self._thread, None, None
+        if thread is not None:
+            thread.shutdown(wait=False, cancel_futures=True)
+
+    def _use(self, use: Callable[[M], T]) -> T:
+        model = self._model
+        if model is None:
+            model = self._model = self._load()
+        return use(model)
+
+
+def require(package: str, feature: str, extra: str) -> None:
+    """Raise `MissingExtra` where a package is not installed. Imports nothing."""
+    if importlib.util.find_spec(package) is None:
+        raise MissingExtra(feature, extra)
+
+
+BATCH = 32
+"""Texts that are computed together: so long nobody else gets a turn, and a cancelled call still computes."""
+
+
+class Row(Protocol):
+    """A vector as numeric libraries give it."""
+
+    def tolist(self) -> list[float]:
+        """Its numbers."""
+        ...
+
+
+Encode = Callable[[list[str]], Iterable[Row]]
+"""One row a text, in the same order."""
+
+
+class LocalEmbedder:
+    """An `Embedder` over a function that is loaded late, and computes in a worker thread."""
+
+    def __init__(self, name: str, load: Callable[[], Encode], *, dimension: int | None = None) -> None:
+        self._model = LocalModel(name, load)
+        self._dimension = dimension or 0
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.name
+
+    @property
+    def dimension(self) -> int:
+        """How many numbers a vector has; 0 before the first answer, if it was not given."""
+        return self._dimension
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """One vector a text, in the same order. The first call loads the model, which may take seconds.
+
+        Raises `ModelError` where it cannot be loaded, or fails.
+        """
+        whole = [text.encode(errors="replace").decode() for text in texts]  # tokenizers take no lone surrogates
+        vectors: list[Vector] = []
+        for at in range(0, len(whole), BATCH):
+            some = whole[at : at + BATCH]
+            rows = await self._model.run(partial(_rows, some))
+            if len(rows) != len(some):
+                raise ModelError(self.name, "invalid_response", f"it gave {len(rows)} vectors for {len(some)} texts")
+            self._dimension = self._dimension or len(rows[0])
+            vectors += [checked_vector(row, self._dimension, self.name) for row in rows]
+        return vectors
+
+    async def aclose(self) -> None:
+        """Let go of the model. A later call loads it again."""
+        await self._model.aclose()
+
+
+def _rows(texts: list[str], encode: Encode) -> list[list[float]]:
+    return [row.tolist() for row in encode(texts)]
+
+
+FASTEMBED_MODEL = "BAAI/bge-small-en-v1.5"
+
+
+class FastEmbedEmbedder(LocalEmbedder):
+    """An `Embedder` by a name that fastembed knows. The first call downloads the model, into `cache_dir` if given.
+
+    Raises `MissingExtra` where fastembed is not installed.
+    """
+
+    def __init__(
+        self, model: str = FASTEMBED_MODEL, *, dimension: int | None = None, cache_dir: str | None = None
+    ) -> None:
+        require("fastembed", "FastEmbedEmbedder", "fastembed")
+
+        def load() -> Encode:
+            encoder = importlib.import_module("fastembed").TextEmbedding(model_name=model, cache_dir=cache_dir)
+            return lambda texts: encoder.embed(texts, batch_size=len(texts))
+
+        super().__init__(f"fastembed/{model}", load, dimension=dimension)
+
+
+SENTENCE_TRANSFORMERS_MODEL = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+class SentenceTransformersEmbedder(LocalEmbedder):
+    """An `Embedder` by the name of a model on the hub, which the first call downloads, or the path of one on disk.
+
+    `device` is PyTorch's (`"cpu"`, `"cuda"`); without it the library chooses. Raises
+    `MissingExtra` where sentence-transformers is not installed.
+    """
+
+    def __init__(
+        self, model: str = SENTENCE_TRANSFORMERS_MODEL, *, dimension: int | None = None, device: str | None = None
+    ) -> None:
+        require("sentence_transformers", "SentenceTransformersEmbedder", "sentence-transformers")
+
+        def load() -> Encode:
+            encoder = importlib.import_module("sentence_transformers").SentenceTransformer(model, device=device)
+            return lambda texts: encoder.encode(texts, batch_size=len(texts), show_progress_bar=False)
+
+        super().__init__(
+            f"sentence-transformers/{model.removeprefix('sentence-transformers/')}", load, dimension=dimension
+        )

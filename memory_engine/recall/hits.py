@@ -1,0 +1,140 @@
+"""What a search gives: hits, and how they were found.
+
+Passages read back from the events that hold them.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import overload
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.core.chain import decode_row
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.records import StoredEvent
+from memory_engine.store.passages import PLACES_BITS, Extractors, Text
+from memory_engine.store.reading import LogReader
+
+KINDS = (
+    "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
+    "summary",
+)  # fmt: skip
+"""What passages of the embedded events are. Events of one's own may bring others."""
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage that was found. What a search gives is recalled: nothing is learned from it a second time.
+
+    `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` says what it
+    is (see `KINDS`), `role` and `speaker` who said it, `at` when (where nothing says when it happened: when it was
+    recorded). `about` is the title or heading it stands under. `score` is from 0 to 1 within its search; `why` names
+    the signals that it mostly rests on, `parts`, where they were asked for, what each has added. `key` names what
+    the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question
+    and passage, where both have a vector. `alike` are ids of events that say the same and were left out.
+    """
+
+    text: str
+    kind: str
+    role: str
+    speaker: str
+    at: datetime
+    thread_id: str
+    seq: int
+    n: int
+    event_id: str
+    event_type: str
+    score: float
+    why: str
+    parts: Mapping[str, float] = {}
+    key: str = ""
+    about: str = ""
+    likeness: float | None = None
+    alike: tuple[str, ...] = ()
+    recalled: bool = True
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Ids of the events that say this."""
+        return (self.event_id, *self.alike)
+
+    def rendered(self) -> str:
+        """The passage with its date and speaker, as it is embedded and put before a model."""
+        return rendered(self.text, speaker=self.speaker or self.role, about=self.about, at=self.at)
+
+
+@frozen(kw_only=True)
+class Found(Sequence[Hit]):
+    """Hits, best first.
+
+    `how` is "hybrid" where a model's vectors took part, else "lexical". `failure` says why they did not although
+    there is an embedder (or why a re-ranker's judgement is missing); `waiting` passages had no vector yet.
+    """
+
+    query: str
+    hits: tuple[Hit, ...] = ()
+    how: str = "lexical"
+    failure: str = ""
+    waiting: int = 0
+
+    @overload
+    def __getitem__(self, at: int) -> Hit: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Hit, ...]: ...
+    def __getitem__(self, at: int | slice) -> Hit | tuple[Hit, ...]:
+        """A hit, or some of them."""
+        return self.hits[at]
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+
+def rendered(text: str, *, speaker: str, about: str, at: datetime) -> str:
+    """A passage's text after its date, speaker and title: what is found is as much when and who as what."""
+    who = f"{speaker}: " if speaker else ""
+    title = f"{about}: " if about else ""
+    return f"[{at.day} {at:%B} {at.year}] {who}{title}{text}"
+
+
+_N_MASK = (1 << PLACES_BITS) - 1
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A passage with its text, and the event that it is of."""
+
+    text: Text
+    at_us: int
+    event: StoredEvent
+    n: int
+
+    @property
+    def at(self) -> datetime:
+        """When it was said."""
+        return to_datetime(self.at_us)
+
+    def embedded(self) -> str:
+        """As it is embedded: after when it was said, by whom, and its title. Models find by all of these."""
+        at = self.at
+        when = f"{at.hour % 12 or 12}:{at:%M} {'am' if at.hour < 12 else 'pm'} on {at.day} {at:%B}, {at.year}"
+        who, title = self.text.speaker or self.text.role, self.text.about
+        return f"[{when}] {f'{who}: ' if who else ''}{f'{title}: ' if title else ''}{self.text.text}"
+
+
+async def shown(reader: LogReader, extractors: Extractors, thread_id: str, places: Collection[int]) -> dict[int, Shown]:
+    """The passages at these places. A place of no passage is left out. Raises `IntegrityError`."""
+    rows = await reader.rows_at(thread_id, {place >> PLACES_BITS for place in places})
+    texts: dict[int, tuple[Text, ...]] = {}
+    for seq, stored in rows.items():
+        event, _ = decode_row(thread_id, stored, reader.registry)
+        texts[seq] = extractors.extract(event, seq).texts
+    found: dict[int, Shown] = {}
+    for place in places:
+        seq, n = place >> PLACES_BITS, place & _N_MASK
+        if n < len(texts.get(seq, ())):
+            stored, text = rows[seq], texts[seq][n]
+            happened = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
+            found[place] = Shown(text, happened if text.at_us is None else text.at_us, stored, n)
+    return found

@@ -1,0 +1,224 @@
+"""The index of passages, kept in step with the log.
+
+A thread has no index until somebody searches it. The first search reads the log; from then on the passages of an
+event are written by its own transaction. Where that did not happen (another process had not seen the index yet),
+the next search reads what is missing.
+
+Vectors come after the event: a queue that is the index itself, worked off in batches in the order of the log.
+
+What has no vector yet is known from the store, so nothing is lost when the process dies between an event and
+its vector, and an embedder that is down delays, never drops.
+
+What searches are made with beside the log: models, and what orders hits.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from memory_engine.core.chain import decode_row
+from memory_engine.errors import MemoryEngineError, ModelError, ReadOnly, StorageError, ThreadNotFound
+from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
+from memory_engine.recall.hits import shown
+from memory_engine.recall.ranking import Ranker
+from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.vectors import Graphs
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.passages import LookedUp, LookUp, PassageChange, passage_step
+
+Progress = Callable[[int, int], None]
+"""Called with how much is done, and how much there is to do."""
+UNFOLDED_MAX = 128
+"""Passages whose words a search may read one by one. Of more it has them folded."""
+_NOTHING = LookUp()
+
+
+class Indexing:
+    """Brings indexes up to date, each by one task at a time."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
+        """What stands in a thread's index, up to date with its log.
+
+        Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where it would have to be made by who only looks.
+        """
+        passages = self._kernel.store.passages
+        looked = await passages.look_up(thread_id, wanted)
+        needed = wanted.upto or looked.head  # not what others write meanwhile: they might never stop
+        while looked.seq < needed:
+            await self.catch_up(thread_id)
+            looked = await passages.look_up(thread_id, wanted)
+        if looked.unfolded > UNFOLDED_MAX and not self._kernel.config.read_only:
+            await passages.fold(thread_id)  # for the searches after this one
+        return looked
+
+    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
+        """Index what the log has and the index has not; all of it where there is no index."""
+        if self._kernel.config.read_only:
+            raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
+        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        async with lock:
+            passages = self._kernel.store.passages
+            await passages.begin(thread_id)
+            await self._read(thread_id, progress)
+            runtime = await self._kernel[OpenThreads].taken(thread_id)
+            if not runtime.indexed:
+                await runtime.exclusively(lambda: self._finish(runtime))
+
+    async def is_indexed(self, thread_id: str) -> bool:
+        """Whether a thread has an index."""
+        return (await self._kernel.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
+
+    async def _finish(self, runtime: ThreadRuntime) -> None:
+        """Index the last events while none is committed; every commit from here on brings its own passages."""
+        await self._read(runtime.id, None)
+        runtime.indexed = True
+
+    async def _read(self, thread_id: str, progress: Progress | None) -> None:
+        kernel = self._kernel
+        looked = await kernel.store.passages.look_up(thread_id, _NOTHING)
+        async for page in kernel.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
+            steps = []
+            for stored in page:
+                event, _ = decode_row(thread_id, stored, kernel.reader.registry)
+                step = passage_step(kernel.extractors, thread_id, event, stored)
+                if step is not None:
+                    steps.append(step)
+            change = PassageChange(page[0].seq - 1, page[-1].seq, steps)
+            if not await kernel.store.passages.write(thread_id, change):
+                return  # somebody else is at it, and has come further
+            if progress is not None:
+                progress(page[-1].seq, looked.head)
+
+
+class SearchModels(msgspec.Struct, kw_only=True):
+    """The models of one engine's searches. The embedder may be changed while the engine is open."""
+
+    embedder: Embedder | None
+    vector_index: VectorIndexFactory
+    graphs: Graphs | None
+    ranker: Ranker
+    reranker: Reranker | None
+
+
+_log = logging.getLogger("memory_engine.recall")
+
+BATCH = 64
+"""Passages embedded in one go."""
+RETRY_S = 1.0
+RETRY_MAX_S = 60.0
+EMBEDDED_CHARS = 8_192
+"""Of a longer text the beginning is embedded: models read no more."""
+
+
+async def embed(embedder: Embedder, texts: list[str]) -> list[Vector]:
+    """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
+    whole = [text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts]  # there may be lone surrogates
+    return await embedded(embedder, whole)
+
+
+class Embedding:
+    """Works off what is not embedded yet."""
+
+    def __init__(self, kernel: Kernel, models: SearchModels) -> None:
+        self._kernel = kernel
+        self._models = models
+        self._dirty: dict[str, None] = {}
+        self._at = ""
+        self._task: asyncio.Task[None] | None = None
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def touched(self, thread_id: str) -> None:
+        """A thread has passages without a vector."""
+        if self._models.embedder is None or self._kernel.tasks.closing:
+            return
+        self._dirty[thread_id] = None
+        if self._task is None or self._task.done():
+            self._task = self._kernel.tasks.spawn(self._work(), until_close=True)
+
+    async def settle(self) -> None:
+        """Embed all that waits. Raises `ModelError` where the embedder fails."""
+        while thread_id := self._at or next(iter(self._dirty), ""):
+            with suppress(ThreadNotFound):
+                await self.catch_up(thread_id)
+            self._dirty.pop(thread_id, None)
+            await asyncio.sleep(0)  # the task that was at it goes on, too
+
+    async def waiting(self, thread_id: str) -> int:
+        """How many passages of a thread have no vector yet."""
+        embedder = self._models.embedder
+        if embedder is None:
+            return 0
+        return (await self._kernel.store.passages.unembedded(thread_id, embedder.name, 0))[1]
+
+    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
+        """Embed what a thread's index has and no vector stands for.
+
+        When all is done, vectors of other models go: until then they stand beside. Raises `ModelError`,
+        `ThreadNotFound`.
+        """
+        embedder = self._models.embedder
+        if embedder is None:
+            return
+        lock = self._locks.setdefault(thread_id, asyncio.Lock())
+        async with lock:
+            await embed_all(self._kernel, thread_id, embedder, progress)
+            store = self._kernel.store.passages
+            others = [model for model in await store.models(thread_id) if model != embedder.name]
+            if others:
+                await store.drop_vectors(thread_id, others)
+
+    async def _work(self) -> None:
+        wait_s = RETRY_S
+        while self._dirty:
+            self._at = next(iter(self._dirty))
+            del self._dirty[self._at]
+            try:
+                is_down = await self._try(self._at)
+            finally:
+                self._at = ""
+            if is_down:
+                await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, RETRY_MAX_S) if is_down else RETRY_S
+
+    async def _try(self, thread_id: str) -> bool:
+        """Embed what waits of a thread; whether it must be tried again later."""
+        try:
+            await self.catch_up(thread_id)
+        except ThreadNotFound:
+            pass
+        except MemoryEngineError as error:
+            if isinstance(error, StorageError) or (isinstance(error, ModelError) and error.reason != INVALID):
+                self._dirty[thread_id] = None
+                _log.warning("passages of thread %r wait for their vectors: %s", thread_id, error)
+                return True
+            # it will fail again: searches say how many wait, and the next event tries again
+            _log.warning("passages of thread %r get no vectors: %s", thread_id, error)
+        return False
+
+
+async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: Progress | None) -> None:
+    """Embed with a model what it has not embedded yet, a batch at a time, each durable with its checkpoint."""
+    store = kernel.store.passages
+    done = 0
+    while True:
+        places, waiting = await store.unembedded(thread_id, embedder.name, BATCH)
+        if not places:
+            return
+        found = await shown(kernel.reader, kernel.extractors, thread_id, places)
+        texts = {place: one.embedded() for place, one in found.items()}
+        vectors = await embed(embedder, list(texts.values()))
+        kept = {place: packed(vector) for place, vector in zip(texts, vectors, strict=True)}
+        await store.put_vectors(thread_id, embedder.name, kept, places[-1], first=places[0])
+        done += len(places)
+        if progress is not None:
+            progress(done, done + waiting - len(places))

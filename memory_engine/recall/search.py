@@ -1,0 +1,332 @@
+"""Search: candidates by words and by vectors, ranked together, shown with their sources.
+
+1. The question is read: its words, whom and which days it names, what it asks for.
+2. From each thread's index come the passages with the rarest of its words, those nearest in meaning, and what
+   follows directly on either.
+3. A ranker scores them by what they say, what was said before, by whom and when, and leaves out repeats.
+4. A re-ranker, where there is one, reads the best and orders them again.
+"""
+
+from collections.abc import Mapping, Sequence
+from zlib import crc32
+
+import msgspec
+from attrs import field, frozen
+from msgspec.structs import replace
+
+from memory_engine.core.clock import to_datetime
+from memory_engine.errors import InvalidSearch, InvalidVector, ModelError
+from memory_engine.llm.vectors import Embedder, Vector, dimension_of
+from memory_engine.recall.hits import Found, Hit, Shown, shown
+from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
+from memory_engine.recall.question import Question, read_question
+from memory_engine.recall.ranking import Candidate, Ranked, Statistics
+from memory_engine.recall.reranking import scores_of
+from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow
+
+QUERY_CHARS_MAX = 8_192
+"""Of a longer query this beginning is searched for."""
+NEAREST = 60
+"""Passages that vectors bring into the choice."""
+NEAREST_OF_KINDS = 200
+RERANKED = 40
+"""So many of the best a re-ranker reads."""
+LIMIT_MAX = 1_000
+UNORDERED = frozenset({"agent_md", "pattern", "playbook", "preference"})
+"""Kinds whose passages have nothing to do with their neighbours."""
+UNWANTED = ("summary",)
+"""Kinds that are found when they are asked for by name."""
+THREAD_BITS = 44
+"""A place in a search over several threads: the thread's number in it, then the place."""
+_DAY_US = 86_400_000_000
+WHY_PARTS = 4
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a thread: what the keys of its passages begin with, and the seq from which on they stand.
+
+    `among` are the places of all of them where they are few: of these the nearest in meaning are looked for.
+    """
+
+    within: tuple[tuple[str, int], ...]
+    among: tuple[int, ...] | None = None
+
+
+def _check_limit(_asked: object, _attribute: object, value: int) -> None:
+    if not 1 <= value <= LIMIT_MAX:
+        raise InvalidSearch("limit", value, f"it is a number of hits: 1 to {LIMIT_MAX}")
+
+
+@frozen(kw_only=True)
+class Asked:
+    """What is looked for. `upto` is the seq as of which it is (0: now); times are microseconds, ends included.
+
+    `parts` names, by thread, what of it is searched; of threads that it does not name all is.
+    """
+
+    query: str
+    limit: int = field(default=10, validator=_check_limit)
+    kinds: tuple[str, ...] = ()
+    parts: Mapping[str, Part] = field(factory=dict)
+    upto: int = 0
+    since_us: int | None = None
+    until_us: int | None = None
+    explain: bool = False
+
+
+class _Choice(msgspec.Struct, frozen=True):
+    """Candidates of all threads, and what was counted in them."""
+
+    candidates: tuple[Candidate, ...]
+    statistics: Statistics
+    keys: Mapping[int, str]
+
+    @property
+    def likeness(self) -> dict[int, float | None]:
+        """What the model says of each candidate, by place."""
+        return {candidate.place: candidate.cosine for candidate in self.candidates}
+
+
+class _Meaning(msgspec.Struct, frozen=True):
+    """The question's vector by a model, if there is one, or why there is none."""
+
+    vector: Vector | None = None
+    embedder: Embedder | None = None
+    failure: str = ""
+
+
+class Searching:
+    """Answers searches over any threads of an engine."""
+
+    def __init__(self, kernel: Kernel, models: SearchModels, indexing: Indexing, embedding: Embedding) -> None:
+        self._kernel = kernel
+        self._models = models
+        self._indexing = indexing
+        self._embedding = embedding
+
+    async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
+        """The best passages of these threads for a question, best first.
+
+        Raises `ThreadNotFound`, `IntegrityError`. Whatever embedder and re-ranker do, words find.
+        """
+        text = asked.query[:QUERY_CHARS_MAX]
+        question = read_question(text, now_us=self._kernel.now_us())
+        meaning = await self._meaning(text) if text.strip() else _Meaning()
+        try:
+            choice, waiting = await self._choice(thread_ids, asked, question, meaning)
+        except (ModelError, InvalidVector) as error:  # another process keeps vectors of the same name and another size
+            meaning = _Meaning(failure=str(error))
+            choice, waiting = await self._choice(thread_ids, asked, question, meaning)
+        wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
+        ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
+        hits = await self._hits(thread_ids, ranked, choice)
+        hits, failure = await self._reranked(text, hits)
+        return Found(
+            query=asked.query,
+            hits=tuple(hit if asked.explain else replace(hit, parts={}) for hit in hits[: asked.limit]),
+            how="hybrid" if meaning.vector is not None else "lexical",
+            failure=meaning.failure or failure,
+            waiting=waiting,
+        )
+
+    async def _meaning(self, text: str) -> _Meaning:
+        embedder = self._models.embedder
+        if embedder is None:
+            return _Meaning()
+        try:
+            return _Meaning((await embed(embedder, [text]))[0], embedder)
+        except ModelError as error:
+            return _Meaning(failure=str(error))
+
+    async def _choice(
+        self, thread_ids: Sequence[str], asked: Asked, question: Question, meaning: _Meaning
+    ) -> tuple[_Choice, int]:
+        """Candidates from every thread; how many passages have no vector yet."""
+        found: list[Candidate] = []
+        keys: dict[int, str] = {}
+        passages = terms = waiting = 0
+        holding: dict[str, int] = dict.fromkeys(question.terms, 0)
+        for number, thread_id in enumerate(thread_ids):
+            space = await self._space(thread_id, meaning.embedder) if meaning.embedder is not None else None
+            if space is not None:
+                waiting += space[1]
+            looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
+            offset = number << THREAD_BITS
+            asked_for = frozenset(question.terms)
+            found += (one for one in _candidates(looked, cosines, offset) if _is_related(one, asked_for))
+            keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
+            passages += looked.passages
+            terms += looked.terms
+            for term, count in looked.holding.items():
+                holding[term] = holding.get(term, 0) + count
+        return _Choice(
+            tuple(found), Statistics(passages, terms / passages if passages else 0.0, holding), keys
+        ), waiting
+
+    async def _looked_up(
+        self, thread_id: str, asked: Asked, question: Question, meaning: _Meaning, space: VectorSpace | None
+    ) -> tuple[LookedUp, dict[int, float]]:
+        part = asked.parts.get(thread_id, _WHOLE)
+        near = []
+        if space is not None and meaning.vector is not None:
+            wide = NEAREST_OF_KINDS if asked.kinds else NEAREST  # of other kinds, many fall away
+            near = space.nearest(meaning.vector, wide, part.among)
+        wanted = LookUp(
+            terms=question.terms,
+            near=tuple(near),
+            upto=asked.upto,
+            kinds=asked.kinds,
+            unwanted=() if asked.kinds else UNWANTED,
+            within=part.within,
+            since_us=asked.since_us,
+            until_us=asked.until_us,
+            limit=max(LEXICAL_MAX, asked.limit),
+        )
+        looked = await self._indexing.look_up(thread_id, wanted)
+        if space is None or meaning.vector is None:
+            return looked, {}
+        return looked, space.cosines(meaning.vector, looked.chosen)
+
+    async def _space(self, thread_id: str, embedder: Embedder) -> tuple[VectorSpace, int]:
+        """A thread's vectors by this model, the last few passages embedded now; how many still wait."""
+        await self._indexing.look_up(thread_id, LookUp())
+        waiting = await self._embedding.waiting(thread_id)
+        if 0 < waiting <= BATCH:
+            try:
+                await self._embedding.catch_up(thread_id)
+                waiting = 0
+            except ModelError:
+                pass  # the question could be embedded, these could not: they wait in the queue, and the result says so
+        if waiting:
+            self._embedding.touched(thread_id)
+        model, dimension = embedder.name, await dimension_of(embedder)
+        space = self._kernel.caches.made(
+            thread_id,
+            f"vectors:{model}:{dimension}",
+            lambda: VectorSpace(self._models.vector_index, dimension, self._models.graphs),
+            at_most=SPACES_MAX,
+        )
+        await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
+        return space, waiting
+
+    async def _hits(self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice) -> list[Hit]:
+        by_thread: dict[int, set[int]] = {}
+        for one in ranked:
+            for place in (one.place, *one.alike):
+                by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
+        texts: dict[int, Shown] = {}
+        for number, places in by_thread.items():
+            found = await shown(self._kernel.reader, self._kernel.extractors, thread_ids[number], places)
+            texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
+        likeness = choice.likeness
+        return [
+            replace(
+                _hit(one, texts, thread_ids[one.place >> THREAD_BITS], choice.keys.get(one.place, "")),
+                likeness=likeness.get(one.place),
+            )
+            for one in ranked
+            if one.place in texts
+        ]
+
+    async def _reranked(self, query: str, hits: list[Hit]) -> tuple[list[Hit], str]:
+        """The hits in the order of the re-ranker, if there is one that answers; else why it did not."""
+        reranker = self._models.reranker
+        if reranker is None or not hits:
+            return hits, ""
+        best, rest = hits[:RERANKED], hits[RERANKED:]
+        try:
+            scores = await scores_of(reranker, query, [hit.rendered() for hit in best])
+        except ModelError as error:
+            return hits, str(error)
+        order = sorted(range(len(best)), key=lambda n: (-scores[n], n))
+        why = f"{reranker.name} read it"
+        return [replace(best[n], why=f"{why}: {scores[n]:.2f}; {best[n].why}") for n in order] + rest, ""
+
+
+_PLACE = (1 << THREAD_BITS) - 1
+_WHOLE = Part(())
+
+
+def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> list[Candidate]:
+    made: dict[int, Candidate] = {}
+
+    def candidate(place: int, before: Candidate | None = None) -> Candidate:
+        row = looked.rows[place]
+        return Candidate(
+            place=offset + place,
+            kind=row.kind,
+            role=row.role,
+            speaker=row.speaker,
+            at_us=row.at_us,
+            group=offset + _group(row),  # what two threads hold of one day does not belong together
+            terms=row.terms.split(),
+            cosine=cosines.get(place),
+            before=before,
+        )
+
+    candidates = []
+    for place in looked.chosen:
+        before = looked.before.get(place)
+        if before is None or not _follows(looked.rows[place], looked.rows[before]):
+            candidates.append(candidate(place))
+            continue
+        if before not in made:
+            made[before] = candidate(before)
+        candidates.append(candidate(place, made[before]))
+    return candidates
+
+
+def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:
+    """Whether anything but its place brought a passage here: its words, its meaning, or what it follows."""
+    before = candidate.before
+    return (
+        candidate.cosine is not None
+        or not asked_for.isdisjoint(candidate.terms)
+        or (before is not None and not asked_for.isdisjoint(before.terms))
+    )
+
+
+def _follows(row: PassageRow, before: PassageRow) -> bool:
+    """Whether what stands before a passage may be what it answers, or goes on from."""
+    if row.kind in UNORDERED or before.kind in UNORDERED:
+        return False
+    return _group(row) == _group(before) if row.kind == "document" else before.kind != "document"
+
+
+def _group(row: PassageRow) -> int:
+    """Passages of one document belong together, and those of one day; what has no order stands alone."""
+    if row.kind in UNORDERED:
+        return -row.place
+    if row.kind == "document":
+        return crc32(":".join(row.key.split(":")[:2]).encode(errors="replace"))
+    return row.at_us // _DAY_US
+
+
+def _hit(ranked: Ranked, texts: Mapping[int, Shown], thread_id: str, key: str) -> Hit:
+    one = texts[ranked.place]
+    return Hit(
+        text=one.text.text,
+        kind=one.text.kind,
+        role=one.text.role,
+        speaker=one.text.speaker,
+        at=to_datetime(one.at_us),
+        thread_id=thread_id,
+        seq=one.event.seq,
+        n=one.n,
+        event_id=one.event.id,
+        event_type=one.event.type,
+        score=ranked.score,
+        why=_why(ranked.parts),
+        parts=dict(ranked.parts),
+        key=key,
+        about=one.text.about,
+        alike=tuple(texts[place].event.id for place in ranked.alike if place in texts),
+    )
+
+
+def _why(parts: Mapping[str, float]) -> str:
+    """The features that counted most, in words."""
+    best = sorted(((value, name) for name, value in parts.items() if value > 0), reverse=True)
+    return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for value, name in best[:WHY_PARTS])

@@ -1,0 +1,91 @@
+"""Finding the event after which something holds, by halving the log."""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from attrs import field, frozen
+
+from memory_engine.core.records import RecordedEvent
+from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
+from memory_engine.replay.data import event_as_data
+from memory_engine.replay.diff import Diff, diff
+from memory_engine.replay.verify import Progress
+from memory_engine.runtime.handle import PastHandle
+
+P = TypeVar("P", bound=PastHandle)
+Predicate = Callable[[P], "bool | Awaitable[bool]"]
+"""What is asked of the thread at a seq. It should be pure: the same past, the same answer."""
+
+
+@frozen(kw_only=True)
+class Bisection:
+    """The first event after which the predicate held, given that it held from some event on.
+
+    `asked` are the seqs that were looked at and what was answered, in order; `change` is what the event changed. Where
+    the predicate turns more than once, it is one of its turns to true.
+    """
+
+    event: RecordedEvent
+    seq: int
+    asked: tuple[tuple[int, bool], ...]
+    change: Diff = field(repr=False)
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "seq": self.seq,
+            "event": event_as_data(self.event),
+            "asked": [[seq, held] for seq, held in self.asked],
+            "change": self.change.as_data(),
+        }
+
+
+async def bisect(after: P, upto: P, predicate: Predicate[P], progress: Progress | None = None) -> Bisection:
+    """The first event after `after` and up to `upto` after which the predicate holds.
+
+    It is asked about as many times as the number of events can be halved, and first at both ends. Raises
+    `NothingToBisect` unless it does not hold at `after` and holds at `upto`, `PredicateFailed` naming the seq where
+    it raised.
+    """
+    low, high = after.seq, upto.seq
+    if after.id != upto.id:
+        raise NothingToBisect(upto.id, low, high, f"the first is of thread {after.id!r}")
+    if low >= high:
+        raise NothingToBisect(upto.id, low, high, "there is no event between them")
+    asked: list[tuple[int, bool]] = []
+
+    async def holds(past: P) -> bool:
+        held = await _ask(past, predicate)
+        asked.append((past.seq, held))
+        if progress is not None:
+            progress(len(asked))
+        return held
+
+    if await holds(after):
+        raise NothingToBisect(upto.id, low, high, f"it holds at {low} already")
+    if not await holds(upto):
+        raise NothingToBisect(upto.id, low, high, f"it does not hold at {high}")
+    before, turned = after, upto
+    while high - low > 1:
+        middle = upto.then((low + high) // 2)
+        if await holds(middle):
+            high, turned = middle.seq, middle
+        else:
+            low, before = middle.seq, middle
+    event = await turned.event()
+    if event is None:
+        raise NothingToBisect(upto.id, low, high, "the log ends before it")
+    return Bisection(event=event, seq=high, asked=tuple(asked), change=await diff(before, turned))
+
+
+async def _ask(past: P, predicate: Callable[[P], bool | Awaitable[bool]]) -> bool:
+    try:
+        answer = predicate(past)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        return bool(answer)
+    except InvalidExpression:
+        raise
+    except Exception as error:  # the boundary to user code: what it raises is told with the place
+        raise PredicateFailed(past.id, past.seq, f"{type(error).__name__}: {error}") from error

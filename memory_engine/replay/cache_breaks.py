@@ -1,0 +1,401 @@
+"""Model calls in a row: what a prompt cache keeps of each, and which event made it keep less.
+
+Model calls in a log: the runs of events that a response is recorded as.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from attrs import define, field, frozen
+
+from memory_engine.context.builder import FRAME, TRAILING
+from memory_engine.context.rendering import NO_RESULT, Message
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
+from memory_engine.core.events.memory import MemoryForget, SessionEnded
+from memory_engine.core.events.messages import (
+    LlmClarification,
+    LlmSkillCall,
+    LlmSubagentMessage,
+    LlmSubagentSpawn,
+    LlmTextResponse,
+    LlmThinking,
+    LlmToolCall,
+)
+from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
+from memory_engine.core.state import State
+from memory_engine.errors import ContextBudgetError
+from memory_engine.replay.diff import kept_bytes, message_bytes
+from memory_engine.replay.lineage import flattened
+from memory_engine.replay.rolling import Rolled, Rolling, Settled
+from memory_engine.views.layers.events import ResultsOffloaded
+
+RESPONSES = frozenset(
+    cls.event_type
+    for cls in (
+        LlmTextResponse, LlmThinking, LlmToolCall, LlmSkillCall, LlmSubagentSpawn, LlmSubagentMessage, LlmClarification
+    )
+)  # fmt: skip
+"""What a model's response is recorded as: the first of a run of such events marks a call."""
+COMPACTIONS = frozenset(
+    {"compaction_started", "compaction_completed", "compaction_failed", "compaction_abandoned", "compaction_undone"}
+)
+"""What a compaction, or its end, is recorded as."""
+_BESIDE = COMPACTIONS | {"event_skipped"}
+"""What may stand between the events of one response and ends it not."""
+
+
+@define
+class Runs:
+    """Tells which call each event of a log belongs to, as the events come by."""
+
+    _key: str = ""
+    _last: str = ""
+    _response_id: str = ""
+
+    def next(self, event: Event | UnknownEvent, key: str, answers: str = "") -> tuple[str, bool]:
+        """The key of the call that an event is of the response to (empty: none), and whether that is a new call.
+
+        A new one gets the `key`, unless it is known which call the event `answers`.
+        """
+        event_type = event.type if isinstance(event, UnknownEvent) else event.event_type
+        if event_type in _BESIDE:
+            return "", False
+        if event_type not in RESPONSES:
+            self._key = ""
+            return "", False
+        response_id = getattr(event, "response_id", "")
+        if answers:
+            is_new, key = answers != self._last, answers
+        else:
+            is_new = not self._key or bool(response_id and self._response_id and response_id != self._response_id)
+            key = key if is_new else self._key
+        self._response_id = response_id or ("" if is_new else self._response_id)
+        self._key = self._last = key
+        return key, is_new
+
+
+_NAMES = {
+    "task": "the task",
+    "todo_list": "the to-do list",
+    "scratchpad": "the scratchpad",
+    "environment": "the environment",
+}
+
+
+@frozen(kw_only=True)
+class CachedCall:
+    """A model call: the seq of the first event of its answer, and the tokens of its context.
+
+    `kept_tokens` stand at its beginning as they stood in the context of the call before: a provider's cache holds
+    them. `fresh_tokens` are the rest.
+    """
+
+    seq: int
+    tokens: int
+    kept_tokens: int
+    fresh_tokens: int
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "seq": self.seq,
+            "tokens": self.tokens,
+            "kept_tokens": self.kept_tokens,
+            "fresh_tokens": self.fresh_tokens,
+        }
+
+
+@frozen(kw_only=True)
+class CacheBreak:
+    """An event after which the context no longer began with that of the call before.
+
+    `message` and `byte` are the first that differ, counted from 0, the messages as JSON lines one after the other.
+    `call_seq` is the call that was sent so first. `lost_tokens` is what the cache held behind that place and had to be
+    sent anew. `trailing`: nothing but what stands last by design (task, to-do list, scratchpad, environment) moved or
+    changed.
+    """
+
+    seq: int
+    event_id: str
+    event_type: str
+    call_seq: int
+    byte: int
+    message: int
+    lost_tokens: int
+    why: str
+    trailing: bool = False
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "seq": self.seq,
+            "event_id": self.event_id,
+            "event_type": self.event_type,
+            "call_seq": self.call_seq,
+            "byte": self.byte,
+            "message": self.message,
+            "lost_tokens": self.lost_tokens,
+            "why": self.why,
+            "trailing": self.trailing,
+        }
+
+
+@frozen
+class Row:
+    """An event, and what it did."""
+
+    seq: int
+    event_id: str
+    event_type: str
+    event: Event | UnknownEvent
+    operations: Sequence[Operation]
+    chunks: Sequence[Chunk]
+
+
+@frozen
+class _Sent:
+    """The context of a call, and the state that it was made of."""
+
+    context: Rolled
+    state: State
+    settled: Settled
+
+
+@frozen
+class _Difference:
+    """Two contexts, and how many messages at their beginning are the same."""
+
+    old: Rolled
+    new: Rolled
+    same: int
+
+    @classmethod
+    def of(cls, old: Rolled, new: Rolled) -> "_Difference":
+        return cls(old, new, common(old.messages, new.messages))
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the old one is the beginning of the new one."""
+        return self.same == len(self.old.messages)
+
+    @property
+    def is_trailing(self) -> bool:
+        """Whether only what stands last by design is not where it was, or as it was."""
+        return self.same >= self.old.trailing
+
+    @property
+    def moved(self) -> bool:
+        """Of what stands last: whether something came before it."""
+        return self.same < self.new.trailing
+
+    def messages(self) -> tuple[Message | None, Message | None]:
+        """The first that differ; `None` where there is none any more."""
+        old, new = self.old.messages[self.same :], self.new.messages[self.same :]
+        return (old[0] if old else None, new[0] if new else None)
+
+
+@define
+class Walk:
+    """One walk over a log, event by event. Calls up to `after` are what the first one after it is compared with."""
+
+    _rolling: Rolling
+    _after: int
+    calls: list[CachedCall] = field(factory=list)
+    breaks: list[CacheBreak] = field(factory=list)
+    _runs: Runs = field(factory=Runs)
+    _sent: _Sent | None = None
+    _since: list[Row] = field(factory=list)
+
+    def step(self, row: Row) -> None:
+        """Go on by one event. Raises `ContextBudgetError`."""
+        _, is_call = self._runs.next(row.event, str(row.seq))
+        if is_call:
+            sent = _Sent(self._rolling.context(), self._rolling.state(), self._rolling.settled)
+            if row.seq > self._after:
+                self._compare(sent.context, row.seq)
+            self._sent, self._since = sent, []
+        self._rolling.step(row.operations, row.chunks, row.seq)
+        self._since.append(row)
+
+    def _compare(self, new: Rolled, call_seq: int) -> None:
+        """Note a call, and what broke if it does not begin as the one before."""
+        kept = 0
+        if self._sent is not None:
+            difference = _Difference.of(self._sent.context, new)
+            kept, byte = self._kept(difference)
+            if not difference.is_none:
+                self.breaks.append(self._broken(self._sent, difference, call_seq, byte))
+        self.calls.append(CachedCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
+
+    def _kept(self, difference: _Difference) -> tuple[int, int]:
+        """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
+        new, drawn = difference.new, self._rolling.drawn
+        behind = [drawn.size(message) for message in new.messages[difference.same :]]
+        tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
+        byte = new.bytes - sum(size.bytes for size in behind)
+        before, after = difference.messages()
+        if before is not None and after is not None:
+            partly = kept_bytes(message_bytes(before), message_bytes(after))
+            tokens += behind[0].tokens * partly // behind[0].bytes
+            byte += partly
+        return tokens, byte
+
+    def _broken(self, sent: _Sent, difference: _Difference, call_seq: int, byte: int) -> CacheBreak:
+        row = self._culprit(sent, difference)
+        return CacheBreak(
+            seq=row.seq,
+            event_id=row.event_id,
+            event_type=row.event_type,
+            call_seq=call_seq,
+            byte=byte,
+            message=difference.same,
+            lost_tokens=self._lost(difference),
+            why=self._why(row, difference),
+            trailing=difference.is_trailing,
+        )
+
+    def _lost(self, difference: _Difference) -> int:
+        """The tokens of messages that the cache held, and that are sent again behind the break."""
+        size = self._rolling.drawn.size
+        held = Counter(map(message_bytes, difference.old.messages[difference.same :]))
+        lost = 0
+        for message in difference.new.messages[difference.same :]:
+            key = message_bytes(message)
+            if held[key]:
+                held[key] -= 1
+                lost += size(message).tokens
+        return lost
+
+    # which event, and why
+
+    def _culprit(self, sent: _Sent, difference: _Difference) -> Row:
+        """The first event after which no more is the same than there is in the end."""
+        if difference.is_trailing:
+            for row in self._since:
+                if self._moves(row) if difference.moved else _touches_trailing(row, sent.state):
+                    return row
+        again = self._rolling.anew(sent.state, sent.settled)
+        for row in self._since:
+            again.step(row.operations, row.chunks, row.seq)
+            if row.operations and self._is_as_different(again, difference):
+                return row
+        return self._since[-1]
+
+    def _moves(self, row: Row) -> bool:
+        """Whether an event brings something that stands before what stands last."""
+        flowing = (chunk for chunk in row.chunks if chunk.category not in TRAILING)
+        return any(self._rolling.drawn.render(chunk) for chunk in flowing)
+
+    @staticmethod
+    def _is_as_different(rolling: Rolling, difference: _Difference) -> bool:
+        try:
+            context = rolling.context()
+        except ContextBudgetError:  # of a state that no call was made with
+            return False
+        return common(difference.old.messages, context.messages) <= difference.same
+
+    def _why(self, row: Row, difference: _Difference) -> str:
+        said = _of_event(row.event)
+        if said:
+            return said
+        if difference.is_trailing:
+            what = ", ".join(_NAMES.get(name, name) for name in difference.old.last)
+            if difference.moved:
+                return f"{what}: it stands last by design, and moved behind what was said since"
+            return f"{what}: it stands last by design, and changed"
+        before, after = difference.messages()
+        if before is not None and before.get("content") == NO_RESULT and before.get("role") == "tool":
+            return f"the result of call {before['tool_call_id']} took the place of its placeholder"
+        return self._of_operations(row, before, after)
+
+    def _of_operations(self, row: Row, before: Message | None, after: Message | None) -> str:
+        for operation in flattened(row.operations):
+            match operation:
+                case Update() | Replace():
+                    return f"chunk {operation.chunk} became {operation.by}"
+                case BatchReplace():
+                    return f"{_counted(len(operation.chunks), 'chunk')} became {' '.join(operation.by) or 'nothing'}"
+                case Delete():
+                    return f"chunk {operation.chunk} went"
+                case Reorder():
+                    return f"chunk {operation.chunk} moved"
+                case Add() if operation.before or operation.after or operation.first:
+                    return f"chunk {operation.chunk} came before others"
+                case _:
+                    continue
+        budget = self._rolling.max_tokens
+        if budget is None:
+            return "what it brought changed how earlier messages are put together"
+        drawn = self._rolling.drawn
+        if before is not None and not drawn.size(before).chunk_id:
+            return f"the newest turn, cut to fit the budget of {budget:,} tokens, is no longer the newest"
+        if after is not None and not drawn.size(after).chunk_id:
+            return f"a text was cut: the newest turn does not fit the budget of {budget:,} tokens"
+        return f"the window moved: the budget of {budget:,} tokens is full"
+
+
+def common(old: Sequence[Message], new: Sequence[Message]) -> int:
+    """How many messages at the beginning are the same."""
+    length = min(len(old), len(new))
+    if old[:length] == new[:length]:
+        return length
+    low, high = 0, length  # the first `low` are the same, the first `high` are not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if old[low:middle] == new[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _of_event(event: Event | UnknownEvent) -> str:
+    """Why an event of a type that is there for changing the past breaks the cache; empty for any other."""
+    match event:
+        case CompactionCompleted():
+            covered = sum(len(one.covers) for one in event.replacements if one.lines)
+            dropped = sum(len(one.covers) for one in event.replacements if not one.lines)
+            made = sum(bool(one.lines) for one in event.replacements)
+            into = "a summary" if made == 1 else f"{made} summaries"
+            parts = [f"{_counted(covered, 'chunk')} became {into}"] if covered else []
+            parts += [f"{_counted(dropped, 'chunk')} went"] if dropped else []
+            return f"a compaction by {event.compactor}: {', '.join(parts)}"
+        case CompactionUndone():
+            back = _counted(len(event.restored), "chunk")
+            return f"the compaction of event {event.completed} was undone: {back} came back"
+        case MemoryForget():
+            return "something was forgotten"
+        case ResultsOffloaded():
+            return f"{_counted(len(event.chunk_ids), 'large result')} left the context but for the beginning"
+        case SessionEnded():
+            return "the session ended, and what goes with it went"
+    return ""
+
+
+def _touches_trailing(row: Row, state: State) -> bool:
+    """Whether an event changes something that stands last."""
+    return any(_is_trailing(chunk_id, row, state) for op in flattened(row.operations) for chunk_id in _named(op))
+
+
+def _named(operation: Operation) -> Iterator[str]:
+    match operation:
+        case Add():
+            yield from (operation.chunk, operation.container)
+        case Update() | Replace() | Delete() | Reorder():
+            yield operation.chunk
+        case BatchReplace():
+            yield from operation.chunks
+
+
+def _is_trailing(chunk_id: str, row: Row, state: State) -> bool:
+    placed = state.placed_at(chunk_id)
+    if placed is None:
+        return any(chunk.id == chunk_id and chunk.category in TRAILING for chunk in row.chunks)
+    holder = state.get(placed.container) if placed.container else placed.chunk
+    return holder is not None and holder.category in TRAILING
+
+
+def _counted(value: int, noun: str) -> str:
+    return f"{value:,} {noun}{'s' * (value != 1)}"

@@ -1,0 +1,436 @@
+"""What differs between what is kept and what a replay gives, in lines that people read: `chunk 5.0 tokens: 3 → 2`.
+
+What is kept stands left of the arrow, what the log gives now right of it. Of long texts the surroundings of the first
+difference are shown.
+
+The snapshots that a thread keeps, compared with a replay as it passes them.
+
+The index of a thread's passages, compared with the passages that its log gives.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+import msgspec
+from attrs import define, field, frozen
+
+from memory_engine.core.chain import decode_row
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.codec import decode_reduction, resolve_chunks
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.executor import describe
+from memory_engine.core.operations import Add, Batch, Operation, Reorder
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.reducing import Reduction
+from memory_engine.core.state import StateDraft
+from memory_engine.core.text import terms
+from memory_engine.projections.base import Projection
+from memory_engine.projections.rebuild import Refolding
+from memory_engine.store import snapshots
+from memory_engine.store.passages import (
+    PLACES_BITS,
+    Extractors,
+    LookUp,
+    PassageIndex,
+    PassageRow,
+    PassageStep,
+    passage_step,
+)
+from memory_engine.store.protocol import LiveChunk, LoadedThread, Store
+from memory_engine.store.reading import LogReader
+from memory_engine.store.snapshots import StateSnapshot
+
+LINES_MAX = 20
+"""So many lines say what differs; of more the rest is counted."""
+EXCERPT_CHARS = 72
+_ABSENT, _LOST, _STRAY = "nothing", "its row is missing", "a row that the log never gave"
+
+
+def records_differ(recorded: bytes, now: bytes, event: Event | UnknownEvent) -> tuple[str, ...]:
+    """How what an event did when it was recorded differs from what its reducers do now; nothing for equal bytes."""
+    if recorded == now:
+        return ()
+    try:
+        before, after = (_decoded(record, event) for record in (recorded, now))
+    except (msgspec.MsgspecError, UnicodeDecodeError, IndexError) as error:
+        return (f"the recorded operations cannot be read: {error}",)
+    found = reductions_differ(before, after)
+    return found or (f"the same operations and chunks in other bytes: {arrow(_text(recorded), _text(now))}",)
+
+
+def reductions_differ(before: Reduction, after: Reduction) -> tuple[str, ...]:
+    """How two reductions differ: operations by their number, then chunks by id and field."""
+    lines: list[str] = []
+    for n, (one, other) in enumerate(zip_longest(before.operations, after.operations), 1):
+        if one != other:
+            lines.append(f"operation {n}: {operation_line(one)} → {operation_line(other)}")
+    return limited([*lines, *chunks_differ(before.chunks, after.chunks)])
+
+
+def chunks_differ(before: Iterable[Chunk], after: Iterable[Chunk]) -> Iterator[str]:
+    """A line for each field of a chunk that differs, and for each chunk that is on one side only."""
+    old, new = ({chunk.id: chunk for chunk in chunks} for chunks in (before, after))
+    for chunk_id in dict.fromkeys((*old, *new)):
+        yield from fields_differ(
+            f"chunk {chunk_id}", _chunk_fields(old.get(chunk_id)), _chunk_fields(new.get(chunk_id))
+        )
+
+
+def rows_differ(view: str, stored: Mapping[str, bytes], made: Mapping[str, bytes]) -> tuple[str, ...]:
+    """How the rows of a view differ from those that the log gives, by key and field."""
+    return limited(
+        line
+        for key in sorted(stored.keys() | made.keys())
+        if stored.get(key) != made.get(key)
+        for line in _view_row_differs(f"{view} {excerpt(key)}", stored.get(key), made.get(key))
+    )
+
+
+def places_differ(stored: Iterable[LiveChunk], made: Iterable[LiveChunk]) -> tuple[str, ...]:
+    """How the places of a state's chunks differ from those that the log gives."""
+    old, new = ({row.chunk_id: row for row in rows} for rows in (stored, made))
+    lines: list[str] = []
+    for chunk_id in dict.fromkeys((*new, *old)):
+        one, other = old.get(chunk_id), new.get(chunk_id)
+        if one is None or other is None:
+            lines.append(f"chunk {chunk_id}: {_LOST if one is None else _STRAY}")
+            continue
+        for name, kept, given in (
+            ("key", one.key.hex(), other.key.hex()), ("container", one.container, other.container)
+        ):  # fmt: skip
+            if kept != given:
+                lines.append(f"chunk {chunk_id} {name}: {arrow(kept, given)}")
+    return limited(lines)
+
+
+def fields_differ(what: str, before: Mapping[str, object] | None, after: Mapping[str, object] | None) -> Iterator[str]:
+    """A line for each field whose values differ; one where there is nothing on one side."""
+    if before is None or after is None:
+        shown = _summary(before if before is not None else after or {})
+        yield f"{what}: {_ABSENT} → {shown}" if before is None else f"{what}: {shown} → {_ABSENT}"
+        return
+    for name in dict.fromkeys((*before, *after)):
+        one, other = before.get(name, _MISSING), after.get(name, _MISSING)
+        if one != other or type(one) is not type(other):
+            yield f"{what} {name}: {arrow(one, other)}"
+
+
+def arrow(before: object, after: object) -> str:
+    """`'Hello' → 'Hi'`: both sides, cut to the surroundings of their first difference."""
+    one, other = _plain(before), _plain(after)
+    if len(one) <= EXCERPT_CHARS and len(other) <= EXCERPT_CHARS:
+        return f"{_quoted(before, one)} → {_quoted(after, other)}"
+    at = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    start = max(0, at - EXCERPT_CHARS // 3)
+    cut = [_cut(_quoted(value, text[start : start + EXCERPT_CHARS]), start, len(text) - start - EXCERPT_CHARS)
+           for value, text in ((before, one), (after, other))]  # fmt: skip
+    where = f" (from character {at + 1:,} on, of {len(one):,} and {len(other):,})"
+    return f"{cut[0]} → {cut[1]}{where}"
+
+
+def excerpt(value: object, chars: int = EXCERPT_CHARS) -> str:
+    """The beginning of a value, as Python would write it."""
+    text = _plain(value)
+    return _cut(_quoted(value, text[:chars]), 0, len(text) - chars)
+
+
+def limited(lines: Iterable[str], most: int = LINES_MAX) -> tuple[str, ...]:
+    """The first lines, and how many more there are."""
+    every = list(lines)
+    if len(every) <= most:
+        return tuple(every)
+    return (*every[: most - 1], f"… and {len(every) - most + 1:,} more")
+
+
+class _Missing:
+    def __repr__(self) -> str:
+        return _ABSENT
+
+
+_MISSING = _Missing()
+
+
+def _decoded(record: bytes, event: Event | UnknownEvent) -> Reduction:
+    found = decode_reduction(record)
+    return Reduction(found.operations, resolve_chunks(found, event))
+
+
+def operation_line(operation: Operation | None) -> str:
+    """An operation in a line, with its place, which `describe` leaves out; `nothing` for none."""
+    match operation:
+        case None:
+            return _ABSENT
+        case Batch():
+            return "BATCH [" + "; ".join(map(operation_line, operation.operations)) + "]"
+        case Add() | Reorder():
+            container = getattr(operation, "container", "")
+            places = (
+                f" in {container}" if container else "",
+                " first" if operation.first else "",
+                f" before {operation.before}" if operation.before else "",
+                f" after {operation.after}" if operation.after else "",
+            )
+            return describe(operation) + "".join(places)
+    return describe(operation)
+
+
+def _chunk_fields(chunk: Chunk | None) -> dict[str, object] | None:
+    if chunk is None:
+        return None
+    return {name: getattr(chunk, name) for name in chunk.__struct_fields__}
+
+
+def _view_row_differs(what: str, stored: bytes | None, made: bytes | None) -> Iterator[str]:
+    if stored is None:
+        yield f"{what}: {_LOST}"
+        return
+    if made is None:
+        yield f"{what}: {_STRAY}"
+        return
+    try:
+        old, new = msgspec.json.decode(stored), msgspec.json.decode(made)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        old, new = _text(stored), _text(made)
+    found = list(fields_differ(what, old, new)) if isinstance(old, dict) and isinstance(new, dict) else []
+    if not found and old != new:
+        found = [f"{what}: {arrow(old, new)}"]
+    yield from found or [f"{what}: the same values in other bytes: {arrow(_text(stored), _text(made))}"]
+
+
+def _summary(fields: Mapping[str, object]) -> str:
+    """A chunk or row in a few words: its type and its text."""
+    said = [excerpt(fields[name], EXCERPT_CHARS // 2) for name in ("type", "content", "value") if fields.get(name)]
+    return " ".join(said) or excerpt(dict(fields))
+
+
+def _plain(value: object) -> str:
+    """A text as it is, anything else as Python writes it."""
+    if isinstance(value, str):
+        return str(value)
+    return repr(value if isinstance(value, _Missing) else msgspec.to_builtins(value))
+
+
+def _quoted(value: object, text: str) -> str:
+    return repr(text) if isinstance(value, str) else text
+
+
+def _cut(text: str, before: int, after: int) -> str:
+    return ("…" if before > 0 else "") + text + ("…" if after > 0 else "")
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def reducers_behind(parts: Sequence[tuple[str, Reduction]], recorded: Reduction) -> tuple[str, ...]:
+    """The names of the reducers, of those that ran in this order, that may do otherwise than was recorded.
+
+    One where it can be told: the others did what stands at their place, counted from the first or from the last.
+    """
+    front = next(_misfits(parts, recorded.operations, recorded.chunks), len(parts))
+    backwards = [(name, Reduction(part.operations[::-1], part.chunks[::-1])) for name, part in reversed(parts)]
+    back = len(parts) - 1 - next(_misfits(backwards, recorded.operations[::-1], recorded.chunks[::-1]), len(parts))
+    return tuple(name for name, _ in parts[max(0, min(front, back)) : max(front, back) + 1])
+
+
+def _misfits(
+    parts: Iterable[tuple[str, Reduction]], operations: Sequence[Operation], chunks: Sequence[Chunk]
+) -> Iterator[int]:
+    """The numbers of the parts that are not what stands at their place."""
+    for n, (_, part) in enumerate(parts):
+        if (*operations[: len(part.operations)],) != part.operations or (*chunks[: len(part.chunks)],) != part.chunks:
+            yield n
+        operations, chunks = operations[len(part.operations) :], chunks[len(part.chunks) :]
+
+
+_STATE, _VIEW = "state", "view/"
+_STATES = msgspec.msgpack.Decoder(StateSnapshot)
+_ROWS = msgspec.msgpack.Decoder(dict[str, bytes])
+
+
+@frozen
+class KeptSnapshots:
+    """Snapshots by the seq that they are of, and by what they are of."""
+
+    _by_seq: Mapping[int, Mapping[str, bytes]]
+
+    @classmethod
+    async def of(cls, store: Store, thread_id: str, projections: Sequence[Projection[object]] = ()) -> "KeptSnapshots":
+        """Those of a thread's own, not of the past that it shares, of its state and of these projections."""
+        known = {_STATE, *(f"{_VIEW}{p.name}/{p.version}" for p in projections)}
+        by_seq: dict[int, dict[str, bytes]] = {}
+        _, rows = await store.rows(snapshots.PROJECTION, snapshots.VERSION, thread_id)
+        for key, value in rows.items():
+            name, _, seq = key.rpartition(":")
+            if name in known and seq.isdecimal():
+                by_seq.setdefault(int(seq), {})[name] = value
+        return cls(by_seq)
+
+    def differences(self, stored: StoredEvent, draft: StateDraft, refolding: Refolding) -> tuple[str, ...]:
+        """How the snapshots after this event differ from what the replay has come to. What no reader uses is let be."""
+        lines: list[str] = []
+        for name, value in self._by_seq.get(stored.seq, {}).items():
+            if name == _STATE:
+                lines += _state_differs(value, stored, draft)
+            else:
+                lines += _rows_differ(name.removeprefix(_VIEW).rpartition("/")[0], value, refolding)
+        return limited(lines)
+
+
+def _state_differs(value: bytes, stored: StoredEvent, draft: StateDraft) -> list[str]:
+    try:
+        kept = _STATES.decode(value)
+    except msgspec.MsgspecError:
+        return []
+    if kept.hash != stored.hash:
+        return []
+    made = [LiveChunk(p.chunk.id, p.key, p.container) for p in draft.placed()]
+    counted = {"chunks": kept.chunks, "tokens": kept.tokens}
+    lines = [*places_differ(kept.live, made)]
+    lines += fields_differ("state", counted, {"chunks": draft.tally.chunks, "tokens": draft.tally.tokens})
+    return lines
+
+
+def _rows_differ(view: str, value: bytes, refolding: Refolding) -> list[str]:
+    try:
+        kept = _ROWS.decode(value)
+    except msgspec.MsgspecError:
+        return []
+    made = refolding.rows[view].encoded()
+    return [] if kept == made else [*rows_differ(view, kept, made)]
+
+
+PAGE = 4_000
+"""Passages that are looked up at a time."""
+
+
+@define
+class PassageFold:
+    """Passages by place, as steps make, end and drop them: what `PassageIndex.write` does, in memory."""
+
+    rows: dict[int, PassageRow] = field(factory=dict)
+    _keyed: dict[str, list[int]] = field(factory=dict)
+    _keys: list[str] = field(factory=list)
+    _of_event: dict[int, list[int]] = field(factory=dict)
+    _drawn: set[int] = field(factory=set)
+
+    def apply(self, step: PassageStep) -> None:
+        """First what the step ends and destroys, then what it brings."""
+        if not step.only_adds:
+            self._end(step)
+        for row in step.rows:
+            self._add(row)
+
+    def _add(self, row: PassageRow) -> None:
+        self.rows[row.place] = row
+        self._of_event.setdefault(row.seq, []).append(row.place)
+        if row.key:
+            if row.key not in self._keyed:
+                insort(self._keys, row.key)
+            self._keyed.setdefault(row.key, []).append(row.place)
+        if row.origins:
+            self._drawn.add(row.place)
+
+    def _end(self, step: PassageStep) -> None:
+        twins = [place for seq in step.twins for place in self._at(seq)]
+        keys = {*step.keys, *(self.rows[place].key for place in twins), *self._beginning_with(step.prefixes)}
+        ended = {place for key in keys for place in self._keyed.get(key, ())}
+        ended.update(twins, (place for seq in step.seqs for place in self._at(seq)), self._drawn_from(step.origins))
+        for place in ended:
+            if not self.rows[place].ended:
+                self.rows[place] = msgspec.structs.replace(self.rows[place], ended=step.seq)
+        doomed = {place for seq in step.drops for place in self._at(seq)}
+        doomed.update(self._drawn_from(step.drops))
+        doomed.update(place for key in step.drop_keys for place in self._keyed.get(key, ()))
+        for place in doomed:
+            self._drop(place)
+
+    def _at(self, seq: int) -> Iterator[int]:
+        """The places of an event's passages that are not destroyed."""
+        return (place for place in self._of_event.get(seq, ()) if place in self.rows)
+
+    def _beginning_with(self, prefixes: Iterable[str]) -> Iterator[str]:
+        for prefix in prefixes:
+            for at in range(bisect_left(self._keys, prefix), len(self._keys)):
+                if not self._keys[at].startswith(prefix):
+                    break
+                yield self._keys[at]
+
+    def _drawn_from(self, seqs: Sequence[int]) -> list[int]:
+        if not seqs:
+            return []
+        wanted = frozenset(seqs)
+        return [place for place in self._drawn if not wanted.isdisjoint(self.rows[place].origins)]
+
+    def _drop(self, place: int) -> None:
+        row = self.rows.pop(place)
+        self._drawn.discard(place)
+        if row.key:
+            self._keyed[row.key].remove(place)
+
+
+@define
+class PassagesCheck:
+    """The passages of a log while it goes by, up to the seq that the index stood at when this began."""
+
+    thread_id: str
+    upto: int
+    _extractors: Extractors
+    _folded: PassageFold = field(factory=PassageFold)
+
+    @classmethod
+    async def of(cls, index: PassageIndex, extractors: Extractors, loaded: LoadedThread) -> "PassagesCheck | None":
+        """`None` where there is no index of this version, or it has come further than the thread was loaded."""
+        looked = await index.look_up(loaded.record.id, LookUp())
+        if not 0 <= looked.seq <= loaded.head.seq:
+            return None
+        return cls(loaded.record.id, looked.seq, extractors)
+
+    def apply(self, stored: StoredEvent, reader: LogReader) -> None:
+        """Go on by one event. Raises `ReducerError` where an extractor fails."""
+        if stored.seq <= self.upto:
+            event, _ = decode_row(self.thread_id, stored, reader.registry)
+            step = passage_step(self._extractors, self.thread_id, event, stored)
+            if step is not None:
+                self._folded.apply(step)
+
+    async def differences(self, index: PassageIndex) -> tuple[str, ...]:
+        """How the index differs; nothing if it has been written to since this began."""
+        lines: list[str] = []
+        counted = -1
+        places = sorted(self._folded.rows)
+        for some in [places[at : at + PAGE] for at in range(0, len(places), PAGE)] or [[]]:
+            looked = await index.look_up(self.thread_id, LookUp(near=tuple(some), upto=self.upto))
+            if looked.seq != self.upto:
+                return ()
+            counted = looked.passages
+            for place in some:
+                lines += _passage_row_differs(place, looked.rows.get(place), self._folded.rows[place])
+        if not lines and counted not in (len(places), -1) and self.upto:
+            lines.append(f"passages: {counted:,} → {len(places):,}")
+        return limited(lines)
+
+
+def _passage_row_differs(place: int, kept: PassageRow | None, made: PassageRow) -> Iterator[str]:
+    seq, number = place >> PLACES_BITS, place & ((1 << PLACES_BITS) - 1)
+    what = f"passage {seq}.{number}"
+    if kept is None:
+        yield f"{what}: it is missing"
+        return
+    yield from fields_differ(
+        what, _passage_fields(kept, kept.terms), _passage_fields(made, made.terms or " ".join(terms(made.text)))
+    )
+
+
+def _passage_fields(row: PassageRow, words: str) -> Mapping[str, object]:
+    return {
+        "kind": row.kind,
+        "role": row.role,
+        "speaker": row.speaker,
+        "at_us": row.at_us,
+        "key": row.key,
+        "origins": row.origins,
+        "ended": row.ended,
+        "words": words,
+    }

@@ -1,0 +1,320 @@
+"""From what was read (see `tracing`) to the tree that explains it.
+
+A node of an explanation.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
+from memory_engine.core.events.base import UnknownEvent
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
+from memory_engine.core.executor import describe
+from memory_engine.core.records import RecordedEvent
+from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.replay.lineage import batch_replaced, is_covering, place
+from memory_engine.replay.trace import CHUNKS_MAX, ChunkRef, EventRef, Link, Trace
+
+Kind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
+"""What a node stands for. Blocks and passages stand under a context, lines under a compaction."""
+
+
+@frozen(kw_only=True)
+class Why:
+    """A chunk, an event or the like, and under `children` what it comes from.
+
+    `title` says in a few words what it is, `text` what it says, whole. `facts` are JSON values by name: `relation` to
+    the node above, `at` (ISO time), `tokens`, `live`, and what else its kind has. A node that stands further up in the
+    tree already comes again with `above` and without children; where a tree is cut, `cut` says how to go on.
+    """
+
+    kind: Kind
+    id: str
+    thread_id: str
+    seq: int
+    title: str
+    text: str = field(default="", repr=False)
+    facts: Mapping[str, object] = field(factory=dict, repr=False)
+    children: "tuple[Why, ...]" = field(default=(), repr=False)
+
+    def walk(self) -> Iterator["Why"]:
+        """This node and all below it, each before its children."""
+        waiting: list[Why] = [self]
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += reversed(node.children)
+
+    def events(self) -> list[tuple[str, int]]:
+        """The events that it all comes from: thread and seq, each once, in the order of the tree."""
+        found = [(node.thread_id, node.seq) for node in self.walk() if node.kind in ("event", "compaction")]
+        return [place for place in dict.fromkeys(found) if place[1]]
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "kind": self.kind,
+            "id": self.id,
+            "thread_id": self.thread_id,
+            "seq": self.seq,
+            "title": self.title,
+            "text": self.text,
+            "facts": dict(self.facts),
+            "children": [child.as_data() for child in self.children],
+        }
+
+
+DEPTH_MAX = 100
+"""Nodes from the root to a leaf: what lies deeper is asked for by its own id."""
+_TOO_DEEP = "it goes on: ask for this chunk"
+_TOO_MANY = f"not read: more than {CHUNKS_MAX:,} chunks lie behind what was asked for; ask for this one"
+
+
+class Tree:
+    """Builds nodes, each chunk and event whole where it comes first."""
+
+    def __init__(self, trace: Trace, reducers: ReducerRegistry) -> None:
+        self._trace = trace
+        self._reducers = reducers
+        self._seen: set[tuple[str, str, object]] = set()
+
+    def chunk(self, ref: ChunkRef, *, relation: str = "", level: int = 0) -> Why:
+        """A chunk, the event that made it, and what it was made of."""
+        thread_id, chunk_id = ref
+        chunk = self._trace.chunks.get(ref)
+        if chunk is None:
+            return _bare("chunk", thread_id, chunk_id, place(chunk_id)[0], {"relation": relation, "cut": _TOO_MANY})
+        again = self._is_again("chunk", ref)
+        facts = _kept({"relation": relation, "above": again})
+        if not again:
+            facts |= self._chunk_facts(thread_id, chunk)
+        children: tuple[Why, ...] = ()
+        if not again and level >= DEPTH_MAX:
+            facts["cut"] = _TOO_DEEP
+            self._seen.discard(("chunk", *ref))
+        elif not again:
+            children = self._behind(thread_id, chunk, level + 1)
+        return Why(
+            kind="chunk",
+            id=chunk.id,
+            thread_id=thread_id,
+            seq=chunk.seq,
+            title=f"{chunk.type} {chunk.id}" + (f" ({chunk.name})" if chunk.name else ""),
+            text="" if again or "forgotten" in facts else _chunk_text(chunk),
+            facts=facts,
+            children=children,
+        )
+
+    def _chunk_facts(self, thread_id: str, chunk: Chunk) -> dict[str, object]:
+        trace = self._trace
+        event = trace.events[thread_id, chunk.seq]
+        live = trace.is_live(thread_id, chunk.id)
+        facts: dict[str, object] = {
+            "type": chunk.type,
+            "retention": chunk.retention.value,
+            "category": chunk.category.value,
+            "tokens": chunk.tokens,
+            "at": _time(event),
+            "live": live,
+        }
+        facts |= _kept({name: getattr(chunk, name) for name in ("name", "label", "status", "call_id")})
+        removed = trace.events.get((thread_id, trace.gone.get((thread_id, chunk.id), 0)))
+        if not live and removed is not None:
+            facts["removed_by"] = {"seq": removed.seq, "type": removed.type, "id": removed.id}
+            instead = _instead(chunk.id, removed)
+            if instead:
+                facts["replaced_by"] = instead
+        forgotten = trace.forgotten_by(thread_id, chunk)
+        if forgotten is not None:
+            seq, event_ = forgotten
+            facts["forgotten"] = {"seq": seq, "reason": event_.reason}
+        if chunk.status == REDACTED:
+            facts["redacted"] = True
+        return facts
+
+    def _behind(self, thread_id: str, chunk: Chunk, level: int) -> tuple[Why, ...]:
+        """The event that made a chunk, and its parents; for a summary the compaction, and what it covers."""
+        recorded = self._trace.events[thread_id, chunk.seq]
+        replaced = batch_replaced(recorded.operations).get(chunk.id, ())
+        if isinstance(recorded.event, CompactionCompleted) and chunk.type == ChunkType.COMPACTED:
+            return (self._compaction(recorded, recorded.event, chunk, level),)
+        nodes = [self.event((thread_id, chunk.seq), relation="made by", level=level)]
+        for parent in dict.fromkeys(chunk.parent_ids):
+            known = self._trace.chunks.get((thread_id, parent))
+            if is_covering(chunk, parent, replaced):
+                relation = "covers"
+            elif known is None or known.type == chunk.type:
+                relation = "earlier version"
+            else:
+                relation = "made from"
+            nodes.append(self.chunk((thread_id, parent), relation=relation, level=level))
+        return tuple(nodes)
+
+    def _compaction(self, recorded: RecordedEvent, event: CompactionCompleted, summary: Chunk, level: int) -> Why:
+        started = self._trace.started.get((recorded.thread_id, recorded.seq))
+        facts = self._event_facts(recorded) | {
+            "compaction_id": event.compaction_id,
+            "trigger": event.trigger,
+            "compactor": event.compactor,
+            "model": event.model,
+            "usage": {"input_tokens": event.usage.input_tokens, "output_tokens": event.usage.output_tokens},
+            "cost_usd": event.usage.cost_usd,
+            "tokens_before": event.tokens_before,
+            "tokens_after": event.tokens_after,
+            "completed_seq": recorded.seq,
+        }
+        if started is not None:
+            facts["started_seq"] = started.seq
+            facts["took_s"] = (recorded.recorded_at - started.recorded_at).total_seconds()
+        withheld = self._trace.forgotten_by(recorded.thread_id, summary) is not None
+        lines = [
+            Why(
+                kind="line",
+                id=f"{summary.id}#{n}",
+                thread_id=recorded.thread_id,
+                seq=recorded.seq,
+                title=f"line {n} of {len(summary.lines)}",
+                text="" if withheld else line.text,
+                facts={"section": line.section, "cites": list(line.sources)}
+                | ({"forgotten": True} if withheld else {}),
+            )
+            for n, line in enumerate(summary.lines, 1)
+        ]
+        covered = [
+            self.chunk((recorded.thread_id, parent), relation="covers", level=level + 1)
+            for parent in dict.fromkeys(summary.parent_ids)
+        ]
+        by = f"{event.compactor}, {event.model}" if event.model else event.compactor
+        return Why(
+            kind="compaction",
+            id=recorded.id,
+            thread_id=recorded.thread_id,
+            seq=recorded.seq,
+            title=f"{event.trigger} compaction of {len(covered)} chunks by {by}",
+            facts={"relation": "made by"} | facts,
+            children=(*lines, *covered, *self._causes(recorded, level + 1)),
+        )
+
+    def event(self, ref: EventRef, *, relation: str = "", level: int = 0) -> Why:
+        """An event, and what caused it or what it was drawn from, in whichever thread."""
+        recorded = self._trace.events[ref]
+        again = self._is_again("event", ref)
+        facts = _kept({"relation": relation, "above": again})
+        children: tuple[Why, ...] = ()
+        if not again:
+            facts |= self._event_facts(recorded)
+            if level < DEPTH_MAX:
+                children = self._causes(recorded, level + 1)
+        return Why(
+            kind="event",
+            id=recorded.id,
+            thread_id=recorded.thread_id,
+            seq=recorded.seq,
+            title=f"event {recorded.seq} {recorded.type}",
+            text="" if again or self._is_forgotten(recorded) else event_text(recorded),
+            facts=facts,
+            children=children,
+        )
+
+    def _event_facts(self, recorded: RecordedEvent) -> dict[str, object]:
+        facts: dict[str, object] = {
+            "type": recorded.type,
+            "at": _time(recorded),
+            "recorded_at": recorded.recorded_at.isoformat(),
+            "operations": [describe(operation) for operation in recorded.operations],
+            "reducers": [entry.name for entry in self._reducers.of_type(recorded.type)],
+            "hash": recorded.hash,
+        }
+        if recorded.occurred_at is not None:
+            facts["occurred_at"] = recorded.occurred_at.isoformat()
+        if self._is_forgotten(recorded):
+            facts["forgotten"] = True
+        return facts | _kept({"causation_id": recorded.causation_id, "correlation_id": recorded.correlation_id})
+
+    def _is_forgotten(self, recorded: RecordedEvent) -> bool:
+        made = {chunk.id for chunk in recorded.chunks}
+        return any(
+            seq > recorded.seq and (recorded.seq in event.seqs or not made.isdisjoint(event.chunk_ids))
+            for seq, event in self._trace.forgotten.get(recorded.thread_id, ())
+        )
+
+    def _causes(self, recorded: RecordedEvent, level: int) -> tuple[Why, ...]:
+        ref = (recorded.thread_id, recorded.seq)
+        started = self._trace.started.get(ref)  # a compaction's beginning is told as a fact of it
+        links = [link for link in self._trace.links.get(ref, ()) if started is None or link.event_id != started.id]
+        nodes = [self._linked(recorded, link, level) for link in links]
+        snippet = getattr(recorded.event, "snippet", "")
+        if isinstance(snippet, str) and (recorded.thread_id, snippet) in self._trace.chunks:
+            nodes.append(self.chunk((recorded.thread_id, snippet), relation="judged", level=level))
+        return tuple(nodes)
+
+    def _linked(self, recorded: RecordedEvent, link: Link, level: int) -> Why:
+        if link.event is None or link.event not in self._trace.events:
+            missing = {"relation": link.relation, "missing": "no event of this id is in a thread that may be read here"}
+            return _bare("event", "", link.event_id, 0, missing)
+        thread_id, seq = link.event
+        if thread_id == recorded.thread_id:
+            return self.event(link.event, relation=link.relation, level=level)
+        return Why(
+            kind="fact",
+            id=recorded.id,
+            thread_id=thread_id,
+            seq=seq,
+            title=f"{link.relation} thread {thread_id}",
+            facts={"relation": link.relation, "to_thread": recorded.thread_id, "to_seq": recorded.seq},
+            children=(self.event(link.event, level=level + 1),),
+        )
+
+    def _is_again(self, kind: str, ref: tuple[str, object]) -> bool:
+        key = (kind, *ref)
+        again = key in self._seen
+        self._seen.add(key)
+        return again
+
+
+def event_text(recorded: RecordedEvent) -> str:
+    """What an event says; its payload as JSON where it says nothing."""
+    event = recorded.event
+    said = "\n".join(filter(None, (content_text(body.content) for body in event.bodies())))
+    calls = "\n".join(f"{call.name}({call.arguments})" for body in event.bodies() for call in body.calls)
+    if said or calls:
+        return "\n".join(filter(None, (said, calls)))
+    if isinstance(event, UnknownEvent):
+        return event.raw.decode("utf-8", "replace")
+    return msgspec.json.encode(event).decode()
+
+
+def _chunk_text(chunk: Chunk) -> str:
+    calls = "\n".join(f"{call.name}({call.arguments})" for call in chunk.calls)
+    return "\n".join(filter(None, (chunk.text, calls)))
+
+
+def _instead(chunk_id: str, removed: RecordedEvent) -> list[str]:
+    """The chunks that stand where a chunk stood."""
+    if isinstance(removed.event, CompactionUndone) and chunk_id in removed.event.summaries:
+        return [chunk.id for chunk in removed.chunks]
+    by_batch = [by for by, taken in batch_replaced(removed.operations).items() if chunk_id in taken]
+    return list(dict.fromkeys([*by_batch, *(chunk.id for chunk in removed.chunks if chunk_id in chunk.parent_ids)]))
+
+
+def _time(recorded: RecordedEvent) -> str:
+    return (recorded.occurred_at or recorded.recorded_at).isoformat()
+
+
+def _kept(facts: Mapping[str, object]) -> dict[str, object]:
+    """Those that say something."""
+    return {name: value for name, value in facts.items() if value}
+
+
+def _bare(kind: str, thread_id: str, id_: str, seq: int, facts: Mapping[str, object]) -> Why:
+    return Why(
+        kind="event" if kind == "event" else "chunk",
+        id=id_,
+        thread_id=thread_id,
+        seq=seq,
+        title=f"{kind} {id_}",
+        facts=_kept(facts),
+    )

@@ -1,1 +1,0 @@
-"""What `why` takes: reading what chunks come from, and the tree that says so."""

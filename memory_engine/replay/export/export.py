@@ -1,0 +1,244 @@
+"""Export: a thread's whole log as one file, redacted if that is asked for. Reads only."""
+
+import asyncio
+import errno
+import gzip
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.core.chain import is_redacted, link_hash
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import IntegrityError, ThreadNotFound
+from memory_engine.replay.export.log_file import (
+    FORMAT,
+    FORMAT_VERSION,
+    FileEnd,
+    FileHead,
+    FileHeader,
+    event_line,
+    line_of,
+)
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.replay.export.redactor import RedactedLog
+from memory_engine.replay.verify import Progress
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import ThreadFilter, ThreadRecord
+from memory_engine.store.reading import Moment, seq_of
+
+COMPRESSED = ".gz"
+_LEVEL = 6
+_ANYTHING = msgspec.json.Decoder(msgspec.Raw)
+
+
+@frozen(kw_only=True)
+class ExportReport:
+    """What was written. `bytes` are those of the file, `redacted` counts events whose texts were taken out.
+
+    `idle_rules` are rules of the redaction that nothing was for: misspelt, perhaps. `broken_at` is the seq of the first
+    event whose hash is not its own (0: none): the file says what the log says, and no import takes it.
+    """
+
+    path: str
+    thread_id: str
+    events: int
+    redacted: int
+    bytes: int
+    head_hash: str
+    idle_rules: tuple[str, ...] = ()
+    broken_at: int = 0
+
+    def as_data(self) -> dict[str, object]:
+        """Plain JSON values."""
+        return {
+            "path": self.path,
+            "thread_id": self.thread_id,
+            "events": self.events,
+            "redacted": self.redacted,
+            "bytes": self.bytes,
+            "head_hash": self.head_hash,
+            "idle_rules": list(self.idle_rules),
+            "broken_at": self.broken_at,
+        }
+
+
+async def export(  # noqa: PLR0913 - what an export can be told, by keyword
+    thread: ThreadHandle,
+    path: Path,
+    *,
+    upto: Moment | None = None,
+    redaction: Redaction | None = None,
+    progress: Progress | None = None,
+    compress: bool = False,
+    force: bool = False,
+) -> ExportReport:
+    """Write the log of a thread up to a moment (default: the head) to a file; see `Thread.export`.
+
+    `compress` packs it also where its name does not end in `.gz`, `force` replaces a file that is there. The file is
+    there when it is whole, not before. Raises `FileExistsError`, `IntegrityError` where the log cannot be read,
+    `InvalidRedaction` for what cannot be taken out.
+    """
+    kernel = thread.kernel
+    _check_free(path, force=force)
+    log = await _log_of(thread, upto, redaction)
+    at_head = (await kernel.reader.rows_at(thread.id, {log.upto})).get(log.upto)
+    digest = at_head.hash.hex() if at_head is not None else ""
+    header = FileHeader(
+        format=FORMAT,
+        version=FORMAT_VERSION,
+        thread=log.thread,
+        head=FileHead(log.upto, digest),
+        redaction=redaction.told() if redaction is not None else None,
+    )
+    lines = _Lines(thread.id)
+    with _NewFile(path, compress=compress or path.name.endswith(COMPRESSED), force=force) as file:
+        file.write(line_of(header))
+        async for rows in log.pages():
+            await asyncio.to_thread(_write, file, lines, rows)
+            if progress is not None:
+                progress(lines.events)
+        file.write(line_of(FileEnd(end=lines.events, hash=digest, redacted=lines.redacted)))
+        size = await asyncio.to_thread(file.finish)
+    return ExportReport(
+        path=str(path),
+        thread_id=thread.id,
+        events=lines.events,
+        redacted=lines.redacted,
+        bytes=size,
+        head_hash=digest,
+        idle_rules=log.idle(),
+        broken_at=lines.broken_at,
+    )
+
+
+async def _log_of(thread: ThreadHandle, upto: Moment | None, redaction: Redaction | None) -> "Log | RedactedLog":
+    kernel = thread.kernel
+    found = await kernel.store.threads(ThreadFilter(id=thread.id))
+    if not found:
+        raise ThreadNotFound(thread.id)
+    record, head = found[0]
+    seq = head.seq if upto is None else await seq_of(kernel.store, thread.id, upto)
+    if redaction is None:
+        return Log(kernel, record, seq)
+    return await RedactedLog.of(kernel, record, seq, redaction)
+
+
+class Log:
+    """A thread's log up to a seq, as it is recorded."""
+
+    def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int) -> None:
+        self._kernel = kernel
+        self.thread = thread
+        self.upto = upto
+
+    def pages(self) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Its rows, in order."""
+        return self._kernel.reader.pages(self.thread.id, after=0, upto=self.upto)
+
+    def idle(self) -> tuple[str, ...]:
+        """No rule is for nothing: there are none."""
+        return ()
+
+
+def _write(file: "_NewFile", lines: "_Lines", rows: Sequence[StoredEvent]) -> None:
+    file.write(lines.of(rows))
+
+
+class _Lines:
+    """The lines of rows that are given in order, and what is found on the way."""
+
+    def __init__(self, thread_id: str) -> None:
+        self.events = 0
+        self.redacted = 0
+        self.broken_at = 0
+        self._previous = b""
+        self._thread_id = thread_id
+
+    def of(self, rows: Sequence[StoredEvent]) -> bytes:
+        """Their lines. Raises `IntegrityError` for a row that no line can hold."""
+        return b"".join([self._line(stored) for stored in rows])
+
+    def _line(self, stored: StoredEvent) -> bytes:
+        for what, text in (("payload", stored.payload), ("record", stored.record or b"null")):
+            if not _is_on_one_line(text):
+                why = f"its {what} is no JSON, so no file can hold it; what is before can be exported (upto)"
+                raise IntegrityError(self._thread_id, stored.seq, why)
+        if not self.broken_at and link_hash(stored, self._previous) != stored.hash:
+            self.broken_at = stored.seq
+        self._previous = stored.hash
+        self.events += 1
+        self.redacted += is_redacted(stored)
+        return line_of(event_line(stored))
+
+
+def _is_on_one_line(text: bytes) -> bool:
+    try:
+        _ANYTHING.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return b"\n" not in text
+
+
+class _NewFile:
+    """A file that is made beside its place, and is there once it is whole."""
+
+    def __init__(self, path: Path, *, compress: bool, force: bool) -> None:
+        self._path = path
+        self._force = force
+        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._raw = self._beside.open("xb")
+        # neither a name nor a time inside: the same log gives the same bytes
+        self._packed = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0) if compress else None
+
+    def __enter__(self) -> "_NewFile":
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        with suppress(OSError, ValueError):
+            if self._packed is not None:
+                self._packed.close()
+        self._raw.close()
+        self._beside.unlink(missing_ok=True)
+
+    def write(self, lines: bytes) -> None:
+        """Go on with these lines."""
+        (self._packed or self._raw).write(lines)
+
+    def finish(self) -> int:
+        """Let the file be there, on the disk; gives its bytes. Raises `FileExistsError` where another is by now."""
+        if self._packed is not None:
+            self._packed.close()
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        size = self._raw.tell()
+        self._raw.close()
+        if self._force:
+            self._beside.replace(self._path)
+            return size
+        try:
+            self._path.hardlink_to(self._beside)  # a rename would replace what somebody has put there by now
+        except FileExistsError:
+            raise _there_already(self._path) from None
+        except OSError:  # a file system without links
+            if self._path.exists():
+                raise _there_already(self._path) from None
+            self._beside.replace(self._path)
+        return size
+
+
+def _check_free(path: Path, *, force: bool) -> None:
+    """Only a file may be replaced, and only if that is asked for."""
+    if path.exists() and not (force and path.is_file()):
+        raise _there_already(path)
+
+
+def _there_already(path: Path) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "there is a file already: give another name, or let it be replaced", str(path))

@@ -1,0 +1,197 @@
+"""Import: a thread made of an exported file, with the same events, operations and hashes. No reducer runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.compaction.service import CompactionService
+from memory_engine.core.chain import next_head
+from memory_engine.core.ids import check_identifier
+from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.projections.follower import ProjectionWorker
+from memory_engine.replay.export.log_file import Batch, LogFile
+from memory_engine.replay.verify import Progress
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import CommitUnit, Head, Store, ThreadRecord
+from memory_engine.store.reading import imported
+
+EVENTS_MAX = 512
+BYTES_MAX = 8 * 1024 * 1024
+"""Events, and about how many bytes of them, that one commit writes."""
+
+
+@frozen(kw_only=True)
+class ImportReport:
+    """What an import did: of the file's `events`, `added` were written now, the thread held the others before.
+
+    `exported_from` is the thread's id in the store that the file comes from, `redacted` counts events whose texts
+    were taken out.
+    """
+
+    path: str
+    thread_id: str
+    exported_from: str
+    events: int
+    added: int
+    redacted: int
+    head_hash: str
+
+    def as_data(self) -> dict[str, object]:
+        """Plain JSON values."""
+        return {
+            "path": self.path,
+            "thread_id": self.thread_id,
+            "exported_from": self.exported_from,
+            "events": self.events,
+            "added": self.added,
+            "redacted": self.redacted,
+            "head_hash": self.head_hash,
+        }
+
+
+async def import_log(
+    kernel: Kernel, path: Path, *, thread_id: str = "", progress: Progress | None = None
+) -> ImportReport:
+    """Make a thread of an exported file (see `Engine.import_log`).
+
+    `progress` hears of each event twice: once it is checked, and once it is written.
+    """
+    if kernel.config.read_only:
+        raise ReadOnly("an import")
+    if thread_id:
+        check_identifier("thread id", thread_id)
+    tries = kernel.config.commit_tries_max
+    for _ in range(tries):
+        try:
+            return await _Import(kernel, path, thread_id, progress or _nobody).run()
+        except HeadMoved:  # somebody else writes to the thread: perhaps another import of the same file
+            continue
+    raise ContentionError(thread_id or str(path), tries)
+
+
+class _Import:
+    """One attempt."""
+
+    def __init__(self, kernel: Kernel, path: Path, thread_id: str, progress: Progress) -> None:
+        self._kernel = kernel
+        self._store: Store = kernel.store
+        self._registry = kernel.events
+        self._known = frozenset(cls.event_type for cls in kernel.events.classes())
+        self._path = path
+        self._asked_id = thread_id
+        self._progress = progress
+
+    async def run(self) -> ImportReport:
+        """Check the whole file, then write what the thread lacks. Raises `HeadMoved` where another writes to it."""
+        with await asyncio.to_thread(LogFile, self._path) as file:
+            thread = file.header.thread
+            record = msgspec.structs.replace(thread, id=self._asked_id or thread.id, forked_from=None)
+            head = await self._head(record.id)
+            await self._check(file, record.id, head or Head())
+            report = ImportReport(
+                path=str(self._path),
+                thread_id=record.id,
+                exported_from=thread.id,
+                events=file.seq,
+                added=max(0, file.seq - (head.seq if head is not None else 0)),
+                redacted=file.redacted,
+                head_hash=file.hash.hex(),
+            )
+        if head is None:
+            await self._create(record)
+        if report.added:
+            await self._exclusively(record.id, lambda: self._write(record.id, head or Head()))
+            self._kernel[ProjectionWorker].touched(record.id)
+        return report
+
+    async def _head(self, thread_id: str) -> Head | None:
+        """The head of the thread, if there is one already."""
+        try:
+            return await self._store.head(thread_id)
+        except ThreadNotFound:
+            return None
+
+    async def _check(self, file: LogFile, thread_id: str, head: Head) -> None:
+        """Read the whole file. Raises `ThreadExists` unless the thread holds a beginning of its log, or all of it."""
+        while await _taken(file, head.seq) is not None:
+            self._progress(file.seq)
+            if file.seq == head.seq and file.hash != head.hash:
+                raise ThreadExists(thread_id)
+        if head.seq > file.seq:
+            rows = await self._store.read_at(thread_id, [file.seq] if file.seq else [])
+            if any(row.hash != file.hash for row in rows):
+                raise ThreadExists(thread_id)
+
+    async def _create(self, record: ThreadRecord) -> None:
+        try:
+            await self._store.create(record, Head(), ())
+        except ThreadExists:
+            if await self._head(record.id) is not None:
+                raise HeadMoved from None  # since a moment ago
+            raise
+
+    async def _exclusively(self, thread_id: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Write while the thread is in no memory here, or else while none of its events is on the way."""
+        runtime = self._kernel[OpenThreads].get(thread_id)
+        if runtime is None or self._kernel[OpenThreads].let_go(runtime):
+            await work()
+            return
+        open_here = runtime
+        await self._kernel[CompactionService].settle(open_here)
+
+        async def write() -> None:
+            try:
+                await work()
+            finally:
+                await open_here.reload()
+                self._kernel.caches.drop(thread_id)
+
+        await open_here.exclusively(write)
+
+    async def _write(self, thread_id: str, head: Head) -> None:
+        """Commit the events after the head, batch by batch: after each the thread holds a beginning of the log."""
+        after = head.seq
+        try:
+            with await asyncio.to_thread(LogFile, self._path) as file:
+                while (batch := await _taken(file, after)) is not None:
+                    if file.seq > after:
+                        moved = self._moved(head, batch)
+                        await self._store.commit(
+                            CommitUnit(
+                                thread_id=thread_id,
+                                expected=head,
+                                head=moved,
+                                events=batch.rows,
+                                live=batch.live,
+                                projections=[imported(after, moved.seq)],
+                            )
+                        )
+                        head = moved
+                    self._progress(file.seq)
+        except ImportRefused as error:  # it was whole a moment ago
+            raise ImportRefused(error.path, error.line, error.why, kept=head.seq) from error
+
+    def _moved(self, head: Head, batch: Batch) -> Head:
+        """The head after a batch.
+
+        A type that this process does not know may be a tracked one. And a compaction that the log leaves open is at
+        work elsewhere, if anywhere: nobody here is to end it, or to record that it has no end.
+        """
+        for row in batch.rows:
+            tracked = self._registry.tracks(row.type) or row.type not in self._known
+            head = next_head(head, row, batch.tally, tracked=tracked)
+        return msgspec.structs.replace(head, open_compaction=0)
+
+
+async def _taken(file: LogFile, stop: int) -> Batch | None:
+    """The next batch; one ends at the seq `stop`."""
+    limit = min(EVENTS_MAX, stop - file.seq) if file.seq < stop else EVENTS_MAX
+    return await asyncio.to_thread(file.take, limit, BYTES_MAX)
+
+
+def _nobody(_done: int) -> None:
+    """Hears of no progress."""

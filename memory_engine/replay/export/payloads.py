@@ -1,0 +1,319 @@
+"""Payloads with their texts taken out, and all that holds a log together left in: types, enumerations, ids, places.
+
+Recorded chunks with their texts taken out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import cache
+
+import msgspec
+import msgspec.inspect as shapes
+from attrs import define, field
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolCall
+from memory_engine.errors import InvalidRedaction
+from memory_engine.replay.export.redaction import STAND_IN, Kind, Scrubber, is_chunk_id, is_opaque, is_status
+
+_OWN = "memory_engine."
+_OPEN = shapes.AnyType()
+_BYTES = shapes.BytesType | shapes.ByteArrayType | shapes.MemoryViewType
+_WRITTEN = (
+    _BYTES | shapes.DateTimeType | shapes.DateType | shapes.TimeType | shapes.TimeDeltaType
+    | shapes.UUIDType | shapes.DecimalType
+)  # fmt: skip
+"""What JSON holds as text, and is none."""
+_IDS = frozenset(
+    "agent_id call_id call_ids category claim clarification_id compaction_id compactor criterion entry_id facts "
+    "flow_id format id industry kind lines media_type method model owner response_id retention scorer section "
+    "session_id skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool tool_id trigger "
+    "type".split()
+)
+_NAMES = frozenset("channel digest document_id ended flow flow_dact key keys playbook_id secret share thread".split())
+_CHUNKS = frozenset(
+    "after before chunk_ids container covers insights original parent_ids read snippet summaries".split()
+)
+_JSON = frozenset({"arguments", "parameters"})
+_TOOLS = frozenset(
+    {"ToolCall", "LlmSkillCall", "ToolResult", "SkillResult", "ToolError", "SkillError", "RuleReference"}
+)
+"""Classes whose `name` is a tool's or a function's."""
+_NAMED = frozenset({"InitialChunk", "RestoredChunk"})
+"""Classes whose `name` is a chunk's."""
+
+
+_DIGESTS = {
+    "DocumentAdded": {"digest": "", "document_id": "text:"},
+    "DocumentPassage": {"key": ""},
+    "PatternApproved": {"share": ""},
+    "PatternPublished": {"share": ""},
+    "PreferenceUpdated": {"key": "promoted:"},
+    "PromotionDecided": {"key": "promoted:"},
+}
+"""Names that the package makes of the texts beside them, and how they then begin: from a short text's it is guessed."""
+
+
+class Hide(IntEnum):
+    """How much of a value goes: what patterns match, all texts, numbers too, ids too."""
+
+    MATCHES = 0
+    TEXTS = 1
+    INSIDE = 2
+    """Of a field that a rule names."""
+    ALL = 3
+
+
+@define
+class Walk:
+    """A payload on its way through the rules.
+
+    `renamed` are the names that got another one, `kept` the ids that stay; `fields` the rules that named a field of it.
+    """
+
+    scrubber: Scrubber
+    rules: Sequence[tuple[str, ...]]
+    known: set[str]
+    is_known_type: bool = True
+    renamed: dict[str, str] = field(factory=dict)
+    kept: set[str] = field(factory=set)
+    fields: set[int] = field(factory=set)
+
+    def value(self, value: object, shape: shapes.Type, kind: Kind, path: tuple[str, ...], hide: Hide) -> object:
+        """The value with what is to be hidden taken out."""
+        shape = _option(shape, value)
+        match value:
+            case str():
+                return self._string(value, shape, kind, path, hide)
+            case bool():
+                return value and hide is not Hide.ALL
+            case int() | float():
+                return self._number(value, shape, hide)
+            case list():
+                items = zip(value, _items(shape, kind, len(value)), strict=True)
+                return [self.value(item, inner, of_item, path, hide) for item, (inner, of_item) in items]
+            case dict():
+                return self._mapping(value, shape, path, hide)
+        return value
+
+    def text(self, text: str, kind: Kind, hide: Hide) -> str:
+        """A text of a payload, or of a chunk."""
+        if not text or (kind is Kind.CHUNK and is_chunk_id(text)):
+            return text
+        if kind is Kind.ID and is_opaque(text) and hide is not Hide.ALL:
+            return text
+        if kind is Kind.ID:
+            clean = self.scrubber.renamed(text) if hide is Hide.ALL else self.scrubber.named(text)
+            if clean == text:
+                self.kept.add(text)
+            else:
+                self.renamed[text] = clean
+            return clean
+        if kind is Kind.NAME:
+            hidden = hide or text in self.known or text in self.renamed
+            clean = self.scrubber.renamed(text) if hidden else self.scrubber.named(text)
+            if clean != text:
+                self.renamed[text] = clean
+            return clean
+        if hide and not (kind is Kind.STATUS and is_status(text)):
+            return "{}" if kind is Kind.JSON else STAND_IN
+        return self.scrubber.scrubbed(text)
+
+    def _string(self, text: str, shape: shapes.Type, kind: Kind, path: tuple[str, ...], hide: Hide) -> str:
+        if isinstance(shape, _BYTES):
+            return "" if hide else text
+        if not isinstance(shape, shapes.StrType | shapes.AnyType) or (kind is Kind.CHUNK and is_chunk_id(text)):
+            if hide is Hide.ALL:
+                raise InvalidRedaction(".".join(path), "its values are not free: they hold the log together")
+            return text
+        return self.text(text, kind, hide)
+
+    def _number(self, value: float, shape: shapes.Type, hide: Hide) -> object:
+        is_open = isinstance(shape, shapes.AnyType)
+        if hide >= Hide.INSIDE or (is_open and (hide or self.scrubber.matches(str(value)))):
+            return STAND_IN if is_open and self.is_known_type else 0
+        return value
+
+    def _mapping(
+        self, value: Mapping[str, object], shape: shapes.Type, path: tuple[str, ...], hide: Hide
+    ) -> dict[str, object]:
+        fields = _fields(shape)
+        tag = shape.tag_field if isinstance(shape, shapes.StructType) else None
+        is_free = isinstance(shape, shapes.DictType | shapes.FrozenDictType) or (not fields and self.is_known_type)
+        inner = shape.value_type if isinstance(shape, shapes.DictType | shapes.FrozenDictType) else _OPEN
+        found: dict[str, object] = {}
+        for key, item in value.items():
+            inside = (*path, key)
+            how = self._named(inside) or min(hide, Hide.INSIDE)
+            if key == tag:
+                found[key] = item
+            elif key in fields:
+                of_field, kind = fields[key]
+                found[key] = self.value(item, of_field, kind, inside, how)
+            else:
+                name = self.scrubber.renamed(key) if hide and is_free else self.scrubber.named(key)
+                found[name] = self.value(item, inner, Kind.TEXT, inside, how)
+        if isinstance(shape, shapes.StructType) and shape.cls.__name__ in _DIGESTS and found != value:
+            self._rename_digests(_DIGESTS[shape.cls.__name__], found)
+        return found
+
+    def _rename_digests(self, digests: Mapping[str, str], found: dict[str, object]) -> None:
+        """Give another name to what is made of texts that are others now."""
+        for name, beginning in digests.items():
+            text = found.get(name)
+            if isinstance(text, str) and text.startswith(beginning):
+                found[name] = self.text(text, Kind.NAME, Hide.TEXTS)
+
+    def _named(self, path: tuple[str, ...]) -> Hide:
+        for n, rule in enumerate(self.rules):
+            if path == rule or (len(rule) == 1 and path[-1] == rule[0]):
+                self.fields.add(n)
+                return Hide.ALL
+        return Hide.MATCHES
+
+
+@cache
+def shape_of(cls: type[msgspec.Struct] | None) -> shapes.Type:
+    """What the payloads of a class look like; of an unknown one (`None`), anything."""
+    return shapes.type_info(cls) if cls is not None else _OPEN
+
+
+def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, Kind]]:
+    """The fields of an object on the wire."""
+    match shape:
+        case (
+            shapes.StructType(cls=cls, fields=fields, array_like=False)
+            | shapes.DataclassType(cls=cls, fields=fields)
+            | shapes.TypedDictType(cls=cls, fields=fields)
+        ):
+            return {one.encode_name: (one.type, _kind(cls, one.name)) for one in fields}
+    return {}
+
+
+def _kind(cls: type, name: str) -> Kind:
+    """What the field of a class is for. Whatever is not known to be anything else is text."""
+    if not cls.__module__.startswith(_OWN):
+        is_name = name in ("id", "key", "keys", "ids") or name.endswith(("_id", "_ids", "_key"))
+        return Kind.NAME if is_name else Kind.TEXT
+    if name == "name":
+        return Kind.ID if cls.__name__ in _TOOLS else Kind.NAME if cls.__name__ in _NAMED else Kind.TEXT
+    if name in _CHUNKS or (name == "sources" and cls.__name__ == "SummaryLine"):
+        return Kind.CHUNK
+    if name in _JSON:
+        return Kind.JSON
+    if name == "status":
+        return Kind.STATUS
+    return Kind.ID if name in _IDS else Kind.NAME if name in _NAMES else Kind.TEXT
+
+
+def _items(shape: shapes.Type, kind: Kind, count: int) -> list[tuple[shapes.Type, Kind]]:
+    """The shape and the kind of each item of a list, which is in a field of this kind."""
+    known: list[tuple[shapes.Type, Kind]] = []
+    match shape:
+        case shapes.CollectionType(item_type=inner):
+            return [(inner, kind)] * count
+        case shapes.TupleType(item_types=types):
+            known = [(inner, kind) for inner in types]
+        case shapes.StructType(cls=cls, fields=fields, array_like=True, tag=tag):
+            known = [(one.type, _kind(cls, one.name)) for one in fields]
+            if tag is not None:
+                known.insert(0, (shapes.LiteralType((tag,)), Kind.ID))
+        case shapes.NamedTupleType(cls=cls, fields=fields):
+            known = [(one.type, _kind(cls, one.name)) for one in fields]
+    return [*known, *[(_OPEN, Kind.TEXT)] * count][:count]
+
+
+def _option(shape: shapes.Type, value: object) -> shapes.Type:
+    """The shape of a value: that of its field, or the one of several that it has; anything where it has none."""
+    options = shape.types if isinstance(shape, shapes.UnionType) else (shape,)
+    bare = (one.type if isinstance(one, shapes.Metadata) else one for one in options)
+    return next((one for one in bare if _fits(one, value)), _OPEN)
+
+
+def _fits(shape: shapes.Type, value: object) -> bool:
+    match value:
+        case str():
+            return _holds_text(shape, value)
+        case bool() | int() | float():
+            return isinstance(shape, shapes.IntType | shapes.FloatType | shapes.BoolType | shapes.LiteralType)
+        case list():
+            is_array = isinstance(shape, shapes.StructType) and shape.array_like
+            return is_array or isinstance(shape, shapes.CollectionType | shapes.TupleType | shapes.NamedTupleType)
+        case dict():
+            if isinstance(shape, shapes.StructType):
+                return not shape.array_like and (shape.tag is None or value.get(shape.tag_field) == shape.tag)
+            maps = shapes.DictType | shapes.FrozenDictType | shapes.DataclassType | shapes.TypedDictType
+            return isinstance(shape, maps)
+    return False
+
+
+def _holds_text(shape: shapes.Type, text: str) -> bool:
+    """Whether a text may be a value of this shape."""
+    if isinstance(shape, shapes.LiteralType):
+        return text in shape.values
+    if isinstance(shape, shapes.EnumType):
+        return text in {one.value for one in shape.cls}
+    return isinstance(shape, shapes.StrType | _WRITTEN)
+
+
+def chunk_without(chunk: Chunk, walk: Walk, hide: Hide, is_told: Callable[[SummaryLine], bool]) -> Chunk:
+    """A chunk as its event, which has gone its `walk` already, is to hold it. Of a summary those lines go that tell."""
+    return msgspec.structs.replace(
+        chunk,
+        content=_content(chunk.content, walk, hide),
+        calls=tuple(_call(call, walk, hide) for call in chunk.calls),
+        lines=tuple(line_without(line, walk, Hide.TEXTS if hide or is_told(line) else hide) for line in chunk.lines),
+        label=_label(chunk.label, walk, hide),
+        name=_name(chunk.name, walk),
+        status=walk.text(chunk.status, Kind.STATUS, hide),
+        call_id=_id(chunk.call_id, walk),
+        response_id=_id(chunk.response_id, walk),
+    )
+
+
+def line_without(line: SummaryLine, walk: Walk, hide: Hide) -> SummaryLine:
+    """A line of a summary."""
+    sources = tuple(walk.text(source, Kind.CHUNK, Hide.MATCHES) for source in line.sources)
+    return SummaryLine(line.section, walk.text(line.text, Kind.TEXT, hide), sources)
+
+
+def _content(content: Content, walk: Walk, hide: Hide) -> Content:
+    if isinstance(content, str):
+        return walk.text(content, Kind.TEXT, hide)
+    return tuple(
+        TextPart(walk.text(part.text, Kind.TEXT, hide))
+        if isinstance(part, TextPart)
+        else msgspec.structs.replace(
+            part, url=walk.text(part.url, Kind.TEXT, hide), alt=walk.text(part.alt, Kind.TEXT, hide)
+        )
+        for part in content
+    )
+
+
+def _call(call: ToolCall, walk: Walk, hide: Hide) -> ToolCall:
+    return msgspec.structs.replace(
+        call,
+        id=_id(call.id, walk),
+        name=_id(call.name, walk),
+        arguments=walk.text(call.arguments, Kind.JSON, hide),
+    )
+
+
+def _id(text: str, walk: Walk) -> str:
+    """An id, or the other one that the event has for it now."""
+    return walk.renamed.get(text) or walk.text(text, Kind.ID, Hide.MATCHES)
+
+
+def _label(label: str, walk: Walk, hide: Hide) -> str:
+    """A label is a name or an id that the event has, or words."""
+    if label in walk.renamed:
+        return walk.renamed[label]
+    return label if label in walk.kept else walk.text(label, Kind.TEXT, hide)
+
+
+def _name(name: str, walk: Walk) -> str:
+    """What a chunk goes by is often made of what the event calls something: `environment:weather`."""
+    for old, new in walk.renamed.items():
+        if name == old or name.endswith(f":{old}"):
+            return name.removesuffix(old) + new
+    return walk.scrubber.named(name)

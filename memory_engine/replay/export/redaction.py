@@ -1,0 +1,284 @@
+"""Redaction: what an exported log is not to tell.
+
+Texts made harmless: what a pattern matches goes, and what names something gets another name.
+
+Which events repeat what others said: as far as they say so themselves.
+"""
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+from hashlib import sha256
+
+import msgspec
+from attrs import Attribute, define, field, frozen
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.lazy import regex
+from memory_engine.errors import InvalidRedaction
+from memory_engine.replay.export.log_file import Redacted
+from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
+from memory_engine.views.layers.events import MemoryCompacted
+from memory_engine.views.patterns.events import PatternApproved, PatternProposed
+from memory_engine.views.promotion.events import PromotionDecided
+from memory_engine.views.scratchpad.events import ScratchpadWritten
+from memory_engine.views.tool_cache.events import ToolResultCached
+
+STAND_IN = "[redacted]"
+"""What stands in the place of a text, whatever its length."""
+
+
+def _names(value: Sequence[str] | str) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise InvalidRedaction(value, "give a list, also of one")
+    return tuple(value)
+
+
+def _numbers(value: Sequence[int]) -> tuple[int, ...]:
+    return tuple(value)
+
+
+def _check_names(_rules: object, attribute: "Attribute[tuple[str, ...]]", value: tuple[str, ...]) -> None:
+    for name in value:
+        if not name.strip("."):
+            raise InvalidRedaction(name, f"in `{attribute.name}` stands the name of nothing")
+
+
+def _check_patterns(_rules: object, _attribute: "Attribute[tuple[str, ...]]", value: tuple[str, ...]) -> None:
+    for pattern in value:
+        try:
+            found = re.compile(pattern).search("")
+        except re.error as error:
+            raise InvalidRedaction(pattern, f"it is no regular expression: {error}") from None
+        if found is not None:
+            raise InvalidRedaction(pattern, "it matches where there is nothing")
+
+
+@frozen(kw_only=True)
+class Redaction:
+    """What is taken out of an export; in its place stands `[redacted]`. A rule takes out more, never less.
+
+    * `fields`: the texts and numbers in fields of payloads, by name (`"content"`) or by path (`"metadata.email"`)
+    * `types`: all texts of events of these types
+    * `seqs`: all texts of these events
+    * `forgotten`: all texts of what was forgotten (`Thread.forget`), on by default
+    * `patterns`: what these regular expressions match, in any text of any event
+
+    What says that it repeats a redacted event goes with it: later versions of its chunks, lines of summaries that cite
+    it, entries of views that name it as their source. What repeats it in other words, or without saying so, is reached
+    by patterns only. Numbers in fields of their own stay unless the field is named. Raises `InvalidRedaction`.
+    """
+
+    fields: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
+    types: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
+    patterns: tuple[str, ...] = field(default=(), converter=_names, validator=_check_patterns)
+    seqs: tuple[int, ...] = field(default=(), converter=_numbers)
+    forgotten: bool = True
+
+    def told(self) -> Redacted:
+        """What the file says of it: neither patterns nor places, which may tell what they were to hide."""
+        return Redacted(
+            fields=self.fields,
+            types=self.types,
+            patterns=len(self.patterns),
+            seqs=len(self.seqs),
+            forgotten=self.forgotten,
+        )
+
+
+_NAME_PREFIX = "redacted:"
+_NAME_DIGITS = 16
+_CHUNK_ID = regex(r"[0-9]+\.[0-9]+")
+_UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DERIVED = regex(r"[a-z -]+:[0-9a-f]{32,64}(\.[0-9]+)?")
+_JSON_DEPTH_MAX = 8
+_STATUSES = frozenset(
+    "abandoned approval completed failed in_progress pending recalled redacted retry started terminated".split()
+)
+
+
+class Kind(Enum):
+    """What a text of an event is for.
+
+    `TEXT` is read, `JSON` is read by programs. `NAME` names something, in words or by a digest of words: it gets
+    another name where its event is hidden. `ID` binds events together, and tells nothing: it stays, unless it is of a
+    type that is not the package's own. `CHUNK` is a chunk's id. `STATUS` is a word of a few, or anything.
+    """
+
+    TEXT = 1
+    JSON = 2
+    NAME = 3
+    ID = 4
+    CHUNK = 5
+    STATUS = 6
+
+
+class Scrubber:
+    """Takes out what patterns match, and gives the same other name for a name each time.
+
+    Other names are made with a secret that nobody keeps: they cannot be guessed back, whatever they stand for.
+    """
+
+    def __init__(self, patterns: Sequence[str], secret: bytes) -> None:
+        self._patterns = tuple(re.compile(pattern) for pattern in patterns)
+        self._secret = secret
+        self.hits = [0] * len(self._patterns)
+
+    def scrubbed(self, text: str) -> str:
+        """The text without what a pattern matches, also within JSON that it holds, whatever is escaped there."""
+        if not self._patterns or not text:
+            return text
+        return self._scrubbed(text, 0)
+
+    def matches(self, text: str) -> bool:
+        """Whether a pattern matches in the text."""
+        return self.scrubbed(text) != text
+
+    def named(self, name: str) -> str:
+        """The name, or another one where a pattern matches in it."""
+        return self.renamed(name) if self.matches(name) else name
+
+    def first_in(self, text: str) -> str:
+        """The first pattern that matches in a text; empty if none does."""
+        return next((pattern.pattern for pattern in self._patterns if pattern.search(text)), "")
+
+    def renamed(self, name: str) -> str:
+        """Another name for it, always the same."""
+        if not name or name.startswith(_NAME_PREFIX):
+            return name
+        digest = sha256(self._secret + name.encode("utf-8", "surrogatepass")).hexdigest()
+        return f"{_NAME_PREFIX}{digest[:_NAME_DIGITS]}"
+
+    def value(self, value: object, depth: int = 0) -> object:
+        """A JSON value of any shape, its keys included."""
+        match value:
+            case str():
+                return self._scrubbed(value, depth)
+            case bool() | None:
+                return value
+            case int() | float():
+                return STAND_IN if self.matches(str(value)) else value
+            case list():
+                return [self.value(item, depth) for item in value]
+            case dict():
+                return {self.named(key): self.value(item, depth) for key, item in value.items()}
+        return value
+
+    def _scrubbed(self, text: str, depth: int) -> str:
+        if text.lstrip()[:1] in ("{", "[") and depth < _JSON_DEPTH_MAX:
+            try:
+                value = msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+                pass
+            else:
+                clean = self.value(value, depth + 1)
+                if clean != value:
+                    text = msgspec.json.encode(clean).decode()
+        for n, pattern in enumerate(self._patterns):
+            text, found = pattern.subn(lambda _match: STAND_IN, text)
+            self.hits[n] += found
+        return text
+
+
+def is_status(text: str) -> bool:
+    """Whether a chunk's status says how it stands, and no more: a thought keeps its signature there."""
+    return text in _STATUSES
+
+
+def is_opaque(text: str) -> bool:
+    """Whether an id is one that the engine gave: digits that tell nothing, whatever pattern may match in them."""
+    return _UUID.fullmatch(text) is not None or _DERIVED.fullmatch(text) is not None
+
+
+def is_chunk_id(text: str) -> bool:
+    """Whether a text is a chunk's id."""
+    return _CHUNK_ID.fullmatch(text) is not None
+
+
+@define
+class Hidden:
+    """What was taken out of a log so far, while its events go by in order.
+
+    `seqs` and `events` (their ids) are of events, `chunks` of what came of them, `calls` of what they called for or
+    answered. `forgotten` are chunks that go by themselves. `thread_id` is of the log.
+    """
+
+    thread_id: str
+    seqs: set[int] = field(factory=set)
+    events: set[str] = field(factory=set)
+    chunks: set[str] = field(factory=set)
+    calls: set[str] = field(factory=set)
+    forgotten: set[str] = field(factory=set)
+    _cycle: int = 0
+    _asked: dict[int, int] = field(factory=dict)
+    _exchanges: set[int] = field(factory=set)
+
+    def forget(self, forgotten: MemoryForget) -> None:
+        """Take out what a forgetting names, from the beginning of the log on."""
+        self.seqs.update(forgotten.seqs)
+        self.forgotten.update(forgotten.chunk_ids)
+        self.calls.update(forgotten.call_ids)
+
+    def add(self, seq: int, event_id: str, chunks: tuple[Chunk, ...]) -> None:
+        """An event was taken out, with all that came of it: its chunks, whole."""
+        self.seqs.add(seq)
+        self.events.add(event_id)
+        if seq in self._asked:
+            self._exchanges.add(self._asked[seq])
+        for chunk in chunks:
+            self.calls.update((chunk.call_id, *(call.id for call in chunk.calls)))
+        self.calls.discard("")
+
+    def is_repeated_by(self, event: Event, seq: int) -> bool:
+        """Whether an event names something of it as its source."""
+        if not self.events.isdisjoint(_texts(getattr(event, "sources", ()))):
+            return True
+        if not self.seqs.isdisjoint(_numbers_in(getattr(event, "drawn_from", ()))):
+            return True
+        return self._is_source(event, seq)
+
+    def _is_source(self, event: Event, seq: int) -> bool:
+        match event:
+            case CycleStarted(question_at=at):
+                self._cycle = seq
+                return _at(at, seq) in self.seqs
+            case ExchangeFinished(answer_at=at, cycle=cycle):
+                asked = self._asked[seq] = cycle or self._cycle
+                if asked == self._cycle:
+                    self._cycle = 0
+                return _at(at, seq) in self.seqs or asked in self.seqs
+            case SummaryRolled(covers=covers, base=base, insights=insights):
+                return (
+                    not self.seqs.isdisjoint((*covers, base))
+                    or not self._exchanges.isdisjoint(covers)
+                    or not self.chunks.isdisjoint(insights)
+                )
+            case MemoryCompacted(lines=lines):
+                return any(not self.seqs.isdisjoint(line.seqs) for line in lines)
+            case ToolResultCached(call_id=call_id):
+                return call_id in self.calls
+            case PatternProposed(source=source, line=line):
+                return not self.seqs.isdisjoint((source, line))
+            case PatternApproved(proposal=proposal):
+                return proposal in self.seqs
+            case ScratchpadWritten(read=read):
+                return not self.chunks.isdisjoint(read)
+            case PromotionDecided(snippet=snippet):
+                return snippet in self.chunks
+        return False
+
+
+def _at(place: int, seq: int) -> int:
+    """The seq that an event at `seq` means: -1 is the one before it, 0 is none."""
+    return seq - 1 if place == -1 else place or -1
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """The texts of a field that an event of a stranger may hold anything in."""
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list | tuple) else ()
+
+
+def _numbers_in(value: object) -> tuple[int, ...]:
+    return tuple(one for one in value if isinstance(one, int)) if isinstance(value, list | tuple) else ()

@@ -1,0 +1,310 @@
+"""Rows of a log with their texts taken out, and with the commitments that the chain holds in place of the salt.
+
+A log as its file holds it when texts are taken out, such that whoever imports it can still verify it.
+
+Every event that keeps its salt must come out of the reducers as it was recorded, though events before it say less
+now. Where one does not (a shortened result is told by its length), it is redacted too.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+import msgspec
+
+from memory_engine.core.chain import commitments, decode_row, is_redacted
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.codec import ReductionRecord, decode_reduction, encode_json, encode_reduction, resolve_chunks
+from memory_engine.core.events.base import Event, SummaryLine
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk
+from memory_engine.core.events.memory import MemoryForget, MemoryMarkCritical
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.reducing import ReduceContext, reduce_into
+from memory_engine.core.state import State
+from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, InvalidRedaction, MemoryEngineError
+from memory_engine.replay.export.payloads import Hide, Walk, chunk_without, line_without, shape_of
+from memory_engine.replay.export.redaction import Hidden, Kind, Redaction, Scrubber, is_opaque
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import ThreadRecord
+from memory_engine.views.layers.events import ResultsOffloaded
+from memory_engine.views.playbooks.events import PlaybookSaved
+from memory_engine.views.playbooks.view import playbook_id
+from memory_engine.views.tool_cache.events import ToolResultCached
+from memory_engine.views.tool_cache.view import cache_key
+
+_RESTORED = shape_of(RestoredChunk)
+_REPEATING = (CompactionCompleted, CompactionUndone, MemoryForget, MemoryMarkCritical, ResultsOffloaded)
+"""Events whose chunks say what others said: those go one by one. The chunk of any other says what its event does."""
+
+
+class Redactor:
+    """Takes the texts out of a log's rows, which it must be given in order, from the first on.
+
+    `hidden` holds what is to be hidden before any of it comes: what was forgotten, and the events that rules name.
+    """
+
+    def __init__(self, rules: Redaction, registry: EventRegistry, hidden: Hidden, secret: bytes) -> None:
+        self._rules = rules
+        self._registry = registry
+        self._classes = {cls.event_type: cls for cls in registry.classes()}
+        self._hidden = hidden
+        self._scrubber = Scrubber(rules.patterns, secret)
+        self._fields = tuple(_path(name) for name in rules.fields)
+        self._names: set[str] = set()
+        self._used_fields: set[int] = set()
+        self._seen_types: set[str] = set()
+        self._head = 0
+
+    def row(self, stored: StoredEvent) -> StoredEvent:
+        """The row without what is to be hidden; the very same where there is nothing.
+
+        Raises `InvalidRedaction` for what cannot be taken out, `IntegrityError` where the row cannot be read.
+        """
+        self._head = stored.seq
+        self._check_envelope(stored)
+        event, record = self._read(stored)
+        cls = self._classes.get(stored.type)
+        walk = Walk(scrubber=self._scrubber, rules=self._fields, known=self._names, is_known_type=cls is not None)
+        hide = Hide.TEXTS if self._is_hidden(stored, event, record) else Hide.MATCHES
+        value = msgspec.json.decode(stored.payload)
+        less = value if hide else self._without_copies(event, msgspec.json.decode(stored.payload), record, walk)
+        clean = walk.value(less, shape_of(cls), Kind.TEXT, (), hide)
+        is_hidden = bool(hide or walk.fields)
+        if is_hidden:
+            whole = resolve_chunks(record, event) if event is not None else record.chunks
+            self._hidden.add(stored.seq, stored.id, whole)
+        chunks = self._chunks(record, walk, is_hidden=is_hidden)
+        self._note(event, walk, is_changed=clean != value)
+        payload = stored.payload if clean == value else encode_json(clean)
+        written = stored.record
+        if chunks != record.chunks:
+            written = encode_json(ReductionRecord(record.operations, chunks, record.shares))
+        if payload == stored.payload and written == stored.record:
+            return stored
+        self._check_is_readable(stored, event, payload)
+        return redacted(stored, payload, written)
+
+    def thread(self, thread: ThreadRecord) -> ThreadRecord:
+        """What a thread is, without what patterns match."""
+        named = self._scrubber.named
+        origin = thread.forked_from
+        return msgspec.structs.replace(
+            thread,
+            id=named(thread.id),
+            user_id=named(thread.user_id),
+            tenant_id=named(thread.tenant_id),
+            agent_id=named(thread.agent_id),
+            parent_id=named(thread.parent_id),
+            metadata={named(key): self._scrubber.scrubbed(value) for key, value in thread.metadata.items()},
+            forked_from=msgspec.structs.replace(origin, thread_id=named(origin.thread_id)) if origin else None,
+        )
+
+    def idle(self) -> tuple[str, ...]:
+        """The rules that nothing in the log was for: misspelt, perhaps."""
+        rules = self._rules
+        hits = zip(rules.patterns, self._scrubber.hits, strict=True)
+        return (
+            *(f"field {name}" for n, name in enumerate(rules.fields) if n not in self._used_fields),
+            *(f"pattern {pattern}" for pattern, count in hits if not count),
+            *(f"type {name}" for name in rules.types if name not in self._seen_types),
+            *(f"event {seq}" for seq in rules.seqs if not 1 <= seq <= self._head),
+        )
+
+    def _check_envelope(self, stored: StoredEvent) -> None:
+        """Ids are bound by the hashes: what is in them cannot be taken out."""
+        for what in (stored.id, stored.causation_id, stored.correlation_id):
+            if not is_opaque(what) and self._scrubber.matches(what):
+                why = f"matches in an id of event {stored.seq}, which its hash binds: it cannot be taken out"
+                raise InvalidRedaction(self._scrubber.first_in(what), why)
+
+    def _read(self, stored: StoredEvent) -> tuple[Event | None, ReductionRecord]:
+        """The event, `None` where its class is not here or does not fit; and what it did."""
+        try:
+            record = decode_reduction(stored.record)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise IntegrityError(self._hidden.thread_id, stored.seq, str(error)) from error
+        try:
+            event = self._registry.decode(stored.type, stored.version, stored.payload)
+        except EventDecodeError:
+            return None, record
+        return (event if isinstance(event, Event) else None), record
+
+    def _is_hidden(self, stored: StoredEvent, event: Event | None, record: ReductionRecord) -> bool:
+        self._seen_types.add(stored.type)
+        hidden = self._hidden
+        repeats = event is not None and hidden.is_repeated_by(event, stored.seq)
+        return (
+            repeats
+            or stored.type in self._rules.types
+            or stored.seq in hidden.seqs
+            or any(
+                chunk.id in hidden.forgotten and not (chunk.parent_ids and isinstance(event, _REPEATING))
+                for chunk in record.chunks
+            )
+        )
+
+    def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: Walk) -> object:
+        """The payload without the lines of summaries, and the chunks put back, that repeat what is hidden."""
+        if isinstance(event, CompactionCompleted) and isinstance(value, dict):
+            for share in record.shares:
+                summary = record.chunks[share.chunk]
+                if self._is_copy(summary):
+                    lines = event.replacements[share.body].lines
+                    less = [
+                        line_without(line, walk, Hide.TEXTS) if self._tells(summary, line) else line for line in lines
+                    ]
+                    value["replacements"][share.body]["lines"] = msgspec.to_builtins(less)
+                    self._hidden.chunks.add(summary.id)
+        if isinstance(event, CompactionUndone) and isinstance(value, dict):
+            for chunk, restored in zip(record.chunks, value["restored"], strict=False):
+                if self._is_copy(chunk):
+                    restored.update(walk.value(dict(restored), _RESTORED, Kind.TEXT, (), Hide.TEXTS))
+                    self._hidden.chunks.add(chunk.id)
+        return value
+
+    def _chunks(self, record: ReductionRecord, walk: Walk, *, is_hidden: bool) -> tuple[Chunk, ...]:
+        """The chunks that an event brings, as far as they do not share with its payload."""
+        sharing = {share.chunk for share in record.shares}
+        found = []
+        for n, chunk in enumerate(record.chunks):
+            holds_texts = bool(chunk.content or chunk.calls or chunk.lines)
+            is_copy = holds_texts and self._is_copy(chunk)
+            if is_copy or (is_hidden and (holds_texts or n in sharing)):
+                self._hidden.chunks.add(chunk.id)
+            is_whole = is_hidden or (is_copy and not chunk.lines)
+            tells = partial(self._tells, chunk) if is_copy else _tells_nothing
+            found.append(chunk_without(chunk, walk, Hide.TEXTS if is_whole else Hide.MATCHES, tells))
+        return tuple(found)
+
+    def _is_copy(self, chunk: Chunk) -> bool:
+        """Whether a chunk came of one that is hidden, or is to be hidden by itself."""
+        return chunk.id in self._hidden.forgotten or not self._hidden.chunks.isdisjoint(chunk.parent_ids)
+
+    def _tells(self, summary: Chunk, line: SummaryLine) -> bool:
+        """Whether a line of such a summary may tell of what is hidden: it cites it, or cites nothing."""
+        if summary.id in self._hidden.forgotten or not line.sources:
+            return True
+        return not self._hidden.chunks.isdisjoint(line.sources)
+
+    def _note(self, event: Event | None, walk: Walk, *, is_changed: bool) -> None:
+        """What later events must not tell either: names that were changed, and what is made of them."""
+        self._used_fields |= walk.fields
+        self._names.update(walk.renamed)
+        if isinstance(event, ToolResultCached) and is_changed:
+            self._names.add(cache_key(event.tool, event.parameters))
+        if isinstance(event, PlaybookSaved) and is_changed:
+            self._names.add(playbook_id(event.flow_dact, event.slots, event.tool_calls))
+
+    def _check_is_readable(self, stored: StoredEvent, event: Event | None, payload: bytes) -> None:
+        if event is None:
+            return
+        try:
+            self._registry.decode(stored.type, stored.version, payload)
+        except EventDecodeError as error:
+            why = f"without its texts it could not be read any more: {error.why}"
+            raise InvalidRedaction(f"event {stored.seq}", why) from error
+
+
+def redacted(stored: StoredEvent, payload: bytes, record: bytes) -> StoredEvent:
+    """A row with stand-ins, and with commitments to what was recorded in place of the salt."""
+    return msgspec.structs.replace(stored, payload=payload, record=record, salt=b"".join(commitments(stored)))
+
+
+def _tells_nothing(_line: SummaryLine) -> bool:
+    return False
+
+
+def _path(name: str) -> tuple[str, ...]:
+    """A field's name or path: `payload.` may stand before it."""
+    parts = tuple(name.split("."))
+    return parts[1:] if len(parts) > 1 and parts[0] == "payload" else parts
+
+
+PAUSE_ROWS = 16
+"""So many rows are worked on before others have their turn."""
+
+
+class RedactedLog:
+    """A thread's log up to a seq, without what the rules take out."""
+
+    def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int, redactor: Redactor) -> None:
+        self._kernel = kernel
+        self._thread_id = thread.id
+        self._redactor = redactor
+        self._state = State()
+        self._whole: State | None = None
+        self.thread = redactor.thread(thread)
+        self.upto = upto
+
+    @classmethod
+    async def of(cls, kernel: Kernel, thread: ThreadRecord, upto: int, rules: Redaction) -> "RedactedLog":
+        """The log, once it is known what was forgotten in it, after `upto` too."""
+        hidden = Hidden(thread.id, seqs=set(rules.seqs))
+        if rules.forgotten:
+            head = await kernel.store.head(thread.id)
+            pages = kernel.reader.pages(thread.id, after=0, upto=head.seq, types=frozenset({MemoryForget.event_type}))
+            async for page in pages:
+                for stored in page:
+                    event, _ = decode_row(thread.id, stored, kernel.events)
+                    if isinstance(event, MemoryForget):
+                        hidden.forget(event)
+        ids = kernel.ids
+        return cls(kernel, thread, upto, Redactor(rules, kernel.events, hidden, ids.salt() + ids.salt()))
+
+    async def pages(self) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Its rows, in order. Raises `InvalidRedaction`, `IntegrityError`."""
+        async for page in self._kernel.reader.pages(self._thread_id, after=0, upto=self.upto):
+            rows = []
+            for stored in page:
+                rows.append(await self._row(stored))
+                if stored.seq % PAUSE_ROWS == 0:
+                    await asyncio.sleep(0)
+            yield rows
+
+    def idle(self) -> tuple[str, ...]:
+        """The rules that nothing in the log was for."""
+        return self._redactor.idle()
+
+    async def _row(self, stored: StoredEvent) -> StoredEvent:
+        less = self._redactor.row(stored)
+        if less is stored and not is_redacted(stored):
+            after = self._reduced(stored, self._state)
+            if after is None and await self._did_come_out(stored):
+                less = redacted(stored, stored.payload, stored.record)
+        else:
+            after = None
+        self._state = after or self._applied(less, self._state)
+        if self._whole is not None:
+            self._whole = self._applied(stored, self._whole)
+        return less
+
+    async def _did_come_out(self, stored: StoredEvent) -> bool:
+        """Whether an event comes out of the reducers as it was recorded where nothing is hidden."""
+        if self._whole is None:
+            self._whole = await self._kernel.reader.state_at(self._thread_id, stored.seq - 1)
+        return self._reduced(stored, self._whole) is not None
+
+    def _reduced(self, stored: StoredEvent, state: State) -> State | None:
+        """The state after an event, if the reducers do now what was recorded."""
+        try:
+            event = self._kernel.events.decode(stored.type, stored.version, stored.payload)
+            if not isinstance(event, Event):
+                return None
+            draft = state.draft()
+            context = ReduceContext(stored.seq, stored.id, stored.recorded_at_us)
+            reduction = reduce_into(draft, self._kernel.reducers.of_type(stored.type), event, context, self._thread_id)
+        except MemoryEngineError:
+            return None
+        return draft.freeze(stored.seq) if encode_reduction(reduction, event) == stored.record else None
+
+    def _applied(self, stored: StoredEvent, state: State) -> State:
+        """The state after what is recorded. Raises `IntegrityError`."""
+        _, reduction = decode_row(self._thread_id, stored, self._kernel.events)
+        draft = state.draft()
+        try:
+            apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
+        except InvalidOperation as error:
+            raise IntegrityError(self._thread_id, stored.seq, str(error)) from error
+        return draft.freeze(stored.seq)

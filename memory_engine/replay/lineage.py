@@ -1,0 +1,170 @@
+"""What became of chunks: which later ones are versions of them, and which summaries stand for them.
+
+When chunks left the state.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from memory_engine.core.chain import decode_row
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.codec import ReductionRecord, decode_reduction
+from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import IntegrityError
+from memory_engine.runtime.handle import PastHandle
+from memory_engine.runtime.kernel import Kernel
+
+_ONLY_ADD = frozenset(
+    {
+        "compaction_abandoned", "compaction_failed", "compaction_started", "llm_clarification", "llm_skill_call",
+        "llm_subagent_message", "llm_subagent_spawn", "llm_text_response", "llm_thinking", "llm_tool_call",
+        "memory_recalled", "parent_agent_message", "skill_error", "skill_result", "subagent_error", "subagent_result",
+        "system_error", "tool_error", "tool_result", "user_message",
+    }
+)  # fmt: skip
+"""Events whose chunks come from no others: most of a log, and not read for what became of chunks."""
+
+_ID_CHARS_MAX = 40
+Carried = Mapping[str, bool]
+"""The ids of the chunks that another stands for: whether it covers them, or is a version of them."""
+
+
+def place(chunk_id: str) -> tuple[int, int]:
+    """The seq and number of a chunk's id, to be compared; (0, 0) for what is none: reducers may name any parent."""
+    seq, _, number = chunk_id.partition(".")
+    if len(chunk_id) > _ID_CHARS_MAX or not (chunk_id.isascii() and seq.isdecimal() and number.isdecimal()):
+        return 0, 0
+    return int(seq), int(number)
+
+
+async def read_chunks(kernel: Kernel, thread_id: str, chunk_ids: Iterable[str]) -> dict[str, Chunk]:
+    """Those of the chunks that there are, wherever in the log."""
+    wanted = set(chunk_ids)
+    rows = await kernel.reader.rows_at(thread_id, {place(chunk_id)[0] for chunk_id in wanted} - {0})
+    found: dict[str, Chunk] = {}
+    for stored in rows.values():
+        _, reduction = decode_row(thread_id, stored, kernel.events)
+        found.update((chunk.id, chunk) for chunk in reduction.chunks if chunk.id in wanted)
+    return found
+
+
+def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations, those inside a BATCH one by one."""
+    for operation in operations:
+        if isinstance(operation, Batch):
+            yield from flattened(operation.operations)
+        else:
+            yield operation
+
+
+async def carriers(
+    kernel: Kernel, thread_id: str, base: Collection[str], *, after: int, upto: int
+) -> dict[str, dict[str, bool]]:
+    """Every chunk that was made after one seq, up to another, of chunks in `base`, with those, at any remove."""
+    carried: dict[str, dict[str, bool]] = {}
+    if not base or upto <= after:
+        return carried
+    types = {cls.event_type for cls in kernel.events.classes()} - _ONLY_ADD
+    async for page in kernel.reader.pages(thread_id, after=after, upto=upto, types=types):
+        for stored in page:
+            if stored.record:
+                _carry(_record(thread_id, stored), base, carried)
+    return carried
+
+
+def _record(thread_id: str, stored: StoredEvent) -> ReductionRecord:
+    try:
+        return decode_reduction(stored.record)
+    except ValueError as error:
+        raise IntegrityError(thread_id, stored.seq, str(error)) from error
+
+
+def _carry(record: ReductionRecord, base: Collection[str], carried: dict[str, dict[str, bool]]) -> None:
+    replaced: dict[str, tuple[str, ...]] | None = None
+    for chunk in record.chunks:
+        if not chunk.parent_ids:
+            continue
+        if replaced is None:
+            replaced = batch_replaced(record.operations)
+        together = replaced.get(chunk.id, ())
+        found: dict[str, bool] = {}
+        for parent in chunk.parent_ids:
+            covers = is_covering(chunk, parent, together)
+            if parent in base:
+                found[parent] = found.get(parent, False) or covers
+            for origin, covered in carried.get(parent, {}).items():
+                found[origin] = found.get(origin, False) or covers or covered
+        if found:
+            carried[chunk.id] = found
+
+
+def batch_replaced(operations: Iterable[Operation]) -> dict[str, tuple[str, ...]]:
+    """By each chunk that a BATCH_REPLACE put: those that it took away."""
+    return {
+        by: operation.chunks
+        for operation in flattened(operations)
+        if isinstance(operation, BatchReplace)
+        for by in operation.by
+    }
+
+
+def is_covering(chunk: Chunk, parent: str, replaced: Collection[str]) -> bool:
+    """Whether a chunk stands for a parent as a summary does, and not as its next version."""
+    return parent in replaced and (chunk.type == ChunkType.COMPACTED or len(replaced) > 1)
+
+
+async def shared_seq(kernel: Kernel, a: tuple[str, int], b: tuple[str, int]) -> int:
+    """The last seq up to which two logs, each a thread's up to a seq, are one: a fork's and its origin's, say."""
+    upto = min(a[1], b[1])
+    if a[0] == b[0] or upto == 0:
+        return upto
+
+    async def are_same(seq: int) -> bool:
+        one = await kernel.reader.rows_at(a[0], {seq})
+        other = await kernel.reader.rows_at(b[0], {seq})
+        return one[seq].hash == other[seq].hash
+
+    if await are_same(upto):
+        return upto
+    low, high = 0, upto
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await are_same(middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, int]:
+    """The seqs of the events after which chunks that are not in the state any more were gone, by halving.
+
+    A chunk never comes back under its id, so that a few states tell it of any number of chunks that went together.
+    """
+    found: dict[str, int] = {}
+    waiting = [(0, past.seq, list(chunk_ids))] if chunk_ids else []
+    while waiting:
+        low, high, ids = waiting.pop()  # made after `low`, or there at it; gone at `high`
+        if high - low <= 1:
+            found.update(dict.fromkeys(ids, high))
+            continue
+        middle = (low + high) // 2
+        state = await past.state(at=middle)
+        later = [one for one in ids if place(one)[0] > middle or state.get(one) is not None]
+        earlier = [one for one in ids if place(one)[0] <= middle and state.get(one) is None]
+        waiting += [(*span, some) for span, some in (((low, middle), earlier), ((middle, high), later)) if some]
+    return found
+
+
+def taken_by(operations: Sequence[Operation]) -> list[str]:
+    """The chunks that operations take out of the state, without those that stand inside them."""
+    taken: list[str] = []
+    for operation in operations:
+        match operation:
+            case Batch():
+                taken += taken_by(operation.operations)
+            case BatchReplace():
+                taken += operation.chunks
+            case Update() | Replace() | Delete():
+                taken.append(operation.chunk)
+    return taken

@@ -1,1 +1,0 @@
-"""What a what-if takes: edits, references, compactions and the log that comes out."""

@@ -1,0 +1,300 @@
+"""What if: a thread's log run again into a fork under other reducers, compactors, thresholds, or with edits."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine.compaction.base import Compactor, calls_model
+from memory_engine.compaction.service import CompactionService
+from memory_engine.context.rendering import Rendering
+from memory_engine.core.ids import check_identifier
+from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.plugins import Plugin
+from memory_engine.replay.diff import Diff, diff
+from memory_engine.replay.verify import Progress
+from memory_engine.replay.what_if.calls import Call, Measure, Prices, Spending, Turn, paired
+from memory_engine.replay.what_if.change import (
+    EDITS,
+    Compactions,
+    Edit,
+    EventCounts,
+    InsertEvent,
+    Refused,
+    ReplaceEvent,
+    Script,
+    SkipEvent,
+)
+from memory_engine.replay.what_if.fork_log import Rules
+from memory_engine.replay.what_if.runner import Rerun, Setting
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import CompactionPolicy, LoadedThread, check_record
+from memory_engine.store.reading import Moment, seq_of
+
+__all__ = [
+    "Call", "Change", "Compactions", "EventCounts", "InsertEvent", "Prices", "Refused", "ReplaceEvent", "SkipEvent",
+    "Spending", "Turn", "WhatIfReport", "what_if",
+]  # fmt: skip
+
+WHAT_IF = "what_if"
+"""The metadata of a rerun's fork that says what was changed."""
+TOLD_EVERY = 32
+"""Events from one call of `progress` to the next."""
+LOOK_BACK = 512
+"""Events before the first edit that are read, to find the model call before it."""
+
+
+@frozen(kw_only=True)
+class Change:
+    """What is to be otherwise. At least one of `edits`, `plugins`, `policy` and `compactor` is given.
+
+    `edits` skip, replace and insert events, by the seqs of the original. `plugins` bring reducers in addition to those
+    of the kernel, or in their place, and compactors. With a `policy`, a `compactor` or a plug-in's, the recorded
+    compactions are left out and made anew where the thresholds ask for them: by the given compactor, else by the
+    embedded one; with `call_models` alone, by those of the engine. Without these, compactions are as they are recorded.
+    With a policy that is not `enabled` none are made. A compactor that calls a model is used only with `call_models`.
+
+    `upto`: only so much of the log. `max_tokens` is the budget that contexts are measured with (default: all of the
+    state), `prices` what the report says of costs, `metadata` is added to the fork's.
+    """
+
+    edits: Sequence[Edit] = ()
+    plugins: Sequence[Plugin] = ()
+    policy: CompactionPolicy | None = None
+    compactor: Compactor | None = None
+    call_models: bool = False
+    upto: Moment | None = None
+    max_tokens: int | None = None
+    prices: Prices | None = None
+    metadata: Mapping[str, str] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        if isinstance(self.edits, EDITS):
+            raise InvalidChange("edits", f"put the {type(self.edits).__name__} into a list")
+        for edit in self.edits:
+            _check("edits", edit, isinstance(edit, EDITS), "a SkipEvent, a ReplaceEvent or an InsertEvent")
+        given = self.policy
+        _check("policy", given, given is None or isinstance(given, CompactionPolicy), "a CompactionPolicy")
+        asked = self.compactor
+        _check("compactor", asked, asked is None or hasattr(asked, "compact"), "a compactor, not its name")
+
+    def __str__(self) -> str:
+        parts = [f"{len(self.edits)} edit{'s' * (len(self.edits) != 1)}"] if self.edits else []
+        parts += [f"plug-in {plugin.name}" for plugin in self.plugins]
+        parts += ["another policy"] if self.policy is not None else []
+        parts += [f"compactor {self.compactor.name}"] if self.compactor is not None else []
+        return ", ".join(parts)
+
+
+def _check(what: str, value: object, fits: object, wanted: str) -> None:
+    if not fits:
+        raise InvalidChange(f"{what} {value!r}", f"it is {wanted} that is wanted")
+
+
+@frozen(kw_only=True)
+class WhatIfReport:
+    """What became of a log under a change.
+
+    `thread_id` is the original, up to the seq `upto`; `fork_id` is the rerun, up to `head`. They share the past up to
+    `shared`; all else here is about what comes after. `calls_shared` model calls were made before; `turns` are those
+    after, `original` and `fork` sum them up. `before` and `after` are the compactions of either side, `refused` the
+    events that no longer fit. `state` is the difference of the states at the ends.
+    """
+
+    thread_id: str
+    upto: int
+    fork_id: str
+    head: int
+    shared: int
+    change: str
+    events: EventCounts
+    refused: tuple[Refused, ...]
+    before: Compactions
+    after: Compactions
+    calls_shared: int
+    turns: tuple[Turn, ...] = field(repr=False)
+    original: Spending
+    fork: Spending
+    state: Diff = field(repr=False)
+    seconds: float
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "thread_id": self.thread_id,
+            "upto": self.upto,
+            "fork_id": self.fork_id,
+            "head": self.head,
+            "shared": self.shared,
+            "change": self.change,
+            "events": self.events.as_data(),
+            "refused": [{"seq": one.seq, "event_type": one.event_type, "why": one.why} for one in self.refused],
+            "compactions": {"original": self.before.as_data(), "fork": self.after.as_data()},
+            "calls_shared": self.calls_shared,
+            "turns": [turn.as_data() for turn in self.turns],
+            "totals": {"original": self.original.as_data(), "fork": self.fork.as_data()},
+            "state": self.state.as_data(),
+            "seconds": round(self.seconds, 3),
+        }
+
+
+async def what_if(
+    thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: Progress | None = None
+) -> WhatIfReport:
+    """Run a thread's log again into a fork of it, and compare.
+
+    See `Thread.what_if` for what it raises; then there is no fork, though after 20,000 events its id may stay taken.
+    """
+    _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
+    begun = time.perf_counter()
+    kernel = thread.kernel
+    if kernel.config.read_only:
+        raise ReadOnly("the fork of a what-if")
+    fork_id = fork_id or kernel.new_id()
+    await _check_free(kernel, fork_id)
+    loaded = await kernel.store.load(thread.id)
+    upto = loaded.head.seq if change.upto is None else await seq_of(kernel.store, thread.id, change.upto)
+    setting = await setting_of(kernel, loaded, change, upto, fork_id=fork_id)
+    run = await rerun(setting, progress)
+    assert run.log is not None
+    assert run.calls is not None
+    turns = paired(run.calls.original, run.calls.fork)
+    compared = await diff(await thread.at(upto), await ThreadHandle(kernel, fork_id).at(run.log.head.seq))
+    return WhatIfReport(
+        thread_id=thread.id,
+        upto=upto,
+        fork_id=fork_id,
+        head=run.log.head.seq,
+        shared=run.log.point,
+        change=str(change),
+        events=run.counts,
+        refused=tuple(run.refused),
+        before=run.before,
+        after=run.after,
+        calls_shared=run.shared_calls,
+        turns=turns,
+        original=Spending.of([t.original for t in turns if t.original], run.before.usage, change.prices),
+        fork=Spending.of([t.fork for t in turns if t.fork], run.after.usage, change.prices),
+        state=compared,
+        seconds=time.perf_counter() - begun,
+    )
+
+
+async def rerun(setting: Setting, progress: Progress | None = None) -> Rerun:
+    """Run a log again as a setting says; whatever goes wrong, no fork is left."""
+    kernel, thread_id = setting.kernel, setting.loaded.record.id
+    recompacts, changes_rules = setting.compactors is not None, bool(setting.changed_types)
+    begin = 0 if recompacts or changes_rules else max(0, setting.script.first - 1 - LOOK_BACK)
+    there = await kernel.reader.rows_at(thread_id, {begin} if begin else ())
+    digest = there[begin].hash if begin else b""
+    run = Rerun.begin(setting, await kernel.reader.state_at(thread_id, begin), digest)
+    try:
+        async for page in kernel.reader.pages(thread_id, after=begin, upto=setting.upto):
+            for stored in page:
+                await run.step(stored)
+                if progress is not None and stored.seq % TOLD_EVERY == 0:
+                    progress(stored.seq - begin)
+        await run.finish()
+    except BaseException:  # whatever it is, a fork that is not whole must not stay; it goes on to the caller
+        if run.log is not None:
+            await run.log.discard()
+        raise
+    return run
+
+
+async def setting_of(kernel: Kernel, loaded: LoadedThread, change: Change, upto: int, *, fork_id: str = "") -> Setting:
+    """What a change means for a thread. Without a `fork_id` nothing is written. Raises `InvalidChange` and the like."""
+    record = loaded.record
+    compactors = _compactors(kernel, change)
+    if not (change.edits or change.plugins or compactors is not None):
+        raise InvalidChange("the change", "it changes nothing; give edits, plug-ins, a policy or a compactor")
+    rules = _rules(kernel, change.plugins)
+    script = Script.of(change.edits, upto)
+    await _check_ids(kernel, record.id, script)
+    fork = None
+    if fork_id:
+        fork = msgspec.structs.replace(
+            record,
+            id=fork_id,
+            created_at_us=kernel.now_us(),
+            metadata={**record.metadata, WHAT_IF: str(change)[:1000], **change.metadata},
+            policy=change.policy or record.policy,
+        )
+        check_record(fork)
+    parts = kernel[Rendering]
+    measures = (
+        Measure(thread_id=record.id, max_tokens=change.max_tokens, renderers=parts.renderers, counter=parts.counter),
+        Measure(thread_id=record.id, max_tokens=change.max_tokens, renderers=rules.renderers, counter=parts.counter),
+    )
+    return Setting(
+        kernel=kernel,
+        loaded=loaded,
+        upto=upto,
+        script=script,
+        rules=rules,
+        changed_types=_changed_types(kernel, rules),
+        policy=change.policy or record.policy or kernel.config.compaction,
+        compactors=compactors,
+        by_hand=change.policy is None or change.policy.enabled,
+        record=fork,
+        measures=measures if fork_id else None,
+    )
+
+
+def _compactors(kernel: Kernel, change: Change) -> Sequence[Compactor] | None:
+    """Those that compact anew, in the order in which they are asked; `None`: recorded compactions stand."""
+    brought = [entry for plugin in change.plugins for entry in plugin.compactors]
+    if change.compactor is not None:
+        chosen: Sequence[Compactor] = (change.compactor,)
+    elif brought:
+        chosen = [compactor for compactor, _ in sorted(brought, key=lambda entry: -entry[1])]
+    elif change.policy is None:
+        return None
+    else:
+        chosen = kernel[CompactionService].compactors if change.call_models else (kernel[CompactionService].fallback,)
+    for compactor in chosen:
+        if calls_model(compactor) and not change.call_models:
+            raise ModelNotAllowed(f"the compactor {compactor.name!r}")
+    return chosen
+
+
+def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> Rules:
+    events, reducers, renderers = kernel.events.copy(), kernel.reducers.copy(), dict(kernel[Rendering].renderers)
+    for plugin in plugins:
+        try:
+            plugin.install(events, reducers)
+        except KeyError as error:
+            raise InvalidChange(f"plug-in {plugin.name}", f"there is no reducer {error} to replace") from None
+        renderers.update(plugin.renderers)
+    return Rules(events=events, reducers=reducers, renderers=renderers)
+
+
+def _changed_types(kernel: Kernel, rules: Rules) -> frozenset[str]:
+    """The types of events that other reducers run for, or that another class decodes."""
+    before = {cls.event_type for cls in kernel.events.classes()}
+    types = {cls.event_type for cls in rules.events.classes()}
+    return frozenset(
+        name for name in types if name not in before or kernel.reducers.of_type(name) != rules.reducers.of_type(name)
+    )
+
+
+async def _check_free(kernel: Kernel, fork_id: str) -> None:
+    check_identifier("thread id", fork_id)
+    try:
+        await kernel.store.head(fork_id)
+    except ThreadNotFound:
+        return
+    raise ThreadExists(fork_id)
+
+
+async def _check_ids(kernel: Kernel, thread_id: str, script: Script) -> None:
+    """Raise `InvalidChange` for an inserted event under an id that the log has, or that another has."""
+    ids = [new.id for events in script.inserted.values() for new in events if new.id]
+    for event_id in ids:
+        check_identifier("event id", event_id)
+        if ids.count(event_id) > 1:
+            raise InvalidChange(f"inserting {event_id!r}", "two events bear this id")
+    for stored in await kernel.store.find(thread_id, ids) if ids else ():
+        raise InvalidChange(f"inserting {stored.id!r}", f"event {stored.seq} of the log has this id")

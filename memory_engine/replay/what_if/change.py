@@ -1,0 +1,174 @@
+"""Edits of a log for a rerun: events that are skipped, replaced, inserted.
+
+What a rerun kept, changed, left out and added.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from attrs import asdict, define, frozen
+
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionFailed
+from memory_engine.core.records import NewEvent
+from memory_engine.core.tokens import Usage
+from memory_engine.errors import InvalidChange
+
+
+@frozen
+class SkipEvent:
+    """As if the event at `seq` had not happened. `event_skipped` takes its place, so that no later event moves."""
+
+    seq: int
+
+
+@frozen
+class ReplaceEvent:
+    """As if another event had happened in place of the one at `seq`, under its id and at its time."""
+
+    seq: int
+    event: Event
+
+
+@frozen
+class InsertEvent:
+    """As if one more event had happened directly after the one at seq `after` (0: before the first).
+
+    It is recorded at that one's time. Several after the same seq come in the order in which they are given.
+    """
+
+    after: int
+    event: Event | NewEvent
+
+
+Edit = SkipEvent | ReplaceEvent | InsertEvent
+EDITS = (SkipEvent, ReplaceEvent, InsertEvent)
+"""Seqs, and chunk ids inside the events, are those of the original log, whatever the other edits are."""
+
+
+@frozen(kw_only=True)
+class Script:
+    """Edits by the seqs that they concern. `first` is the earliest event that may come out otherwise."""
+
+    skipped: frozenset[int]
+    replaced: Mapping[int, Event]
+    inserted: Mapping[int, Sequence[NewEvent]]
+    first: int
+
+    @classmethod
+    def of(cls, edits: Sequence[Edit], upto: int) -> "Script":
+        """Check edits of a log up to a seq. Raises `InvalidChange` for a seq that it does not have, or edited twice."""
+        skipped: set[int] = set()
+        replaced: dict[int, Event] = {}
+        inserted: dict[int, list[NewEvent]] = {}
+        for edit in edits:
+            match edit:
+                case InsertEvent(after=after, event=event):
+                    _check("inserting after", after, 0, upto)
+                    inserted.setdefault(after, []).append(event if isinstance(event, NewEvent) else NewEvent(event))
+                case SkipEvent(seq=seq) | ReplaceEvent(seq=seq):
+                    _check("skipping" if isinstance(edit, SkipEvent) else "replacing", seq, 1, upto)
+                    if seq in skipped or seq in replaced:
+                        raise InvalidChange(f"event {seq}", "two edits skip or replace it; give one")
+                    if isinstance(edit, SkipEvent):
+                        skipped.add(seq)
+                    else:
+                        replaced[seq] = edit.event
+        first = min((*skipped, *replaced, *(after + 1 for after in inserted)), default=upto + 1)
+        return cls(skipped=frozenset(skipped), replaced=replaced, inserted=inserted, first=first)
+
+    def concerns(self, seq: int) -> bool:
+        """Whether the event at a seq is skipped or replaced."""
+        return seq in self.skipped or seq in self.replaced
+
+
+def _check(what: str, seq: int, least: int, upto: int) -> None:
+    if not least <= seq <= upto:
+        raise InvalidChange(f"{what} event {seq}", f"the log has the seqs {least} to {upto}")
+
+
+@frozen(kw_only=True)
+class Refused:
+    """An event that no longer fits what the change left, and why; `event_skipped` stands in its place.
+
+    A compaction whose chunks are not all there any more is one: `compaction_abandoned` stands in the place of its end.
+    """
+
+    seq: int
+    event_type: str
+    why: str
+
+
+@define(kw_only=True)
+class EventCounts:
+    """Events of the original by what became of them, and those that are new in the rerun.
+
+    `shared`: the past that both have in common. `kept` came out with the bytes that they had, `renumbered` name others
+    by their new places. `left_out` are the compactions of the original where they are made anew, `added` those made.
+    """
+
+    shared: int = 0
+    kept: int = 0
+    renumbered: int = 0
+    replaced: int = 0
+    skipped: int = 0
+    refused: int = 0
+    left_out: int = 0
+    inserted: int = 0
+    added: int = 0
+
+    def note(self, what: str) -> None:
+        """One more event of this kind."""
+        setattr(self, what, getattr(self, what) + 1)
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+@frozen(kw_only=True)
+class Compactions:
+    """The compactions of one side after the shared past, and what their models took.
+
+    Tokens are estimates: `tokens_before` of what was replaced, `tokens_after` of what stands there.
+    """
+
+    completed: int = 0
+    failed: int = 0
+    tokens_before: int = 0
+    tokens_after: int = 0
+    usage: Usage = Usage()
+
+    def plus(self, event: Event | UnknownEvent) -> "Compactions":
+        """With one more event of the log counted in."""
+        match event:
+            case CompactionCompleted():
+                return Compactions(
+                    completed=self.completed + 1,
+                    failed=self.failed,
+                    tokens_before=self.tokens_before + event.tokens_before,
+                    tokens_after=self.tokens_after + event.tokens_after,
+                    usage=self.usage.plus(event.usage),
+                )
+            case CompactionFailed():
+                return Compactions(
+                    completed=self.completed,
+                    failed=self.failed + 1,
+                    tokens_before=self.tokens_before,
+                    tokens_after=self.tokens_after,
+                    usage=self.usage.plus(event.usage),
+                )
+        return self
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values."""
+        return {
+            "completed": self.completed,
+            "failed": self.failed,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
+            "usage": {
+                "input_tokens": self.usage.input_tokens,
+                "output_tokens": self.usage.output_tokens,
+                "cost_usd": self.usage.cost_usd,
+            },
+        }

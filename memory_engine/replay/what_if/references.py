@@ -1,0 +1,220 @@
+"""References from event to event: seqs and chunk ids that payloads name, kept right where a rerun moves events."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
+
+import msgspec
+
+from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.events.compaction import CompactionStarted, CompactionUndone, Replacement, RestoredChunk
+from memory_engine.core.events.delivery import FactsDelivered, RefusedFact
+from memory_engine.core.events.memory import MemoryForget, MemoryMarkCritical, Reach
+from memory_engine.core.lazy import regex
+from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
+from memory_engine.views.documents.events import DocumentRemoved
+from memory_engine.views.layers.events import (
+    LayerLine,
+    MemoryAppended,
+    MemoryCompacted,
+    MemoryRemoved,
+    ResultsOffloaded,
+)
+from memory_engine.views.patterns.events import PatternApproved, PatternProposed, PatternRejected, PatternRevoked
+from memory_engine.views.promotion.events import AgentMdRemoved, PromotionDecided
+from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
+
+_CHUNK = regex(r"([1-9][0-9]{0,17})\.(0|[1-9][0-9]*)")
+_FACT = regex(r"([0-9]{10,18})\.(0|[1-9][0-9]*)")
+_NUMBER = regex(r"[1-9][0-9]{0,17}")
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Places:
+    """Where the events of a log stand in its rerun: each at its old seq, or shifted, or nowhere."""
+
+    def __init__(self, upto: int = 0) -> None:
+        """Events up to `upto` stand where they stood."""
+        self._last = upto
+        self._starts = [0]
+        self._shifts = [0]
+        self._gone: set[int] = set()
+
+    @property
+    def are_same(self) -> bool:
+        """Whether every event stands where it stood."""
+        return len(self._starts) == 1 and not self._gone
+
+    def put(self, old: int, new: int) -> None:
+        """The next event, at `old` in the log, stands at `new`."""
+        self._last = old
+        if new - old != self._shifts[-1]:
+            self._starts.append(old)
+            self._shifts.append(new - old)
+
+    def drop(self, old: int) -> None:
+        """The next event has no place in the rerun."""
+        self._last = old
+        self._gone.add(old)
+
+    def seq(self, old: int) -> int:
+        """The place of an event; 0 for none: it was left out, or there was no such event yet."""
+        return 0 if old in self._gone or not 0 < old <= self._last else old + self._shift(old)
+
+    def floor(self, old: int) -> int:
+        """The place of the last event at `old` or before it that has one."""
+        old = min(old, self._last)
+        while old in self._gone:
+            old -= 1
+        return old + self._shift(old) if old > 0 else old
+
+    def chunk(self, chunk_id: str) -> str:
+        """The chunk's id in the rerun, empty for none; what is no chunk id stays as it is."""
+        return self._numbered(_CHUNK, chunk_id, 1)
+
+    def fact(self, fact_id: str) -> str:
+        """The same for the id of a fact in an outbox."""
+        return self._numbered(_FACT, fact_id, 10)
+
+    def number(self, text: str) -> str:
+        """The same for a seq that is written as text."""
+        return str(self.seq(int(text)) or "") if _NUMBER.fullmatch(text) else text
+
+    def _numbered(self, shape: re.Pattern[str], value: str, digits: int) -> str:
+        found = shape.fullmatch(value)
+        if found is None:
+            return value
+        seq = self.seq(int(found[1]))
+        return f"{seq:0{digits}d}.{found[2]}" if seq else ""
+
+    def _shift(self, old: int) -> int:
+        return self._shifts[bisect_right(self._starts, old) - 1]
+
+
+Refer = Callable[[Places, object, int], object]
+"""A reference as it is to be in the rerun; falsy for one whose event has no place there. The int is the event's seq."""
+
+
+def _chunk(places: Places, value: object, _seq: int) -> object:
+    return places.chunk(value) if isinstance(value, str) else value
+
+
+def _seq(places: Places, value: object, _own: int) -> object:
+    return places.seq(value) if isinstance(value, int) else value
+
+
+def _bound(places: Places, value: object, _own: int) -> object:
+    """A seq up to which something was read: any event may stand there, also one that is left out."""
+    return places.floor(value) if isinstance(value, int) else value
+
+
+def _counted_back(places: Places, value: object, own: int) -> object:
+    """A seq, or (negative) how many before the event's own: as it was where that still leads to the same event."""
+    if not isinstance(value, int) or value >= 0:
+        return _seq(places, value, own)
+    if own == 0:
+        return value
+    there = places.seq(own + value)
+    return value if there and there - places.seq(own) == value else there
+
+
+def _fact(places: Places, value: object, _seq: int) -> object:
+    return places.fact(value) if isinstance(value, str) else value
+
+
+def _number(places: Places, value: object, _seq: int) -> object:
+    return places.number(value) if isinstance(value, str) else value
+
+
+def _unchecked(_places: Places, _value: object, _seq: int) -> object:
+    """In a rerun an undoing needs not come directly after what it had seen: nothing happens at the same time."""
+    return 0
+
+
+_REFERENCES: Mapping[type[msgspec.Struct], Mapping[str, Refer]] = {
+    AgentMdRemoved: {"lines": _number},
+    CompactionStarted: {"chunk_ids": _chunk},
+    CompactionUndone: {"completed": _seq, "summaries": _chunk, "seen": _unchecked},
+    CycleStarted: {"question_at": _counted_back},
+    DocumentRemoved: {"seqs": _seq},
+    ExchangeFinished: {"cycle": _seq, "answer_at": _counted_back},
+    FactsDelivered: {"facts": _fact},
+    LayerLine: {"seqs": _seq},
+    MemoryAppended: {"drawn_from": _seq},
+    MemoryCompacted: {"upto": _bound, "first": _seq, "drawn_at": _bound},
+    MemoryForget: {"chunk_ids": _chunk, "seqs": _seq, "summaries": _chunk},
+    MemoryMarkCritical: {"chunk_ids": _chunk},
+    MemoryRemoved: {"seqs": _seq},
+    PatternApproved: {"proposal": _seq},
+    PatternProposed: {"line": _seq, "source": _seq},
+    PatternRejected: {"proposal": _seq},
+    PatternRevoked: {"approvals": _seq},
+    PromotionDecided: {"snippet": _chunk},
+    RefusedFact: {"id": _fact},
+    Replacement: {"covers": _chunk},
+    RestoredChunk: {
+        "original": _chunk, "parent_ids": _chunk, "container": _chunk, "before": _chunk, "after": _chunk,
+    },
+    ResultsOffloaded: {"chunk_ids": _chunk},
+    ScratchpadRemoved: {"chunk_ids": _chunk},
+    ScratchpadWritten: {"read": _chunk},
+    SummaryLine: {"sources": _chunk},
+    SummaryRolled: {
+        "covers": _seq, "base": _seq, "forgotten": _seq, "insights": _chunk, "insights_upto": _bound,
+    },
+}  # fmt: skip
+"""The fields of built-in events, and of what is in them, that name other events of the same log."""
+_ELSEWHERE = frozenset({Reach})
+"""What names events of other logs."""
+_USUAL: Mapping[str, Refer] = {
+    "chunk_id": _chunk, "chunk_ids": _chunk, "seq": _seq, "seqs": _seq, "drawn_from": _seq,
+}  # fmt: skip
+"""What such fields are called in events of plug-ins."""
+
+
+def references_of(cls: type[msgspec.Struct]) -> Mapping[str, Refer]:
+    """The fields of an event's class, or of a struct inside events, that name events of the same log."""
+    if cls in _REFERENCES or cls.__module__.partition(".")[0] == "memory_engine":
+        return _REFERENCES.get(cls, {})
+    return {name: _USUAL[name] for name in cls.__struct_fields__ if name in _USUAL}
+
+
+def renumbered(event: S, places: Places, seq: int) -> S:
+    """The event that stood at `seq`, naming what it names by its place in the rerun; the very same where none moved.
+
+    `seq` 0: it stood nowhere, and what it counts back from itself is as it says.
+    What has no place there is left out of a list; a field that holds a single reference then is empty, or 0.
+    """
+    return event if places.are_same else _struct(event, places, seq)
+
+
+def _struct(value: S, places: Places, seq: int) -> S:
+    if type(value) in _ELSEWHERE:
+        return value
+    refers = references_of(type(value))
+    changes: dict[str, object] = {}
+    for name in value.__struct_fields__:
+        old = getattr(value, name)
+        new = _referred(old, refers[name], places, seq) if name in refers else _inside(old, places, seq)
+        if new is not old and new != old:
+            changes[name] = new
+    return msgspec.structs.replace(value, **changes) if changes else value
+
+
+def _referred(value: object, refer: Refer, places: Places, seq: int) -> object:
+    if isinstance(value, tuple | list):
+        moved = [(one, refer(places, one, seq)) for one in value]
+        return type(value)(new for old, new in moved if new or not old)
+    return refer(places, value, seq)
+
+
+def _inside(value: object, places: Places, seq: int) -> object:
+    match value:
+        case msgspec.Struct():
+            return _struct(value, places, seq)
+        case tuple() | list() if value and not isinstance(value[0], str | int):
+            items = cast("tuple[object, ...]", value)
+            return type(items)(_inside(one, places, seq) for one in items)
+    return value

@@ -1,0 +1,1 @@
+"""The kernel: queues, commits, open threads and deliveries."""

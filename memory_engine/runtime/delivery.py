@@ -1,0 +1,262 @@
+"""The relay: carries facts from outboxes to their threads, each once.
+
+Observers: what is told of events once they are durable.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from memory_engine.core.events.delivery import Destination, FactsDelivered, RefusedFact
+from memory_engine.core.events.memory import ExecutionResume, MemoryForget, Reach
+from memory_engine.core.records import RecordedEvent
+from memory_engine.errors import (
+    EngineClosed,
+    IdempotencyConflict,
+    InvalidIdentifier,
+    MemoryEngineError,
+    ThreadClosed,
+    ThreadNotFound,
+    WrongThreadKind,
+)
+from memory_engine.projections.outbox import DELIVERING, FACTS, OUTBOX, Fact, WaitingFact
+from memory_engine.runtime.commit import Reduced
+from memory_engine.runtime.correlation import UNLINKED, Links, linked
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.scoped import scope_of
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.store.protocol import PAUSED, Store
+from memory_engine.store.reading import Imported, imported_of
+
+_log = logging.getLogger("memory_engine.relay")
+
+_FOR_GOOD = (ThreadClosed, ThreadNotFound, WrongThreadKind, InvalidIdentifier, IdempotencyConflict)
+"""What a thread raises that will take a fact at no other time either: it is archived or deleted, say."""
+
+
+class _Round(msgspec.Struct):
+    """What became of one outbox. Facts for a thread in `stuck` wait, in their order; to `onward` it goes from there."""
+
+    patient: bool
+    arrived: list[str] = msgspec.field(default_factory=list)
+    refused: list[RefusedFact] = msgspec.field(default_factory=list)
+    errors: list[MemoryEngineError] = msgspec.field(default_factory=list)
+    stuck: set[Destination] = msgspec.field(default_factory=set)
+    onward: dict[str, None] = {}
+
+
+class Relay:
+    """Delivers for one engine. A fact whose thread cannot take it now stays in its outbox and is logged.
+
+    `before` is awaited with a thread before what waits in its outbox is delivered; `owing` finds the threads that a
+    process which died has left with something to do then.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.before: list[Callable[[ThreadHandle], Awaitable[None]]] = []
+        self.owing: list[Callable[[Store], Awaitable[Sequence[str]]]] = []
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._recovery: asyncio.Task[None] | None = None
+        self._touched: set[str] = set()
+        self._paused: set[str] = set()
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def recover(self) -> None:
+        """Deliver what processes that died have left. Waited for by the first who reads a user, tenant or agent.
+
+        Raises what the store raises; the next who reads tries again.
+        """
+        if self._kernel.config.read_only:
+            return
+        task = self._recovery
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            task = self._recovery = self._kernel.tasks.spawn(self._recover())
+        if not task.done():
+            await asyncio.shield(task)
+
+    async def _recover(self) -> None:
+        for thread_id in await self._kernel.store.holders(OUTBOX.name, OUTBOX.version):
+            await self._try(thread_id)
+        for owing in self.owing:
+            for thread_id in await owing(self._kernel.store):
+                await self._try(thread_id)
+
+    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        """Deliver what a commit brought for other threads; with a pause's end, what waited for it."""
+        for step in reduced:
+            if step.stored.type in DELIVERING:
+                self.touched(runtime.id)
+            if step.stored.type == ExecutionResume.event_type:
+                self.resumed()
+
+    def touched(self, thread_id: str) -> None:
+        """A thread has new facts: deliver them soon."""
+        self._touched.add(thread_id)
+        if thread_id not in self._under_way:
+            self._under_way[thread_id] = self._kernel.tasks.spawn(self._follow(thread_id))
+
+    def resumed(self) -> None:
+        """A pause has ended: what waited for that may go on."""
+        waiting, self._paused = self._paused, set()
+        for thread_id in waiting:
+            self.touched(thread_id)
+
+    async def settle(self) -> None:
+        """Wait until what is under way has arrived, or was found impossible to deliver."""
+        while self._under_way:
+            await asyncio.wait(list(self._under_way.values()))
+
+    async def _follow(self, thread_id: str) -> None:
+        """Deliver until nothing new has come meanwhile."""
+        try:
+            while thread_id in self._touched:
+                self._touched.discard(thread_id)
+                await self._try(thread_id)
+        finally:
+            del self._under_way[thread_id]
+
+    async def _try(self, thread_id: str) -> None:
+        try:
+            with suppress(EngineClosed):  # whoever opens the store next delivers
+                await self._deliver(thread_id, patient=False)
+        except MemoryEngineError as error:
+            _log.warning("facts of thread %r wait to be delivered: %s", thread_id, error)
+
+    async def deliver(self, thread_id: str) -> None:
+        """Deliver all that waits in a thread's outbox. Facts for a paused thread are waited for.
+
+        Raises the first error of their threads, after all that can be delivered is. What cannot be delivered now
+        stays where it is; what never can be leaves the outbox as refused.
+        """
+        await self._deliver(thread_id, patient=True)
+
+    async def _deliver(self, thread_id: str, *, patient: bool) -> None:
+        done = _Round(patient)
+        with linked(UNLINKED):  # what waits here came of other calls than the one that has it delivered
+            await self._round(thread_id, done)
+        for tenant_thread in done.onward if patient else ():  # what was forgotten there may have been shared
+            try:
+                await self._deliver(tenant_thread, patient=True)
+            except MemoryEngineError as error:
+                done.errors.append(error)
+        if done.errors:
+            raise done.errors[0]
+
+    async def _round(self, thread_id: str, done: "_Round") -> None:
+        async with self._locks.setdefault(thread_id, asyncio.Lock()):
+            source = ThreadHandle(self._kernel, thread_id)
+            if not done.patient and await self._is_paused(thread_id):
+                self._paused.add(thread_id)
+            else:
+                for prepare in self.before:
+                    await prepare(source)
+            waiting = [row for _, row in (await source.rows(OUTBOX)).items()]
+            elsewhere = await imported_of(self._kernel.store, thread_id) if waiting else Imported()
+            for row in waiting:
+                if row.fact.seq not in elsewhere and row.fact.destination not in done.stuck:
+                    await self._carry(row, thread_id, done)
+            if done.arrived or done.refused:
+                with suppress(ThreadClosed):  # an archived sender takes no note; its facts arrive once all the same
+                    await source.dispatch(FactsDelivered(facts=tuple(done.arrived), refused=tuple(done.refused)))
+
+    async def _carry(self, row: WaitingFact, thread_id: str, done: "_Round") -> None:
+        fact = row.fact
+        try:
+            target = scope_of(self._kernel, fact.destination)
+            if not done.patient and await self._is_paused(target.id):
+                done.stuck.add(fact.destination)
+                self._paused.add(thread_id)
+                return
+            event = row.decode(self._kernel.events)
+            with linked(UNLINKED if self._kernel.kind(target.kind).pooled else await self._links(thread_id, fact)):
+                await target.dispatch(event, event_id=fact.arrival)
+            done.arrived.append(fact.id)
+            if target.kind == "tenant" and isinstance(event, MemoryForget):
+                done.onward[target.id] = None
+        except _FOR_GOOD as error:
+            _log.warning("fact %s of thread %r can never arrive: %s", fact.id, thread_id, error)
+            done.refused.append(RefusedFact(fact.id, str(error)))
+            if done.patient:
+                done.errors.append(error)
+        except MemoryEngineError as error:
+            done.stuck.add(fact.destination)
+            done.errors.append(error)
+
+    async def _links(self, thread_id: str, fact: Fact) -> Links:
+        """What a fact's arrival bears: the event that brought it, and what that belongs to."""
+        row = (await self._kernel.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
+        return Links(fact.event_id, row.correlation_id if row is not None else "")
+
+    async def _is_paused(self, thread_id: str) -> bool:
+        try:
+            return (await self._kernel.store.head(thread_id)).status == PAUSED
+        except ThreadNotFound:
+            return False
+
+    async def reach(self, thread_id: str, event_ids: Collection[str]) -> tuple[tuple[Reach, ...], tuple[int, ...]]:
+        """Where facts went that came of these events of a thread, or were drawn from them. Delivers first.
+
+        And the seqs of the events that brought those of them that have not left: to forget these too lets go of them.
+        """
+        try:
+            await self.deliver(thread_id)
+        except MemoryEngineError as error:  # what cannot be delivered is no reason to forget nothing
+            _log.warning("facts of thread %r wait while some are forgotten: %s", thread_id, error)
+        forgotten = frozenset(event_ids)
+        source = ThreadHandle(self._kernel, thread_id)
+        waiting = {row.fact.id for _, row in (await source.rows(OUTBOX)).items()}
+        rows = await source.rows(FACTS)
+        facts = [fact for _, fact in rows.items() if not forgotten.isdisjoint((fact.event_id, *fact.sources))]
+        seqs: dict[Destination, list[int]] = {}
+        for fact in facts:
+            if self._kernel.kind(fact.destination.kind).pooled:
+                continue  # what it rested on is forgotten: the share is withdrawn, see `withdraw_orphans`
+            try:
+                found = await self._kernel.store.find(scope_of(self._kernel, fact.destination).id, [fact.arrival])
+            except (ThreadNotFound, InvalidIdentifier):
+                continue
+            seqs.setdefault(fact.destination, []).extend(stored.seq for stored in found)
+        reach = tuple(Reach(destination, tuple(sorted(where))) for destination, where in seqs.items() if where)
+        return reach, tuple(fact.seq for fact in facts if fact.id in waiting)
+
+
+_engine_log = logging.getLogger("memory_engine")
+
+Observer = Callable[[RecordedEvent], None]
+"""Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
+
+
+class Observers:
+    """The observers of one engine."""
+
+    def __init__(self) -> None:
+        self._observers: list[Observer] = []
+
+    def add(self, observer: Observer) -> Callable[[], None]:
+        """Tell `observer` from now on; returns what ends it."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        """Tell of a commit in the loop's next round: its senders go on first."""
+        if self._observers:
+            asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
+
+    def _tell(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        for step in reduced:
+            recorded = runtime.recorded(step)
+            for observer in list(self._observers):
+                self._notify(observer, recorded)
+
+    def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
+        try:
+            with linked(UNLINKED):  # of whoever sent the events that were committed, there may be several
+                observer(recorded)
+        except Exception:  # the boundary to user code: the event is durable, whatever an observer makes of it
+            _engine_log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)

@@ -1,0 +1,238 @@
+"""The base handle: one thread's events, state and rows. What every view is typed by, and given."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Self, TypeVar, cast
+
+import msgspec
+
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import ExecutionResume
+from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.state import State
+from memory_engine.errors import EngineClosed, PastIsReadOnly, ThreadNotFound
+from memory_engine.projections.base import Projection, ReadableRows, Rows
+from memory_engine.projections.follower import ProjectionWorker
+from memory_engine.projections.rebuild import rows_at
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.queue import Request
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadFilter, ThreadInfo
+from memory_engine.store.reading import Moment, seq_of
+
+V = TypeVar("V")
+
+
+class ThreadHandle:
+    """One thread, now or, with `as_of` set, as it was after the event at that seq: then nothing writes to it.
+
+    A handle costs nothing and may be made at any time; the first call on it raises `ThreadNotFound` if there is no
+    such thread. Where a method takes `at`, a moment (see `Thread.at`), it reads the thread as of then, and never as of
+    later than `as_of`.
+    """
+
+    def __init__(self, kernel: Kernel, thread_id: str, *, as_of: int | None = None) -> None:
+        self.kernel = kernel
+        self.id = thread_id
+        self.as_of = as_of
+        self._state_then: State | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r})"
+
+    async def exists(self) -> bool:
+        """Whether there is anything to read: always, but for a scope that nothing was dispatched to."""
+        return True
+
+    async def upto(self, at: Moment | None) -> int | None:
+        """The seq that a read is as of; `None` for the head, wherever it moves.
+
+        Raises `SeqNotInLog`, `EventNotFound`.
+        """
+        if at is None:
+            return self.as_of
+        seq = await seq_of(self.kernel.store, self.id, at)
+        return seq if self.as_of is None else min(seq, self.as_of)
+
+    async def last_seq(self) -> int:
+        """The seq of the last event: `as_of`, or that of the head."""
+        return self.as_of if self.as_of is not None else (await self.kernel.store.head(self.id)).seq
+
+    def check_present(self, what: str) -> None:
+        """Raise `PastIsReadOnly` for a thread as it was."""
+        if self.as_of is not None:
+            raise PastIsReadOnly(self.id, self.as_of, what)
+
+    async def runtime(self) -> ThreadRuntime:
+        """The thread in memory. Raises `PastIsReadOnly`."""
+        self.check_present("change")
+        return await self.kernel[OpenThreads].taken(self.id)
+
+    async def followed(self) -> ThreadRuntime:
+        """The thread in memory, with what other processes have committed."""
+        runtime = await self.runtime()
+        await runtime.follow()
+        return runtime
+
+    # events
+
+    async def dispatch(
+        self,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+    ) -> Receipt:
+        """Append one event; returns when it is durable.
+
+        With an `event_id` of the caller's, dispatching again gives the first receipt. Raises
+        `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
+        `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`, or a `StorageError`; then nothing was written.
+        """
+        self.check_present("event")
+        kernel = self.kernel
+        if kernel.tasks.closing:
+            raise EngineClosed
+        if isinstance(event, NewEvent):
+            prepared = kernel.preparer.one(event)
+        else:
+            prepared = kernel.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
+        threads = kernel[OpenThreads]
+        runtime = threads.get(self.id) or await threads.open(self.id)
+        request = Request((prepared,), system=type(prepared.event) is ExecutionResume)
+        return (await runtime.submit(request))[0]
+
+    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+        """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
+        self.check_present("events")
+        if not events:
+            return ()
+        threads = self.kernel[OpenThreads]
+        runtime = threads.get(self.id) or await threads.open(self.id)
+        return await runtime.submit(self.kernel.request(events))
+
+    async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
+        """The log: events with `after` < seq <= `upto` (default: the last), in order."""
+        last = await self.last_seq()
+        last = last if upto is None else min(upto, last)
+        async for event in self.kernel.reader.events(self.id, after=max(0, after), upto=last):
+            yield event
+
+    async def latest(self, limit: int) -> list[RecordedEvent]:
+        """The latest `limit` events, oldest of them first."""
+        return [event async for event in self.events(after=max(0, await self.last_seq() - limit))]
+
+    # state
+
+    async def info(self) -> ThreadInfo:
+        """What the thread is and where it stands; of a thread as it was, where it stood. The status is today's."""
+        found = await self.kernel.store.threads(ThreadFilter(id=self.id))
+        if not found:
+            raise ThreadNotFound(self.id)
+        info = ThreadInfo.of(*found[0])
+        if self.as_of is None:
+            return info
+        tally = (await self.state()).tally
+        rows = await self.kernel.reader.rows_at(self.id, {self.as_of})
+        digest = rows[self.as_of].hash.hex() if self.as_of in rows else ""
+        return msgspec.structs.replace(
+            info, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
+        )
+
+    async def state(self, *, at: Moment | None = None) -> State:
+        """The state after the last event, or as of an earlier moment.
+
+        Commits of other processes are seen within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
+        """
+        seq = await self.upto(at)
+        if seq is None:
+            return (await self.followed()).state
+        if seq != self.as_of:
+            return await self.kernel.reader.state_at(self.id, seq)
+        if self._state_then is None:
+            self._state_then = await self.kernel.reader.state_at(self.id, seq)
+        return self._state_then
+
+    async def chunk(self, chunk_id: str) -> Chunk:
+        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`."""
+        return (await self.kernel.reader.chunks(self.id, [chunk_id]))[chunk_id]
+
+    async def at(self, moment: Moment) -> "PastHandle":
+        """The thread as it was at a moment. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
+        return PastHandle(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
+
+    # rows
+
+    async def view(self, projection: str, *, at: Moment | None = None) -> dict[str, object]:
+        """The rows of a registered projection, up to date with the head or as of a moment.
+
+        Raises `KeyError` for an unknown one.
+        """
+        known = {p.name: p for p in self.kernel.projections}
+        if projection not in known:
+            raise KeyError(f"no projection {projection!r} is registered; there are {', '.join(known)}")
+        return dict((await self.rows(known[projection], at=at)).items())
+
+    async def rows(self, projection: Projection[V], *, at: Moment | None = None) -> ReadableRows[V]:
+        """The rows of a projection: in memory once they were read, or, as of a moment, folded from the log.
+
+        They follow the thread: read what you need of them before you await anything else.
+        """
+        if not await self.exists():
+            return Rows(projection.row, {})
+        seq = await self.upto(at)
+        if seq is not None:
+            return await rows_at(projection, self.kernel.reader, self.id, seq)
+        if projection.mode == "async":
+            worker = self.kernel[ProjectionWorker]
+            return cast("Rows[V]", await worker.catch_up(cast("Projection[object]", projection), self.id))
+        return await (await self.followed()).rows(projection)
+
+    async def tail(self, projection: Projection[V], limit: int) -> list[tuple[str, V]]:
+        """The last rows of a projection by key, in order, straight from the store."""
+        if self.as_of is not None:
+            return list((await self.rows(projection)).items())[-limit:] if limit else []
+        if not await self.exists():
+            return []
+        await (await self.followed()).current(projection)
+        rows = await self.kernel.store.last_rows(projection.name, projection.version, self.id, limit)
+        decoder = msgspec.json.Decoder(projection.row)
+        return [(key, decoder.decode(value)) for key, value in rows]
+
+    async def measure(self, projection: Projection[V]) -> tuple[int, int]:
+        """How many rows a projection has and how many bytes their JSON takes, without reading them."""
+        if self.as_of is not None:
+            encoded = (await self.rows(projection)).encoded()
+            return len(encoded), sum(map(len, encoded.values()))
+        if not await self.exists():
+            return 0, 0
+        await (await self.followed()).current(projection)
+        return await self.kernel.store.measure_rows(projection.name, projection.version, self.id)
+
+
+class PastHandle(ThreadHandle):
+    """A thread after the event at `seq`, read-only."""
+
+    def __init__(self, kernel: Kernel, thread_id: str, seq: int) -> None:
+        super().__init__(kernel, thread_id, as_of=seq)
+
+    @property
+    def seq(self) -> int:
+        """The seq that the thread is as of."""
+        return cast("int", self.as_of)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.id!r}, seq={self.seq})"
+
+    def then(self, seq: int) -> Self:
+        """The thread at another seq of it."""
+        return type(self)(self.kernel, self.id, seq)
+
+    async def event(self) -> RecordedEvent | None:
+        """The event at `seq`, the last that had happened; `None` before the first."""
+        rows = await self.kernel.reader.rows_at(self.id, {self.seq})
+        return self.kernel.reader.decode(self.id, rows[self.seq]) if self.seq in rows else None

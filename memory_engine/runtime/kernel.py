@@ -1,0 +1,170 @@
+"""The kernel: the collaborators that every part of an engine is made with. It is data; it decides nothing.
+
+Kinds of threads: what is special about some of them.
+
+What views keep in memory beside their rows: indexes, values made once. All of it can be made again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+from attrs import Factory, define, field
+
+from memory_engine.core.clock import Clock
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import ExecutionResume
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.ids import IdSource
+from memory_engine.core.records import NewEvent
+from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.errors import EngineClosed, ReadOnly
+from memory_engine.projections.base import Projection
+from memory_engine.runtime.commit import Preparer
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.queue import Prepared, Request
+from memory_engine.runtime.tasks import Tasks
+from memory_engine.store.passages import Extractors
+from memory_engine.store.protocol import Store
+from memory_engine.store.reading import LogReader
+
+
+class ThreadKind(msgspec.Struct, frozen=True, kw_only=True):
+    """What threads of one kind take, and how they are found.
+
+    `check` raises `InvalidEvent` for an event that they do not take; `admit` does so for one with its envelope, and
+    returns it as they keep it. Times are recorded to the `grain_us` (microseconds). Threads of a `pooled` kind are
+    read on behalf of many tenants and belong to none: nothing in them says where it came from, and searches of a
+    whole store leave them out.
+    """
+
+    name: str = ""
+    check: Callable[[Event], None] | None = None
+    admit: Callable[[Prepared], Prepared] | None = None
+    grain_us: int = 1
+    pooled: bool = False
+
+    def recorded_us(self, now_us: int) -> int:
+        """The time that is kept of a moment (both in microseconds since 1970)."""
+        return now_us - now_us % self.grain_us
+
+
+PLAIN = ThreadKind()
+"""A kind about which nothing is special."""
+
+
+T = TypeVar("T")
+
+
+class Caches:
+    """Values by thread and name. They go with their thread: when it is let go of, deleted, or forgets something."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, object]] = {}
+        self._bounded: dict[type, OrderedDict[tuple[str, str], None]] = {}
+
+    def get(self, thread_id: str, name: str, kind: type[T]) -> T | None:
+        """The value, if it is there and of this kind."""
+        value = self._of.get(thread_id, {}).get(name)
+        return value if isinstance(value, kind) else None
+
+    def put(self, thread_id: str, name: str, value: object) -> None:
+        """Keep a value."""
+        self._of.setdefault(thread_id, {})[name] = value
+
+    def made(self, thread_id: str, name: str, make: Callable[[], T], *, at_most: int = 0) -> T:
+        """The value, made now if it is not there. All values of a name are of one kind.
+
+        With `at_most`, so many values of the kind are kept over all threads, those used last.
+        """
+        of = self._of.setdefault(thread_id, {})
+        if name not in of:
+            of[name] = make()
+        value: T = of[name]  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # made by this caller
+        if at_most:
+            self._bound(type(value), (thread_id, name), at_most)
+        return value
+
+    def _bound(self, kind: type, key: tuple[str, str], at_most: int) -> None:
+        order = self._bounded.setdefault(kind, OrderedDict())
+        order[key] = None
+        order.move_to_end(key)
+        while len(order) > at_most:
+            (thread_id, name), _ = order.popitem(last=False)
+            self._of.get(thread_id, {}).pop(name, None)
+
+    def drop(self, thread_id: str) -> None:
+        """Let go of all that was kept of a thread."""
+        self._of.pop(thread_id, None)
+
+
+@define(kw_only=True, eq=False)
+class Kernel:
+    """What the parts of one engine share: where it keeps things, what it knows, and the services of its rooms.
+
+    A service, or a setting, is found by its type: `kernel[Recall]`. Each room asks for those of the rooms below it.
+    """
+
+    store: Store
+    config: EngineConfig
+    events: EventRegistry
+    reducers: ReducerRegistry
+    projections: tuple[Projection[object], ...]
+    extractors: Extractors
+    kinds: Mapping[str, ThreadKind]
+    clock: Clock
+    ids: IdSource
+    reader: LogReader = field(
+        init=False,
+        default=Factory(lambda k: LogReader(k.store, k.events, read_only=k.config.read_only), takes_self=True),
+    )
+    preparer: Preparer = field(
+        init=False,
+        default=Factory(lambda k: Preparer(k.events, k.ids, k.clock, k.config.event_bytes_max), takes_self=True),
+    )
+    caches: Caches = field(init=False, factory=Caches)
+    tasks: Tasks = field(init=False, factory=Tasks)
+    _services: dict[type, object] = field(init=False, factory=dict)
+
+    def provide(self, kind: type[T], service: T) -> T:
+        """Let the parts find a service or a setting by its type; returns it."""
+        self._services[kind] = service
+        return service
+
+    def __getitem__(self, kind: type[T]) -> T:
+        """The service or setting of a type. Raises `KeyError` where none was provided."""
+        service: T = self._services[kind]  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by `provide`
+        return service
+
+    def made(self, kind: type[T]) -> T:
+        """The service of a type, made now without arguments if none is there yet: what a feature keeps for itself."""
+        return self[kind] if kind in self._services else self.provide(kind, kind())
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        return self.clock.now_us()
+
+    def new_id(self) -> str:
+        """A fresh UUIDv7."""
+        return self.ids.event_id(self.now_us())
+
+    def kind(self, name: str) -> ThreadKind:
+        """What is special about threads of a kind."""
+        return self.kinds.get(name, PLAIN)
+
+    def check_writable(self, what: str) -> None:
+        """Raise `ReadOnly` where this engine only looks."""
+        if self.config.read_only:
+            raise ReadOnly(what)
+
+    def request(self, events: Sequence[Event | NewEvent], *, system: bool = False) -> Request:
+        """Encode events so that waiting cannot change them. While the engine closes, it takes `system` ones only.
+
+        Raises `EngineClosed`, and what `Preparer.all` raises.
+        """
+        if self.tasks.closed or (self.tasks.closing and not system):
+            raise EngineClosed
+        prepared = self.preparer.all(events)
+        resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
+        return Request(prepared, system=system or resuming)

@@ -1,0 +1,193 @@
+"""The queue of one thread: first in, first out, bounded, with reasons to be blocked."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.records import Receipt
+from memory_engine.errors import MemoryEngineError, QueueFull
+
+
+class BlockingReason(StrEnum):
+    """Why a queue hands out no events."""
+
+    COMPACTING = "compacting"
+    PAUSED = "paused"
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An event encoded and ready to be reduced: it can wait without being able to fail on its own bytes."""
+
+    event: Event
+    payload: bytes
+    id: str
+    id_is_callers: bool
+    salt: bytes
+    occurred_at_us: int | None
+    causation_id: str
+    correlation_id: str
+    links_are_callers: bool = False
+
+
+class Request:
+    """Events to be appended together, and the future that their sender awaits.
+
+    `settled` holds receipts of those events that turned out to be recorded already.
+    """
+
+    __slots__ = ("events", "future", "has_callers_ids", "settled", "system", "tries")
+
+    def __init__(self, events: Sequence[Prepared], *, system: bool = False) -> None:
+        self.events = events
+        self.has_callers_ids = any(event.id_is_callers for event in events)
+        self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
+        self.settled: dict[str, Receipt] = {}
+        self.system = system
+        self.tries = 0
+
+    @property
+    def pending(self) -> Sequence[Prepared]:
+        """The events that are not settled yet, each id once."""
+        if not self.settled and not self.has_callers_ids:
+            return self.events
+        return tuple({event.id: event for event in self.events if event.id not in self.settled}.values())
+
+    def resolve(self) -> None:
+        """Give the sender the receipts, in the order of the events."""
+        if not self.future.done():
+            self.future.set_result(tuple([self.settled[event.id] for event in self.events]))
+
+    def fail(self, error: BaseException) -> None:
+        """Give the sender the error, if it still waits."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class ThreadQueue:
+    """Waiting requests. System requests (a compaction's own events) go first and pass every block."""
+
+    def __init__(self, thread_id: str, capacity: int) -> None:
+        self._thread_id = thread_id
+        self._capacity = capacity
+        self._waiting: deque[Request] = deque()
+        self._system: deque[Request] = deque()
+        self._size = 0
+        self._room: deque[tuple[Request, asyncio.Future[None]]] = deque()
+        self._reasons: list[BlockingReason] = []
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether a new request would be handed out at once."""
+        return not (self._waiting or self._system or self._reasons or self._room)
+
+    @property
+    def blocking_reason(self) -> BlockingReason | None:
+        """The reason given last among those that still hold."""
+        return self._reasons[-1] if self._reasons else None
+
+    def block(self, reason: BlockingReason) -> None:
+        """Hand out no events until this reason is lifted."""
+        if reason not in self._reasons:
+            self._reasons.append(reason)
+
+    def unblock(self, reason: BlockingReason) -> None:
+        """Lift a reason."""
+        if reason in self._reasons:
+            self._reasons.remove(reason)
+
+    def put_nowait(self, request: Request) -> bool:
+        """Take a request if there is room; one that alone exceeds the capacity goes into an empty queue."""
+        if request.system:
+            self._system.append(request)
+            return True
+        if self._room:
+            return False
+        return self._put(request)
+
+    def _put(self, request: Request) -> bool:
+        size = len(request.events)
+        if self._size and self._size + size > self._capacity:
+            return False
+        self._waiting.append(request)
+        self._size += size
+        return True
+
+    async def put(self, request: Request, timeout_s: float) -> None:
+        """Take a request, waiting for room in turn. Raises `QueueFull` after `timeout_s`."""
+        if self.put_nowait(request):
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._room.append((request, turn))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await turn
+        except TimeoutError:
+            if not turn.done() or turn.cancelled():
+                raise QueueFull(self._thread_id, self._capacity, self.blocking_reason or "") from None
+        finally:
+            if (request, turn) in self._room:
+                self._room.remove((request, turn))
+                self._wake()
+
+    def take(self, limit: int) -> list[Request]:
+        """The next requests: up to `limit` events, none of them while blocked, cancelled ones dropped."""
+        taken: list[Request] = []
+        while self._system:
+            taken.append(self._system.popleft())
+        if taken or self._reasons:
+            return taken
+        size = 0
+        while self._waiting and size < limit:
+            request = self._waiting.popleft()
+            self._size -= len(request.events)
+            if not request.future.done():
+                taken.append(request)
+                size += len(request.events)
+        if self._room:
+            self._wake()
+        return taken
+
+    def put_back(self, requests: Sequence[Request]) -> None:
+        """Return requests to the front, in their order."""
+        for request in reversed(requests):
+            if request.system:
+                self._system.appendleft(request)
+            else:
+                self._waiting.appendleft(request)
+                self._size += len(request.events)
+
+    def discard(self, request: Request) -> None:
+        """Take out a request whose sender was cancelled, if it still waits."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+            self._size -= len(request.events)
+            self._wake()
+
+    def fail(self, error: MemoryEngineError) -> None:
+        """Give everything that waits, here or for room, the error."""
+        for request in (*self._system, *self._waiting):
+            request.fail(error)
+        self._system.clear()
+        self._waiting.clear()
+        self._size = 0
+        for _, turn in self._room:
+            if not turn.done():
+                turn.set_exception(error)
+        self._room.clear()
+
+    def _wake(self) -> None:
+        """Let those who wait for room in, in their order, as far as it reaches."""
+        while self._room:
+            request, turn = self._room[0]
+            if not turn.done():
+                if not self._put(request):
+                    return
+                turn.set_result(None)
+            self._room.popleft()

@@ -1,0 +1,154 @@
+"""Scopes: threads of users, tenants and agents, found by the id of whom they are about, made by their first event."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from urllib.parse import quote
+
+from memory_engine.core.codec import encode_event
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.delivery import Destination
+from memory_engine.core.ids import check_identifier
+from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.reducing import ReduceContext, reduce_into
+from memory_engine.core.state import State
+from memory_engine.errors import EventTooLarge, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.projections.outbox import check_destinations
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import Head, ThreadFilter, ThreadRecord, check_record
+
+_SEEN = "this scope is there"
+
+
+class ScopeHandle(ThreadHandle):
+    """A thread that is made by the first event for it; until then its views are empty."""
+
+    def __init__(self, kernel: Kernel, kind: str, scope_id: str, tenant_id: str = "") -> None:
+        check_identifier(f"{kind} id", scope_id)
+        if tenant_id:
+            check_identifier("tenant id", tenant_id)
+        super().__init__(kernel, scope_thread_id(kind, scope_id, tenant_id))
+        self.kind = kind
+        self.scope_id = scope_id
+        self.tenant_id = tenant_id
+
+    def __repr__(self) -> str:
+        tenant = f", tenant_id={self.tenant_id!r}" if self.tenant_id else ""
+        return f"{type(self).__name__}({self.scope_id!r}{tenant})"
+
+    async def dispatch(
+        self,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+    ) -> Receipt:
+        """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
+        await self._make(event)
+        return await super().dispatch(
+            event,
+            event_id=event_id,
+            occurred_at=occurred_at,
+            causation_id=causation_id,
+            correlation_id=correlation_id,
+        )
+
+    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+        """Append events in order, all or none, making the thread if these are its first."""
+        if events:
+            await self._make(*events)
+        return await super().dispatch_all(events)
+
+    async def exists(self) -> bool:
+        """Whether anything was dispatched here, what is on its way from other threads included.
+
+        Raises `WrongThreadKind` for a thread that somebody made under this id by hand.
+        """
+        for arrive in self.kernel[OpenThreads].before_scopes:
+            await arrive()
+        return await self._is_there()
+
+    @property
+    def _tenant(self) -> str:
+        return self.scope_id if self.kind == "tenant" else self.tenant_id
+
+    async def _is_there(self) -> bool:
+        if self.kernel.caches.get(self.id, _SEEN, bool):
+            return True
+        found = await self.kernel.store.threads(ThreadFilter(id=self.id))
+        if not found:
+            return False
+        record = found[0][0]
+        if (record.kind, record.tenant_id) != (self.kind, self._tenant):
+            raise WrongThreadKind(self.id, record.kind, self.kind)
+        self.kernel.caches.put(self.id, _SEEN, True)
+        return True
+
+    async def _make(self, *events: Event | NewEvent) -> None:
+        """Make the thread, unless its first events will be refused."""
+        if await self._is_there():
+            return
+        self.kernel.request(events)
+        bare = [event.event if isinstance(event, NewEvent) else event for event in events]
+        kind = self.kernel.kind(self.kind)
+        for event in bare:
+            check_destinations(event, self._tenant)
+            if kind.check is not None:
+                kind.check(event)
+        try_first(self.kernel, self.id, bare[0])
+        record = ThreadRecord(
+            id=self.id,
+            kind=self.kind,
+            user_id=self.scope_id if self.kind == "user" else "",
+            agent_id=self.scope_id if self.kind == "agent" else "",
+            tenant_id=self._tenant,
+            created_at_us=kind.recorded_us(self.kernel.now_us()),
+        )
+        try:
+            await create_thread(self.kernel, record)
+        except ThreadExists:  # another task or process was first
+            if not await self._is_there():
+                raise ThreadNotFound(self.id) from None  # it was deleted: its id stays taken
+        self.kernel.caches.put(self.id, _SEEN, True)
+
+
+def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
+    """The thread that a fact is for. Raises `InvalidIdentifier`."""
+    tenant_id = destination.tenant_id if destination.kind in ("user", "agent") else ""
+    return ScopeHandle(kernel, destination.kind, destination.id, tenant_id)
+
+
+async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:
+    """Make a thread, with its first event if one is given.
+
+    Raises `ThreadExists`, `InvalidIdentifier`, `ReadOnly`, and what dispatching the event raises; then there is none.
+    """
+    kernel.check_writable("a thread")
+    check_record(record)
+    if first is not None:
+        try_first(kernel, record.id, first)
+    await kernel.store.create(record, Head(), ())
+    if first is not None:
+        await ThreadHandle(kernel, record.id).dispatch(first)
+
+
+def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
+    """Reduce an event as the first of a thread: what will be refused is refused before the id is taken."""
+    payload, recorded = encode_event(event, kernel.events)
+    if len(payload) > kernel.config.event_bytes_max:
+        raise EventTooLarge(recorded.event_type, len(payload), kernel.config.event_bytes_max)
+    reducers = kernel.reducers.of_type(recorded.event_type)
+    reduce_into(State().draft(), reducers, recorded, ReduceContext(1, "", kernel.now_us()), thread_id)
+
+
+def scope_thread_id(kind: str, scope_id: str, tenant_id: str = "") -> str:
+    """The id of the thread: different for any two different (kind, tenant, id)."""
+    mine = quote(scope_id, safe=_SAFE)
+    return f"{kind}:{quote(tenant_id, safe=_SAFE)}/{mine}" if tenant_id else f"{kind}:{mine}"
+
+
+_SAFE = "".join(chr(n) for n in range(33, 127) if chr(n) not in "%/")
+"""Kept as they are, so that ids stay readable; what separates and what escapes are not among them."""

@@ -1,0 +1,464 @@
+"""One thread at work: takes requests from its queue, reduces them, commits, hands out receipts.
+
+There is no task for a thread. `pump` runs whenever something may have become possible (a
+request came, a commit ended, a block was lifted); a commit's future calls back. So no
+sender's cancellation can stop the work of another, and there is no await between reading
+the state and submitting what was computed from it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar, cast
+
+import msgspec
+
+from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
+from memory_engine.core.codec import checked_record
+from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
+from memory_engine.core.reducing import ReduceContext, reduce_into
+from memory_engine.core.state import State
+from memory_engine.errors import (
+    ContentionError,
+    EngineClosed,
+    EventIdTaken,
+    HeadMoved,
+    IdempotencyConflict,
+    MemoryEngineError,
+    ReadOnly,
+    StorageBusy,
+    ThreadClosed,
+)
+from memory_engine.projections.base import Projection, Rows
+from memory_engine.projections.inline import InlineProjections
+from memory_engine.projections.outbox import DELIVERING, check_destinations
+from memory_engine.runtime.commit import Attempt, Reduced, linked_row
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
+from memory_engine.store import snapshots
+from memory_engine.store.passages import PassageChange, PassageStep, passage_step
+from memory_engine.store.protocol import ARCHIVED, DELETED, PAUSED, CommitUnit, Head, LiveChunk, LoadedThread
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+PAUSE_POLL_S = 0.2
+"""How often an event that waits for a pause to end looks whether another process has ended it."""
+
+
+Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
+"""Called with the events of a thread that became durable; the queue's next event is taken after it."""
+
+
+class ThreadRuntime:
+    """A thread in memory: head, state and queue. Made by the engine, one for each open thread."""
+
+    def __init__(
+        self, kernel: Kernel, loaded: LoadedThread, projections: InlineProjections, committed: Committed
+    ) -> None:
+        self._kernel = kernel
+        self._on_commit = committed
+        self.record = loaded.record
+        self.kind = kernel.kind(loaded.record.kind)
+        self.id = loaded.record.id
+        self.head = loaded.head
+        self.state = load_state(loaded, kernel.events)
+        self.projections = projections
+        self.indexed = loaded.indexed
+        self.queue = ThreadQueue(self.id, kernel.config.queue_capacity)
+        self.busy = False
+        self.failed: MemoryEngineError | None = None
+        self.compaction_backoff = 0
+        self.compaction_failures = 0
+        self.stiff: set[str] = set()
+        self._idle: list[asyncio.Future[None]] = []
+        self._woken: list[asyncio.Future[None]] = []
+        self._watching = False
+        self._looked_s = asyncio.get_running_loop().time()
+        self._follow_status()
+
+    async def submit(self, request: Request) -> tuple[Receipt, ...]:
+        """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
+        if self.record.forked_from is not None and request.has_callers_ids:
+            await self._settle(request)  # the store refuses an id twice in one log, not in the past that it shares
+            if request.future.done():
+                return await request.future
+        try:
+            if not self.busy and self.queue.is_clear:
+                self._take_up([request])
+            else:
+                if not self.queue.put_nowait(request):
+                    await self.queue.put(request, self._kernel.config.queue_timeout_s)
+                self.pump()
+            return await request.future
+        except asyncio.CancelledError:
+            self.queue.discard(request)
+            raise
+
+    async def idle(self) -> None:
+        """Wait until no commit of this thread is under way."""
+        while self.busy:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._idle.append(waiter)
+            await waiter
+
+    def pump(self) -> None:
+        """Take what waits, reduce it, and hand it to the store. Does nothing while a commit is under way."""
+        while not self.busy:
+            requests = self.queue.take(self._kernel.config.batch_events_max)
+            if not requests:
+                if self.head.status == PAUSED and len(self.queue) and not self._watching:
+                    self._watching = True
+                    self._kernel.tasks.spawn(self._watch_pause(), until_close=True)
+                return
+            self._take_up(requests)
+
+    def _take_up(self, requests: Sequence[Request]) -> None:
+        """Reduce requests onto the state as it is, in one commit; what cannot go with them goes back."""
+        missing: list[Projection[object]] = []
+        for request in requests:
+            for prepared in request.events:
+                missing += self.projections.missing(prepared.event.event_type)
+        if missing:
+            self.busy = True
+            self._kernel.tasks.spawn(self._bring_in(requests, missing))
+            return
+        attempt = Attempt(self.state, self.head)
+        for n, request in enumerate(requests):
+            if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
+                self.queue.put_back(requests[n:])
+                break
+            self._add(attempt, request)
+        if attempt.requests:
+            self._commit(attempt)
+
+    def unblock(self, reason: BlockingReason) -> None:
+        """Lift a block and go on with what waited."""
+        self.queue.unblock(reason)
+        self.pump()
+
+    async def archive(self) -> None:
+        """Take no more events, whoever sends them. Raises `ContentionError` where others write without pause."""
+        tries = self._kernel.config.commit_tries_max
+        for _ in range(tries):
+            await self.idle()
+            head = msgspec.structs.replace(self.head, status=ARCHIVED, epoch=self.head.epoch + 1)
+            try:
+                await self._kernel.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
+            except HeadMoved:
+                await self.reload()
+                continue
+            self.head = head
+            self.end(ARCHIVED)
+            return
+        raise ContentionError(self.id, tries)
+
+    def end(self, status: str) -> None:
+        """The thread was archived or deleted: what waits is refused."""
+        self.head = msgspec.structs.replace(self.head, status=status)
+        self.unblock(BlockingReason.PAUSED)
+
+    def _add(self, attempt: Attempt, request: Request) -> None:
+        """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
+        try:
+            self._check_open()
+            state, head, reduced, live = self._reduce(attempt, request)
+            passages = self._passages(reduced) if self.indexed else ()
+            concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
+            if concerned:
+                self.projections.apply(concerned)
+        except MemoryEngineError as error:
+            if request.has_callers_ids:
+                self._kernel.tasks.spawn(self._settle_or_fail(request, error))
+            else:
+                request.fail(error)
+            return
+        attempt.state, attempt.head = state, head
+        attempt.requests.append((request, reduced, state))
+        attempt.reduced += reduced
+        attempt.live.update(live)
+        attempt.passages += passages
+
+    def _passages(self, reduced: Sequence[Reduced]) -> list[PassageStep]:
+        """What events change for search. Raises `ReducerError` naming the type whose extractor fails."""
+        found = (passage_step(self._kernel.extractors, self.id, step.event, step.stored) for step in reduced)
+        return [step for step in found if step is not None]
+
+    def _check_open(self) -> None:
+        if self._kernel.tasks.closed:
+            raise EngineClosed
+        if self._kernel.config.read_only:
+            raise ReadOnly("an event")
+        if self.failed is not None:
+            raise self.failed
+        if self.head.status in (ARCHIVED, DELETED):
+            raise ThreadClosed(self.id, self.head.status)
+
+    def _reduce(
+        self, attempt: Attempt, request: Request
+    ) -> tuple[State, Head, list[Reduced], dict[str, LiveChunk | None]]:
+        state, head = attempt.state, attempt.head
+        reduced: list[Reduced] = []
+        live: dict[str, LiveChunk | None] = {}
+        now_us = self.kind.recorded_us(self._kernel.now_us())
+        for sent in request.pending:
+            prepared = self.kind.admit(sent) if self.kind.admit is not None else sent
+            event, draft = prepared.event, state.draft()
+            if event.event_type in DELIVERING:
+                check_destinations(event, self.record.tenant_id)
+            context = ReduceContext(head.seq + 1, prepared.id, now_us)
+            entries = self._kernel.reducers.of_type(event.event_type)
+            reduction = reduce_into(draft, entries, event, context, self.id)
+            names = [entry.name for entry in entries]
+            record = checked_record(reduction, event, thread_id=self.id, reducers=names)
+            stored = linked_row(prepared, record, head, now_us)
+            for chunk_id, placed in draft.touched.items():
+                live[chunk_id] = live_chunk(placed)
+            state = draft.freeze(stored.seq)
+            head = next_head(head, stored, state.tally, tracked=event.event_tracked)
+            reduced.append(Reduced(stored, event, reduction))
+        return state, head, reduced, live
+
+    def _receipt(self, step: Reduced, state: State) -> Receipt:
+        stored = step.stored
+        at_hand = state if state.seq == stored.seq else None
+        return Receipt(
+            thread_id=self.id,
+            seq=stored.seq,
+            event_id=stored.id,
+            hash=stored.hash.hex(),
+            operations=step.reduction.operations,
+            chunks=step.reduction.chunks,
+            state=StateHandle(stored.seq, at_hand, self._load_state),
+            recorded_at_us=stored.recorded_at_us,
+        )
+
+    async def _load_state(self, seq: int) -> State:
+        return await self._kernel.reader.state_at(self.id, seq)
+
+    def _commit(self, attempt: Attempt) -> None:
+        self.busy = True
+        projections = self.projections.changes(attempt.head.seq)
+        projections += snapshots.of_commit(self.head, attempt.state, attempt.head)
+        unit = CommitUnit(
+            thread_id=self.id,
+            expected=self.head,
+            head=attempt.head,
+            events=[step.stored for step in attempt.reduced],
+            live=attempt.live,
+            projections=projections,
+            passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
+        )
+        future = self._kernel.store.commit(unit)
+        attempt.settle(self._receipt)
+        future.add_done_callback(lambda done: self._committed(attempt, done))
+
+    def _committed(self, attempt: Attempt, done: "asyncio.Future[None]") -> None:
+        error = EngineClosed() if done.cancelled() else done.exception()
+        if error is not None:
+            attempt.unsettle()
+        if isinstance(error, HeadMoved | EventIdTaken):
+            self._kernel.tasks.spawn(self._retry(attempt, error))
+            return
+        self._finish(attempt, error)
+
+    def _finish(self, attempt: Attempt, error: BaseException | None) -> None:
+        self._rest()  # before the senders are told: one that sends again at once would go before all who wait
+        if error is None:
+            self.state, self.head = attempt.state, attempt.head
+            self.projections.keep()
+            self._follow_status()
+            for request, _, _ in attempt.requests:
+                request.resolve()
+            self._on_commit(self, attempt.reduced)
+        else:
+            self.projections.discard()
+            for request, _, _ in attempt.requests:
+                request.fail(error)
+        self._go_on()
+
+    def _rest(self) -> None:
+        """No commit is under way: who waited for that has its turn in the loop's next round, before the next commit."""
+        self.busy = False
+        self._woken, self._idle = self._idle, []
+        for waiter in self._woken:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _go_on(self) -> None:
+        """Take what waits, after those that `_rest` has woken."""
+        if self._woken:
+            self._woken = []
+            asyncio.get_running_loop().call_soon(self.pump)
+        else:
+            self.pump()
+
+    async def _retry(self, attempt: Attempt, error: MemoryEngineError) -> None:
+        """Another writer was first, or an id was used before: look again, then reduce again."""
+        again: list[Request] = []
+        try:
+            for request, _, _ in attempt.requests:
+                request.tries += 1
+                if isinstance(error, EventIdTaken) or request.tries > 1:
+                    await self._settle(request)
+                if request.tries > self._kernel.config.commit_tries_max:
+                    request.fail(ContentionError(self.id, request.tries))
+                if not request.future.done():
+                    again.append(request)
+            await self.reload()
+        except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
+            again = [request for request, _, _ in attempt.requests if not request.future.done()]
+            raise
+        except Exception as failure:  # whatever it is, nobody may wait for ever
+            for request, _, _ in attempt.requests:
+                request.fail(failure)
+            again = []
+        finally:
+            self.projections.discard()
+            self.queue.put_back(again)
+            self._rest()
+            self._go_on()
+
+    async def _bring_in(self, requests: Sequence[Request], views: Sequence[Projection[object]]) -> None:
+        """Bring in the views that these requests change, then go on with them."""
+        again = list(requests)
+        try:
+            for view in views:
+                try:
+                    await self.projections.bring(view)
+                except Exception as error:  # whatever it is, nobody may wait for ever; only who needs the view fails
+                    for request in again:
+                        if any(view in self.projections.missing(one.event.event_type) for one in request.events):
+                            request.fail(error)
+                    again = [request for request in again if not request.future.done()]
+        finally:
+            self.queue.put_back(again)
+            self._rest()
+            self._go_on()
+
+    async def rows(self, projection: Projection[V]) -> Rows[V]:
+        """The rows of an inline projection, as of the last commit. Raises `ReducerError` where it fails."""
+        while True:
+            rows = self.projections.readable(projection)
+            if rows is not None and not rows.is_changed:
+                return rows
+            await self.idle()
+            if self.projections.readable(projection) is None:
+                await self._bring(projection, readable=True)
+
+    async def current(self, projection: Projection[V]) -> None:
+        """Let the stored rows of an inline projection be those of the last commit, without reading a lazy one's."""
+        await self.idle()
+        if not self.projections.has(projection):
+            await self._bring(projection, readable=False)
+
+    async def follow(self) -> None:
+        """See what other processes have committed, unless somebody looked less than `follow_s` ago.
+
+        Raises what reading the thread raises; a file that is busy is looked at later.
+        """
+        now = asyncio.get_running_loop().time()
+        if self.busy or now < self._looked_s + self._kernel.config.follow_s:
+            return
+        self._looked_s = now
+        with suppress(StorageBusy):
+            head = await self._kernel.store.head(self.id)
+            if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
+                await self.exclusively(self.reload)
+
+    async def exclusively(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do what no commit of this thread may cross."""
+        await self.idle()
+        self.busy = True
+        try:
+            return await work()
+        finally:
+            self._rest()
+            self._go_on()
+
+    async def _bring(self, projection: Projection[V], *, readable: bool) -> None:
+        view = cast("Projection[object]", projection)
+        await self.exclusively(lambda: self.projections.bring(view, readable=readable))
+
+    async def _settle_or_fail(self, request: Request, error: MemoryEngineError) -> None:
+        """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
+        try:
+            await self._settle(request)
+        except MemoryEngineError as failure:
+            error = failure
+        finally:
+            request.fail(error)
+
+    async def _settle(self, request: Request) -> None:
+        """Find events that are recorded already; resolve the request if all are, fail it on a conflict."""
+        ids = [event.id for event in request.pending]
+        found = {stored.id: stored for stored in await self._kernel.store.find(self.id, ids)}
+        for prepared in request.pending:
+            stored = found.get(prepared.id)
+            if stored is None:
+                continue
+            same = stored.payload == prepared.payload and stored.type == prepared.event.event_type
+            if not same:
+                request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
+                return
+            request.settled[stored.id] = self._first_receipt(stored)
+        if not request.pending:
+            request.resolve()
+
+    def _first_receipt(self, stored: StoredEvent) -> Receipt:
+        recorded = read_back(self.id, stored, self._kernel.events)
+        return Receipt(
+            thread_id=self.id,
+            seq=stored.seq,
+            event_id=stored.id,
+            hash=stored.hash.hex(),
+            operations=recorded.operations,
+            chunks=recorded.chunks,
+            state=StateHandle(stored.seq, None, self._load_state),
+            recorded_at_us=stored.recorded_at_us,
+        )
+
+    async def reload(self) -> None:
+        """Take head and state from the store: another process has written."""
+        self._looked_s = asyncio.get_running_loop().time()
+        loaded = await self._kernel.store.load(self.id)
+        self.state = load_state(loaded, self._kernel.events)
+        self.head = loaded.head
+        self.indexed = loaded.indexed
+        await self.projections.load()
+        self._follow_status()
+
+    async def _watch_pause(self) -> None:
+        """While something waits for a pause to end, look whether another process has ended it."""
+        try:
+            while self.head.status == PAUSED and len(self.queue):
+                await asyncio.sleep(PAUSE_POLL_S)
+                if not self.busy:
+                    await self._look_again()
+        finally:
+            self._watching = False
+
+    async def _look_again(self) -> None:
+        """Follow the store's head if it has moved; what waits fails where the thread can be read no more."""
+        self.busy = True
+        try:
+            if await self._kernel.store.head(self.id) != self.head:
+                await self.reload()
+        except StorageBusy:
+            pass
+        except MemoryEngineError as error:
+            self.queue.fail(error)
+        finally:
+            self._rest()
+            self._go_on()
+
+    def _follow_status(self) -> None:
+        """A pause holds until the log says otherwise, in whichever process it was said."""
+        if self.head.status == PAUSED:
+            self.queue.block(BlockingReason.PAUSED)
+        else:
+            self.queue.unblock(BlockingReason.PAUSED)
+
+    def recorded(self, step: Reduced) -> RecordedEvent:
+        """A reduced event as the log will give it back."""
+        return as_recorded(self.id, step.stored, step.event, step.reduction)

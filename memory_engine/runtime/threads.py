@@ -1,0 +1,156 @@
+"""The threads that are in memory: each loaded once, those nobody uses let go of."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from memory_engine.core.chain import load_state
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError
+from memory_engine.projections.inline import InlinePlan, InlineProjections
+from memory_engine.projections.rebuild import rebuild_thread
+from memory_engine.runtime.commit import Reduced
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
+
+
+class OpenThreads:
+    """Runtimes by thread id, the most recently used last.
+
+    What else is done with them is in lists that `wiring` fills: `on_open` once a thread was loaded to be written to,
+    `on_commit` after each of its commits, in order; `keeping` says of a thread's id whether somebody is at work on it;
+    `before_context` is awaited before a context is made of its state, `before_delete` and `after_delete` around its
+    end, `before_scopes` before a user, tenant or agent is read.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._plan = InlinePlan(kernel.projections)
+        self.on_open: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
+        self.on_commit: list[Committed] = []
+        self.keeping: list[Callable[[str], bool]] = []
+        self.before_context: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
+        self.before_delete: list[Callable[[str], Awaitable[None]]] = []
+        self.after_delete: list[Callable[[str], Awaitable[None]]] = []
+        self.before_scopes: list[Callable[[], Awaitable[None]]] = []
+        self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
+        self._broken: dict[str, IntegrityError] = {}
+
+    def get(self, thread_id: str) -> ThreadRuntime | None:
+        """The thread, if it is in memory."""
+        runtime = self._open.get(thread_id) if thread_id not in self._loading else None
+        if runtime is not None:
+            self._open.move_to_end(thread_id)
+        return runtime
+
+    def all(self) -> list[ThreadRuntime]:
+        """Every thread in memory."""
+        return list(self._open.values())
+
+    async def open(self, thread_id: str) -> ThreadRuntime:
+        """The thread, loaded from the store if it must be. Raises `ThreadNotFound`.
+
+        Who comes while it is being loaded waits for the same load, and none's cancellation ends it.
+        """
+        runtime = self.get(thread_id)
+        if runtime is not None:
+            return runtime
+        if self._kernel.tasks.closing:
+            raise EngineClosed
+        loading = self._loading.get(thread_id)
+        if loading is None:
+            loading = asyncio.get_running_loop().create_task(self._load(thread_id))
+            self._loading[thread_id] = loading
+            loading.add_done_callback(lambda task: self._loaded(thread_id, task))
+        while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds; who waited goes first
+            await asyncio.sleep(0)
+        return await asyncio.shield(loading)
+
+    async def taken(self, thread_id: str) -> ThreadRuntime:
+        """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
+        return self.get(thread_id) or await self.open(thread_id)
+
+    def refuse(self, thread_id: str, error: IntegrityError) -> None:
+        """Take no more events for a thread whose log is broken."""
+        self._broken[thread_id] = error
+        runtime = self._open.get(thread_id)
+        if runtime is not None:
+            runtime.failed = error
+
+    def drop(self, thread_id: str) -> None:
+        """Let go of a thread: it was deleted."""
+        self._open.pop(thread_id, None)
+        self._kernel.caches.drop(thread_id)
+
+    def release_paused(self) -> None:
+        """The engine closes: what waits for the end of a pause is refused, since nobody will end it here."""
+        for runtime in self._open.values():
+            if runtime.queue.blocking_reason is BlockingReason.PAUSED:
+                runtime.queue.fail(EngineClosed())
+
+    async def close(self) -> None:
+        """Let commits finish, then fail what still waits."""
+        if self._loading:
+            await asyncio.wait(self._loading.values())
+        for runtime in list(self._open.values()):
+            runtime.pump()
+            while runtime.busy:
+                await runtime.idle()
+                runtime.pump()
+            runtime.queue.fail(EngineClosed())
+        self._open.clear()
+
+    async def _load(self, thread_id: str) -> ThreadRuntime:
+        store = self._kernel.store
+        loaded = await store.load(thread_id)
+        try:
+            load_state(loaded, self._kernel.events)
+        except IntegrityError:
+            if self._kernel.config.read_only:
+                raise
+            # the live rows are a cache of the log: made again, and refused only if that does not mend them
+            with suppress(HeadMoved):  # then another process has written, and perhaps mended them
+                await rebuild_thread(store, self._kernel.reader, thread_id)
+            loaded = await store.load(thread_id)
+        projections = InlineProjections(self._plan, store, self._kernel.reader, thread_id)
+        await projections.load()
+        runtime = ThreadRuntime(self._kernel, loaded, projections, self._committed)
+        self._evict()
+        runtime.failed = self._broken.get(thread_id)
+        self._open[thread_id] = runtime
+        if not self._kernel.config.read_only:
+            for opened in self.on_open:
+                await opened(runtime)
+        return runtime
+
+    def _loaded(self, thread_id: str, task: "asyncio.Task[ThreadRuntime]") -> None:
+        """The thread is there for newcomers only after those who waited for it: they wake two rounds from now."""
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: loop.call_soon(self._loading.pop, thread_id, None))
+        if not task.cancelled():
+            task.exception()
+
+    def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        if any(step.stored.type == MemoryForget.event_type for step in reduced):
+            self._kernel.caches.drop(runtime.id)
+        for told in self.on_commit:
+            told(runtime, reduced)
+
+    def _evict(self) -> None:
+        """Make room: the threads used longest ago go, but for those at work."""
+        excess = len(self._open) - self._kernel.config.open_threads_max + 1
+        for thread_id in list(self._open)[: excess + 64] if excess > 0 else ():
+            if excess > 0 and self.let_go(self._open[thread_id]):
+                excess -= 1
+
+    def let_go(self, runtime: ThreadRuntime) -> bool:
+        """Drop a thread from memory unless it is at work or somebody waits for it; says whether it did."""
+        is_awaited = runtime.id in self._loading or not runtime.queue.is_clear
+        if runtime.busy or is_awaited or any(is_kept(runtime.id) for is_kept in self.keeping):
+            return False
+        del self._open[runtime.id]
+        self._kernel.caches.drop(runtime.id)
+        return True

@@ -1,0 +1,329 @@
+"""The seam to storage: where passages and their vectors are kept, and what is asked of them.
+
+Passages: the pieces of text that search finds, as events make, end and drop them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.text import terms
+from memory_engine.errors import ReducerError
+
+PLACES_BITS = 12
+"""A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
+PASSAGES_MAX = 1 << PLACES_BITS
+"""What one event may bring; of more the first count."""
+BULK_MIN = 16
+"""The words of an event with so many passages are taken at once: nobody waits for the answer to one more message."""
+AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999: what else a number of microseconds may say, no calendar has."""
+
+
+class Text(msgspec.Struct, frozen=True):
+    """A text that is to be found. Pieces of one event stand in their order.
+
+    `kind` says what it is ("message", "tool", "note", "memory", "preference", "playbook", "document", ...),
+    `role` who says it in a conversation ("user", "assistant", "tool", "system" or ""), `speaker` the name.
+    `key` is an identity under which a later event may end it. `origins` are seqs of this thread that it was
+    drawn from: to forget one of them drops it. `about` is found and embedded with it, and not shown (a title).
+    `at_us` is when it was said (microseconds since 1970), if not when its event happened.
+    """
+
+    text: str
+    kind: str
+    role: str = ""
+    speaker: str = ""
+    key: str = ""
+    origins: tuple[int, ...] = ()
+    about: str = ""
+    at_us: int | None = None
+
+
+class Extracted(msgspec.Struct, frozen=True):
+    """What an event does to the passages of its thread.
+
+    First what it ends is ended: passages with a key in `keys` or with one that begins with one of `prefixes`,
+    those of the events at `seqs`, those drawn from the events at `origins`, and all with a key of those of the
+    events at `twins`. An ended passage is found by searches as of an earlier seq only. What came of the events at
+    `drops`, or was drawn from one of them, or has a key in `drop_keys`, is destroyed. Then `texts` are added.
+    """
+
+    texts: tuple[Text, ...] = ()
+    keys: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    twins: tuple[int, ...] = ()
+    drops: tuple[int, ...] = ()
+    drop_keys: tuple[str, ...] = ()
+    origins: tuple[int, ...] = ()
+
+
+NOTHING = Extracted()
+
+Extractor = Callable[[Event, int], Extracted]
+"""The passages of an event at a seq. Pure: the same event, the same passages."""
+
+
+class PassageRow(msgspec.Struct, frozen=True, gc=False):
+    """A passage as the index keeps it: all but its text, which its event holds. `ended` is a seq, 0 while it stands.
+
+    A new one comes with its `text`, and the index takes its terms from it in its own time (`analysis.terms`).
+    """
+
+    place: int
+    kind: str
+    role: str
+    speaker: str
+    at_us: int
+    key: str
+    terms: str
+    origins: tuple[int, ...] = ()
+    ended: int = 0
+    text: str = ""
+
+    @property
+    def seq(self) -> int:
+        """The seq of its event."""
+        return self.place >> PLACES_BITS
+
+
+class PassageStep(msgspec.Struct, frozen=True, gc=False):
+    """What one event changes, in the order of `Extracted`."""
+
+    seq: int
+    rows: tuple[PassageRow, ...] = ()
+    keys: tuple[str, ...] = ()
+    prefixes: tuple[str, ...] = ()
+    seqs: tuple[int, ...] = ()
+    twins: tuple[int, ...] = ()
+    drops: tuple[int, ...] = ()
+    drop_keys: tuple[str, ...] = ()
+    origins: tuple[int, ...] = ()
+
+    @property
+    def only_adds(self) -> bool:
+        """Whether nothing ends and nothing is destroyed."""
+        ended = self.keys or self.prefixes or self.seqs or self.twins or self.origins
+        return not (ended or self.drops or self.drop_keys)
+
+
+class PassageChange(msgspec.Struct, frozen=True, gc=False):
+    """What the events with `after` < seq <= `upto` change. It holds only where the index stands at `after`.
+
+    One of the whole log, made `afresh`, holds wherever the index stands: all that was in it goes, vectors too.
+    """
+
+    after: int
+    upto: int
+    steps: Sequence[PassageStep] = ()
+    afresh: bool = False
+
+
+class Extractors(msgspec.Struct, frozen=True):
+    """Which extractor reads which type of event; of types without one, the texts of their bodies are notes."""
+
+    of_type: Mapping[str, Extractor]
+    default: Extractor
+
+    def extract(self, event: Event | UnknownEvent, seq: int) -> Extracted:
+        """The passages of an event. An event whose class is not here has none."""
+        if isinstance(event, UnknownEvent):
+            return NOTHING
+        return self.of_type.get(event.event_type, self.default)(event, seq)
+
+    def step(self, event: Event | UnknownEvent, seq: int, at_us: int) -> PassageStep | None:
+        """What an event changes; `None` for nothing."""
+        found = self.extract(event, seq)
+        if found is NOTHING:
+            return None
+        return PassageStep(
+            seq,
+            tuple(_rows(found.texts, seq, at_us)),
+            found.keys,
+            found.prefixes,
+            _earlier(found.seqs, seq),
+            _earlier(found.twins, seq),
+            _earlier(found.drops, seq),
+            found.drop_keys,
+            found.origins,
+        )
+
+
+def _earlier(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
+    """Those of the seqs that an event at `seq` can speak of: a place made of another might be another thread's."""
+    return tuple(one for one in seqs if 0 < one < seq) if seqs else seqs
+
+
+def checked(extract: Extractor) -> Extractor:
+    """An extractor of a user's, whose passages can be written and shown: else it raises `TypeError` or `ValueError`."""
+
+    def extract_checked(event: Event, seq: int) -> Extracted:
+        found = extract(event, seq)
+        if not isinstance(found, Extracted):
+            raise TypeError(f"it gave {type(found).__name__}, not Extracted")
+        for text in found.texts[:PASSAGES_MAX]:
+            _check_texts(text.text, text.about, surrogates=True)
+            _check_texts(text.kind, text.role, text.speaker, text.key)
+            _check_numbers(text.origins)
+            if text.at_us is not None:
+                _check_numbers((text.at_us,))
+                if not AT_US_MIN <= text.at_us <= AT_US_MAX:
+                    raise ValueError(f"at_us is {text.at_us}: no date has so many microseconds")
+        _check_texts(*found.keys, *found.prefixes, *found.drop_keys)
+        _check_numbers((*found.seqs, *found.twins, *found.drops, *found.origins))
+        return found
+
+    return extract_checked
+
+
+def _check_texts(*values: object, surrogates: bool = False) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{value!r} is no text")
+        if not surrogates:
+            value.encode()  # raises a `ValueError`
+
+
+def _check_numbers(values: Iterable[object]) -> None:
+    for value in values:
+        if not isinstance(value, int):
+            raise TypeError(f"{value!r} is no whole number")
+
+
+def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
+    is_bulk = len(texts) >= BULK_MIN
+    for n, text in enumerate(texts[:PASSAGES_MAX]):
+        said = f"{text.about} {text.text}" if text.about else text.text
+        said_at_us = at_us if text.at_us is None else text.at_us
+        place = seq << PLACES_BITS | n
+        found = " ".join(terms(said)) if is_bulk else ""
+        yield PassageRow(
+            place,
+            text.kind,
+            text.role,
+            text.speaker,
+            said_at_us,
+            text.key,
+            found,
+            text.origins,
+            0,
+            "" if found else said,
+        )
+
+
+def passage_step(
+    extractors: Extractors, thread_id: str, event: Event | UnknownEvent, stored: StoredEvent
+) -> PassageStep | None:
+    """What an event changes for search. Raises `ReducerError` where its extractor fails."""
+    at_us = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
+    try:
+        return extractors.step(event, stored.seq, at_us)
+    except Exception as error:  # the boundary to user code
+        why = f"{type(error).__name__}: {error}"
+        raise ReducerError(thread_id, stored.type, "the extractor of its passages", "", why) from error
+
+
+INDEX_VERSION = 1
+"""Of what is indexed and how it is analysed. An index of another version is made again from the log."""
+POSTINGS_MAX = 5_000
+"""What one look-up may visit of the lists of its terms, rarest first: some milliseconds, however long the thread."""
+LEXICAL_MAX = 100
+"""Passages that words alone bring into the choice."""
+
+
+class LookUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of an index: passages that hold some of `terms`, and those at the places `near`.
+
+    `upto` is the seq as of which they stand (0: now). `kinds`, if there are any, are the only ones wanted;
+    `unwanted` ones are left out; `within`, if there is any, names what keys begin with and the seq from which on.
+    `since_us` and `until_us` bound when they were said, ends included.
+    """
+
+    terms: tuple[str, ...] = ()
+    near: tuple[int, ...] = ()
+    upto: int = 0
+    kinds: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+    within: tuple[tuple[str, int], ...] = ()
+    since_us: int | None = None
+    until_us: int | None = None
+    limit: int = LEXICAL_MAX
+    postings_max: int = POSTINGS_MAX
+
+
+class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, all of one moment.
+
+    The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`; the words of
+    `unfolded` passages are not in its lists yet and were read one by one. `passages` and
+    `terms` count what is in it, `holding` in how many passages each asked term stands. `chosen` are places:
+    those with the greatest sum of idf, what was asked for as near, and the direct successors of both. `rows` has
+    the chosen and, for each, the one before it in the thread, whose place is in `before`.
+    """
+
+    seq: int = -1
+    head: int = 0
+    unfolded: int = 0
+    passages: int = 0
+    terms: int = 0
+    holding: Mapping[str, int] = {}
+    chosen: Sequence[int] = ()
+    rows: Mapping[int, PassageRow] = {}
+    before: Mapping[int, int] = {}
+
+
+class PassageIndex(Protocol):
+    """Passages of a store's threads. All raise `ThreadNotFound`."""
+
+    async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
+        """What stands in the index of a thread."""
+        ...
+
+    async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
+        """Give the thread an empty index, unless it has one of this version (`afresh`: then too).
+
+        From now on commits that bring passages keep it.
+        """
+        ...
+
+    async def write(self, thread_id: str, change: PassageChange) -> bool:
+        """Apply a change where the index stands at `change.after`; whether it did."""
+        ...
+
+    async def fold(self, thread_id: str) -> None:
+        """Take the words of what waits into the lists: many passages at a time cost less, and are found faster."""
+        ...
+
+    async def threads(self) -> Sequence[str]:
+        """The ids of the threads that have an index."""
+        ...
+
+    async def unembedded(self, thread_id: str, model: str, limit: int) -> tuple[Sequence[int], int]:
+        """The places of the oldest passages that this model has not embedded yet, and how many there are in all."""
+        ...
+
+    async def put_vectors(
+        self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
+    ) -> None:
+        """Keep vectors (float32, little-endian) by place; all from `first` up to the place `upto` are then embedded.
+
+        Those whose passage is gone meanwhile are left out. Where earlier ones wait (again, after the index was made
+        again), or the index has not come so far, nothing is kept: vectors come in the order of places.
+        """
+        ...
+
+    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
+        """The vectors of places above `after`, in order of places."""
+        ...
+
+    async def models(self, thread_id: str) -> Mapping[str, int]:
+        """The models whose vectors are kept, with the place up to which each has embedded the thread."""
+        ...
+
+    async def drop_vectors(self, thread_id: str, models: Iterable[str]) -> None:
+        """Destroy the vectors of models."""
+        ...

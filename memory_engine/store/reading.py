@@ -1,0 +1,314 @@
+"""Reading the log: pages of events, states in the past, originals of summaries.
+
+Points in a thread's history, as people name them.
+
+Which events of a thread came from a file: the facts that they have for others were delivered where they came from.
+
+Kept in the store as rows of a projection that folds nothing, written by the transaction of the events: a thread's go
+with it, and a rebuild does not touch them.
+"""
+
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+import msgspec
+
+from memory_engine.core.chain import decode_row, fold, load_state, read_back
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.clock import to_us
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.core.state import Placed, State, StateDraft
+from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
+from memory_engine.store.protocol import Head, LoadedThread, ProjectionChange, Store, ThreadFilter, ThreadRecord
+from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots
+from memory_engine.views.layers.events import MemoryRecalled
+
+PAGE = 512
+"""Rows read in one go."""
+FAR = 2_000
+"""Events that are folded before the state is kept for the next who comes this way."""
+_UNDONE = "compaction_undone"
+_MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
+_MAKE_VERSIONS = frozenset(
+    {
+        _UNDONE,
+        "memory_mark_critical",
+        "memory_recalled",
+        "results_offloaded",
+        "task_completed",
+        "task_abandoned",
+        "task_terminated",
+    }
+)
+"""Events that put a chunk with the words of another in its place."""
+_REPEAT = frozenset({_UNDONE, "memory_mark_critical", "results_offloaded"})
+"""Those of them whose chunks say nothing of their own."""
+
+
+class LogReader:
+    """Reads threads of one store with one engine's event types."""
+
+    def __init__(self, store: Store, registry: EventRegistry, *, read_only: bool = False) -> None:
+        self._store = store
+        self.registry = registry
+        self.snapshots = Snapshots(store, read_only=read_only)
+
+    async def pages(
+        self, thread_id: str, *, after: int, upto: int, types: Collection[str] | None = None
+    ) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Raw rows with `after` < seq <= `upto`, all or those of some types, in order, a page at a time."""
+        while after < upto:
+            page = await self._store.read(thread_id, after=after, upto=upto, limit=PAGE, types=types)
+            if not page:
+                return
+            yield page
+            after = page[-1].seq if types is None or len(page) == PAGE else upto
+
+    async def head(self, thread_id: str) -> Head:
+        """Where a thread stands. Raises `ThreadNotFound`."""
+        return await self._store.head(thread_id)
+
+    def decode(self, thread_id: str, stored: StoredEvent) -> RecordedEvent:
+        """A row as users see it."""
+        return read_back(thread_id, stored, self.registry)
+
+    async def events(self, thread_id: str, *, after: int, upto: int) -> AsyncIterator[RecordedEvent]:
+        """Decoded events, in order."""
+        async for page in self.pages(thread_id, after=after, upto=upto):
+            for stored in page:
+                yield read_back(thread_id, stored, self.registry)
+
+    async def state_at(self, thread_id: str, seq: int) -> State:
+        """The state after the event at `seq`: recorded operations only, no reducer runs.
+
+        From the nearest snapshot that fits the log, else from the beginning.
+        """
+        start = await self._nearest(thread_id, seq)
+        draft = start.draft()
+        async for page in self.pages(thread_id, after=start.seq, upto=seq):
+            fold(draft, page, thread_id)
+            far = draft.seq - start.seq >= FAR and draft.seq < seq
+            if far and draft.tally.chunks <= CHUNKS_MAX:  # no snapshots yet: an imported log, or an older one
+                start = await self._whole(thread_id, draft)
+                await self.snapshots.keep_state(thread_id, start, page[-1].hash)
+                draft = start.draft()
+        return await self._whole(thread_id, draft)
+
+    async def _nearest(self, thread_id: str, seq: int) -> State:
+        """The state of the nearest snapshot up to a seq; the empty one where none fits the log."""
+        found = await self.snapshots.nearest_state(thread_id, seq)
+        if found is None:
+            return State()
+        at, kept = found
+        rows = await self.rows_at(thread_id, {at, *(_seq(live.chunk_id) for live in kept.live)})
+        if at not in rows or rows[at].hash != kept.hash:
+            return State()
+        head = Head(seq=at, hash=kept.hash, chunks=kept.chunks, tokens=kept.tokens)
+        try:
+            return load_state(LoadedThread(ThreadRecord(id=thread_id), head, kept.live, rows), self.registry)
+        except IntegrityError:
+            return State()
+
+    async def _whole(self, thread_id: str, draft: StateDraft) -> State:
+        """The state of a draft whose newer chunks lack what they share with their events."""
+        placed = list(draft.placed())
+        lacking = [place for place in placed if place.chunk.id in draft.touched]
+        if not lacking:
+            return draft.freeze(draft.seq)
+        chunks = await self.chunks(thread_id, [place.chunk.id for place in lacking])
+        whole = State().draft()
+        for place in placed:
+            whole.insert(Placed(chunks.get(place.chunk.id, place.chunk), place.key, place.container))
+        return whole.freeze(draft.seq)
+
+    async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
+        """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
+        found: dict[str, Chunk] = {}
+        for stored in (await self.rows_at(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
+            _, reduction = decode_row(thread_id, stored, self.registry)
+            found.update((chunk.id, chunk) for chunk in reduction.chunks)
+        missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
+        if missing:
+            raise UnknownChunk("read", missing[0])
+        return {chunk_id: found[chunk_id] for chunk_id in chunk_ids}
+
+    async def ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
+        """The ids of the events at these seqs."""
+        return [stored.id for stored in (await self.rows_at(thread_id, seqs)).values()]
+
+    async def call_ids(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> tuple[str, ...]:
+        """The calls that are made or answered in these chunks, and in those of these events."""
+        rows = await self.rows_at(thread_id, {*seqs, *map(_seq, chunk_ids)})
+        found: dict[str, None] = {}
+        for stored in rows.values():
+            for chunk in decode_row(thread_id, stored, self.registry)[1].chunks:
+                if stored.seq in seqs or chunk.id in chunk_ids:
+                    found.update(dict.fromkeys((chunk.call_id, *(call.id for call in chunk.calls))))
+        return tuple(call_id for call_id in found if call_id)
+
+    async def rows_at(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
+        """The rows at these seqs, in order."""
+        return {row.seq: row for row in await self._store.read_at(thread_id, sorted(seqs))}
+
+    async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
+        """The originals that a summary stands for, through summaries of summaries, in the order in which they stood.
+
+        What an undone compaction had put back is given as it first was.
+        """
+        known: dict[str, Chunk] = {}
+        waiting = list(summary.parent_ids)
+        while waiting:
+            found = await self.chunks(thread_id, waiting)
+            known |= found
+            waiting = covered_in(found.values(), known)
+        ordered = list(opened(summary.parent_ids, known))
+        first = await self.as_first(thread_id, ordered)
+        return [first[chunk.id] for chunk in ordered]
+
+    async def as_first(self, thread_id: str, chunks: Iterable[Chunk]) -> dict[str, Chunk]:
+        """By the ids of these chunks: what an undone compaction had put back as it first was, all others themselves."""
+        found = {chunk.id: chunk for chunk in chunks}
+        types: dict[int, str] = {}
+        while True:
+            seqs = {chunk.seq for chunk in found.values() if chunk.parent_ids and chunk.seq not in types}
+            types |= {seq: row.type for seq, row in (await self.rows_at(thread_id, seqs)).items()}
+            restored = {
+                chunk_id: chunk.parent_ids[0]
+                for chunk_id, chunk in found.items()
+                if chunk.parent_ids and types[chunk.seq] == _UNDONE
+            }
+            if not restored:
+                break
+            earlier = await self.chunks(thread_id, list(restored.values()))
+            found |= {chunk_id: earlier[original] for chunk_id, original in restored.items()}
+        return found
+
+    async def made_of(
+        self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int], event_ids: Collection[str]
+    ) -> tuple[list[str], list[str]]:
+        """What holds the text of these chunks, or of what came of these events (by seq and by id), at any remove.
+
+        Other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), what was
+        recalled from them, and the summaries that stand for any of all these. Reads the log from the earliest of
+        them on.
+        """
+        recalled_from = frozenset(event_ids)
+        versions = await self._older(thread_id, chunk_ids)
+        reached = {*chunk_ids, *versions}
+        summaries: list[str] = []
+        first = min((*seqs, *map(_seq, reached)), default=0)
+        head = await self._store.head(thread_id)
+        async for page in self.pages(thread_id, after=first, upto=head.seq):
+            for stored in page:
+                if stored.type not in _MAKE_SUMMARIES and stored.type not in _MAKE_VERSIONS:
+                    continue
+                event, reduction = decode_row(thread_id, stored, self.registry)
+                if isinstance(event, MemoryRecalled) and not recalled_from.isdisjoint(event.sources):
+                    versions += (chunk.id for chunk in reduction.chunks)
+                    reached.update(chunk.id for chunk in reduction.chunks)
+                for chunk in reduction.chunks:
+                    if any(p in reached or _seq(p) in seqs for p in chunk.parent_ids):
+                        reached.add(chunk.id)
+                        (summaries if _is_summary(chunk) else versions).append(chunk.id)
+        return versions, summaries
+
+    async def _older(self, thread_id: str, chunk_ids: Collection[str]) -> list[str]:
+        """The older versions of these chunks: they hold the same words."""
+        found: dict[str, None] = {}
+        waiting = set(chunk_ids)
+        while waiting:
+            rows = await self.rows_at(thread_id, set(map(_seq, waiting)))
+            repeats = (decode_row(thread_id, row, self.registry)[1] for row in rows.values() if row.type in _REPEAT)
+            parents = [p for made in repeats for chunk in made.chunks if chunk.id in waiting for p in chunk.parent_ids]
+            waiting = {parent for parent in parents if parent not in found}
+            found.update(dict.fromkeys(parents))
+        return list(found)
+
+
+def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:
+    """What the summaries among the chunks cover, as far as it is not known yet."""
+    covered = (parent for chunk in chunks if _is_summary(chunk) for parent in chunk.parent_ids)
+    return [chunk_id for chunk_id in dict.fromkeys(covered) if chunk_id not in known]
+
+
+def opened(chunk_ids: Sequence[str], known: Mapping[str, Chunk]) -> Iterator[Chunk]:
+    """The chunks in this order, each summary opened in its place; every chunk once."""
+    waiting = list(reversed(chunk_ids))
+    seen: set[str] = set()
+    while waiting:
+        chunk = known[waiting.pop()]
+        if chunk.id in seen:
+            continue
+        seen.add(chunk.id)
+        if _is_summary(chunk) and chunk.parent_ids:
+            waiting += reversed(chunk.parent_ids)
+        else:
+            yield chunk
+
+
+def _is_summary(chunk: Chunk) -> bool:
+    return chunk.type == ChunkType.COMPACTED
+
+
+def _seq(chunk_id: str) -> int:
+    head, _, tail = chunk_id.partition(".")
+    if not (head.isdecimal() and tail.isdecimal()):
+        raise UnknownChunk("read", chunk_id)
+    return int(head)
+
+
+Moment: TypeAlias = int | str | datetime
+"""A seq (0: before the first event), an event's id, or a time: after the last event that was recorded no later."""
+
+
+async def seq_of(store: Store, thread_id: str, moment: Moment) -> int:
+    """The seq that a moment names. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
+    head = (await store.head(thread_id)).seq
+    match moment:
+        case bool():
+            raise SeqNotInLog(thread_id, moment, head)
+        case int():
+            if not 0 <= moment <= head:
+                raise SeqNotInLog(thread_id, moment, head)
+            return moment
+        case str():
+            found = await store.find(thread_id, [moment])
+            if not found:
+                raise EventNotFound(thread_id, moment)
+            return found[0].seq
+        case datetime() if moment.tzinfo is not None:
+            return min(head, await store.seq_at(thread_id, to_us(moment)))
+    raise SeqNotInLog(thread_id, moment, head)
+
+
+PROJECTION = "imported"
+VERSION = 1
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """The events of a thread, its shared past included, that came from files: those after one seq up to another."""
+
+    ranges: tuple[tuple[int, int], ...] = ()
+
+    def __contains__(self, seq: int) -> bool:
+        return any(after < seq <= upto for after, upto in self.ranges)
+
+
+def imported(after: int, upto: int) -> ProjectionChange:
+    """The change that notes that the events after one seq up to another came from a file."""
+    return ProjectionChange(PROJECTION, VERSION, {f"{after:010d}": str(upto).encode()}, upto)
+
+
+async def imported_of(store: Store, thread_id: str) -> Imported:
+    """What came from files. Raises `ThreadNotFound`."""
+    ranges: list[tuple[int, int]] = []
+    at, last = thread_id, 1 << 32
+    while at:
+        _, rows = await store.rows(PROJECTION, VERSION, at)
+        ranges += ((int(after), min(int(upto), last)) for after, upto in rows.items())
+        found = await store.threads(ThreadFilter(id=at))
+        origin = found[0][0].forked_from if found else None
+        at, last = (origin.thread_id, min(last, origin.seq)) if origin is not None else ("", last)
+    return Imported(tuple(ranges))

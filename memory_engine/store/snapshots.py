@@ -1,0 +1,170 @@
+"""Snapshots: states and rows of views at some seqs of a log, so that any point of it opens without reading it all.
+
+They are caches, never the truth: rows of a projection that folds nothing, ignored where they do not fit the log.
+That of a state names chunks and their places and holds no content; it is written with the commit that passes a
+multiple of `EVERY` seqs. Those of a view's rows are made when somebody reads its past, and destroyed with every
+forgetting. What may not be written (the engine only reads, or the rows may hold what was forgotten since) is kept in
+memory.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.state import State
+from memory_engine.store.protocol import ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadFilter
+
+PROJECTION = "snapshots"
+VERSION = 1
+EVERY = 1_000
+"""Seqs from one snapshot of a state to the next."""
+CHUNKS_MAX = 4_000
+"""A state of more chunks is not written: what it would take grows with the log, and reading it back helps little."""
+WINDOW = 8_192
+"""Seqs that are folded for a view before its rows are kept."""
+ROWS_SHARE = 4
+"""A view's rows are kept where they are at most one for so many seqs since the last ones: all take linear space."""
+MEMORY_MAX = 512
+"""Snapshots of a thread that are held in memory before they are made anew."""
+VIEW_VECTORS = ("view_vectors", 1)
+"""Name and version of the rows that hold vectors of views' texts (see `recall.kept`)."""
+_STATE = "state:"
+_VIEWS = (("view/", "view0"),)
+
+
+class StateSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A state: the hash of the log there, its counters, and its chunks by id with their places."""
+
+    hash: bytes
+    chunks: int
+    tokens: int
+    live: list[LiveChunk]
+
+
+_DECODER = msgspec.msgpack.Decoder(StateSnapshot)
+_ROWS = msgspec.msgpack.Decoder(dict[str, bytes])
+
+
+def forgotten_at(head: Head) -> int:
+    """The seq of a thread's last forgetting, 0 if there was none."""
+    return head.marks.get(MemoryForget.event_type, 0)
+
+
+def vectors_dropped(seq: int) -> ProjectionChange:
+    """The change that destroys all vectors of a thread's views: one of them may tell of what was forgotten."""
+    return ProjectionChange(*VIEW_VECTORS, {}, seq, (("", "\U0010ffff"),))
+
+
+def of_commit(before: Head, state: State, head: Head) -> list[ProjectionChange]:
+    """What a commit changes beside its events: a snapshot if one is due, and caches that a forgetting destroys."""
+    changes: list[ProjectionChange] = []
+    dropped = forgotten_at(head) > forgotten_at(before)
+    if dropped:
+        changes.append(vectors_dropped(head.seq))
+    due = head.seq // EVERY > before.seq // EVERY and state.tally.chunks <= CHUNKS_MAX
+    if due or dropped:
+        rows = {_state_key(head.seq): _encoded(state, head.hash)} if due else {}
+        changes.append(ProjectionChange(PROJECTION, VERSION, rows, head.seq, _VIEWS if dropped else ()))
+    return changes
+
+
+def _encoded(state: State, digest: bytes) -> bytes:
+    live = [LiveChunk(placed.chunk.id, placed.key, placed.container) for placed in state.placed()]
+    return msgspec.msgpack.encode(StateSnapshot(digest, state.tally.chunks, state.tally.tokens, live))
+
+
+def _state_key(seq: int) -> str:
+    return f"{_STATE}{seq:010d}"
+
+
+def _seq_of(key: str) -> int:
+    return int(key[-10:])
+
+
+class Snapshots:
+    """The snapshots of one store's threads."""
+
+    def __init__(self, store: Store, *, read_only: bool = False) -> None:
+        self._store = store
+        self._read_only = read_only
+        self._memory: dict[str, dict[str, bytes]] = {}
+        self._origins: dict[str, ForkPoint | None] = {}
+
+    async def nearest_state(self, thread_id: str, seq: int) -> tuple[int, StateSnapshot] | None:
+        """The snapshot of the state at the latest seq up to this one, and that seq; `None` if there is none."""
+        found = await self._nearest(thread_id, _STATE, seq)
+        if found is None:
+            return None
+        try:
+            return found[0], _DECODER.decode(found[1])
+        except msgspec.MsgspecError:
+            return None
+
+    async def nearest_rows(self, thread_id: str, view: str, seq: int) -> tuple[int, Mapping[str, bytes]]:
+        """The rows of a view (named with its version) at the latest seq up to this one; none at 0."""
+        found = await self._nearest(thread_id, f"view/{view}:", seq)
+        if found is None:
+            return 0, {}
+        try:
+            return found[0], _ROWS.decode(found[1])
+        except msgspec.MsgspecError:
+            return 0, {}
+
+    async def keep_state(self, thread_id: str, state: State, digest: bytes) -> None:
+        """Keep a state that was folded from far."""
+        if state.tally.chunks <= CHUNKS_MAX:
+            await self._keep(thread_id, _state_key(state.seq), _encoded(state, digest))
+
+    async def keep_rows(self, thread_id: str, view: str, seq: int, rows: Mapping[str, bytes]) -> None:
+        """Keep the rows of a view as of a seq. They are not written where the thread has forgotten since.
+
+        Of a thread that forgets meanwhile, none are left.
+        """
+        head = await self._store.head(thread_id)
+        key, value = f"view/{view}:{seq:010d}", msgspec.msgpack.encode(rows)
+        await self._keep(thread_id, key, value, in_memory=forgotten_at(head) > seq)
+        if forgotten_at(await self._store.head(thread_id)) > forgotten_at(head):
+            self._memory.pop(thread_id, None)
+            if not self._read_only:
+                change = ProjectionChange(PROJECTION, VERSION, {}, 0, _VIEWS)
+                await self._store.write_projection(thread_id, change)
+
+    async def _keep(self, thread_id: str, key: str, value: bytes, *, in_memory: bool = False) -> None:
+        if self._read_only or in_memory:
+            kept = self._memory.setdefault(thread_id, {})
+            if len(kept) >= MEMORY_MAX:
+                kept.clear()
+            kept[key] = value
+            return
+        await self._store.write_projection(thread_id, ProjectionChange(PROJECTION, VERSION, {key: value}, 0))
+
+    async def _nearest(self, thread_id: str, prefix: str, seq: int) -> tuple[int, bytes] | None:
+        """In the thread's own log, else in the pasts that it shares."""
+        at: str | None = thread_id
+        while at is not None:
+            found = await self._store.row_upto(PROJECTION, VERSION, at, (prefix, f"{prefix}{seq:010d}"))
+            kept = self._memory.get(at)
+            if kept is not None:
+                near = max((key for key in kept if prefix <= key <= f"{prefix}{seq:010d}"), default="")
+                if near and (found is None or near > found[0]):
+                    found = near, kept[near]
+            if found is not None:
+                return _seq_of(found[0]), found[1]
+            origin = await self._origin(at)
+            at, seq = (origin.thread_id, min(seq, origin.seq)) if origin is not None else (None, seq)
+        return None
+
+    async def _origin(self, thread_id: str) -> ForkPoint | None:
+        if thread_id not in self._origins:
+            found = await self._store.threads(ThreadFilter(id=thread_id))
+            self._origins[thread_id] = found[0][0].forked_from if found else None
+        return self._origins[thread_id]
+
+
+def dropped(seq: int, views: frozenset[str] | None) -> ProjectionChange:
+    """The change that destroys all snapshots of a thread, or those of some views: they are made again when needed."""
+    names = [("state:", "state;"), ("view/", "view0")]
+    if views is not None:
+        names = [(f"view/{name}/", f"view/{name}0") for name in sorted(views)]
+    return ProjectionChange(PROJECTION, VERSION, {}, seq, tuple(names))

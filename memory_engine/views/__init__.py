@@ -1,0 +1,1 @@
+"""The built-in views, a folder for each: its events, its rows, and what they answer."""

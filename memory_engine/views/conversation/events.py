@@ -1,0 +1,62 @@
+"""Conversation memory: exchanges, the cycle under way, the rolling summary."""
+
+from memory_engine.core.events.base import Event, event
+from memory_engine.core.tokens import Usage
+
+
+@event("cycle_started", tracked=True)
+class CycleStarted(Event):
+    """A question opens a cycle. One that was open and unanswered becomes an exchange without an answer.
+
+    `question_at` says which event holds the question as the user's own words: -1 the one directly before
+    this, 0 none. To forget that event is to forget the exchange.
+    """
+
+    question: str
+    question_at: int = 0
+
+
+@event("exchange_finished", tracked=True)
+class ExchangeFinished(Event):
+    """A question and its final answer. `short` stands in for an answer that is too long; `method` made it.
+
+    Each finished exchange spends one of every cached tool result's exchanges. `cycle` is the seq of the
+    `cycle_started` that it ends (0: the open one of this question, if there is one). `answer_at` says which event
+    holds the answer as the agent's own words: its seq, -1 the one directly before this, 0 none. `failure`
+    is why a model was of no use.
+    """
+
+    question: str
+    answer: str
+    short: str = ""
+    method: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    cycle: int = 0
+    answer_at: int = 0
+    failure: str = ""
+
+
+@event("summary_rolled", tracked=True)
+class SummaryRolled(Event):
+    """The oldest exchanges (`covers`, by their seqs) fold into the summary, which replaces the one of seq `base`.
+
+    Where the exchanges or the base are others by now, or something was forgotten since the
+    `memory_forget` of seq `forgotten`, it changes nothing: it was drawn from what is no more.
+    `compressed`: the text was over its limit and was made shorter, by `method`. `insights` are the
+    snippets (chunk ids) that it took up, `insights_upto` is the seq of the newest that it looked at,
+    `exchanges` is how many it stands for by now. `failure` is why a model was of no use.
+    """
+
+    content: str
+    covers: tuple[int, ...] = ()
+    base: int = 0
+    forgotten: int = 0
+    exchanges: int = 0
+    method: str = ""
+    compressed: bool = False
+    insights: tuple[str, ...] = ()
+    insights_upto: int = 0
+    model: str = ""
+    usage: Usage | None = None
+    failure: str = ""

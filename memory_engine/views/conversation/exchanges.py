@@ -1,0 +1,168 @@
+"""What readers of a conversation's memory get, made of its rows.
+
+How much a conversation's memory holds before it makes room.
+"""
+
+from datetime import datetime
+
+from attrs import Attribute, field, frozen
+
+from memory_engine.context.rendering import Message
+from memory_engine.core.clock import to_datetime, to_us
+from memory_engine.core.records import RecordedEvent
+from memory_engine.views.conversation.events import ExchangeFinished
+from memory_engine.views.conversation.fold import ExchangeRow, SummaryRow
+from memory_engine.views.conversation.texts import utf8_bytes
+
+
+@frozen(kw_only=True)
+class Exchange:
+    """A question and its answer, as the memory holds them.
+
+    `answer` is the short form where `is_shortened`; the whole one, of `answer_bytes`, is in the log
+    (`Conversation.whole_answer`). `method` says who shortened it: `"model"` or `"cut"`. `seq` is the place among
+    the exchanges, `event_id` the event that the exchange came from, `finished_seq` the one that holds the answer.
+    """
+
+    seq: int
+    event_id: str
+    question: str
+    answer: str
+    is_answered: bool
+    is_shortened: bool
+    answer_bytes: int
+    method: str
+    model: str
+    asked_at: datetime
+    finished_at: datetime | None
+    finished_seq: int
+
+    @classmethod
+    def of(cls, row: ExchangeRow) -> "Exchange":
+        """From a row."""
+        return cls(
+            seq=row.seq,
+            event_id=row.event_id,
+            question=row.question,
+            answer=row.answer,
+            is_answered=bool(row.finished_seq),
+            is_shortened=row.shortened,
+            answer_bytes=row.answer_bytes,
+            method=row.method,
+            model=row.model,
+            asked_at=to_datetime(row.asked_us),
+            finished_at=to_datetime(row.finished_us) if row.finished_seq else None,
+            finished_seq=row.finished_seq,
+        )
+
+
+@frozen(kw_only=True)
+class Summary:
+    """The rolling summary of `exchanges` older exchanges.
+
+    `is_withheld`: something of them was forgotten, and until the next turn it says nothing. `event_id`
+    is the event that it stands in, `method` and `model` say who compressed it last, if anybody did.
+    """
+
+    seq: int
+    event_id: str
+    text: str
+    exchanges: int
+    method: str
+    model: str
+    rolled_at: datetime
+    is_withheld: bool
+
+    @classmethod
+    def of(cls, row: SummaryRow) -> "Summary":
+        """From a row."""
+        return cls(
+            seq=row.seq,
+            event_id=row.event_id,
+            text=row.text,
+            exchanges=row.exchanges,
+            method=row.method,
+            model=row.model,
+            rolled_at=to_datetime(row.rolled_us),
+            is_withheld=row.withheld,
+        )
+
+
+@frozen(kw_only=True)
+class Cycle:
+    """The question that waits for its answer, and what the agent has done for it so far.
+
+    `agent_messages` are chat-completions messages. `final_answer` is what the agent said last, if it asked for
+    nothing after it: the answer that a process left behind which died before it could finalize.
+    """
+
+    seq: int
+    event_id: str
+    question: str
+    asked_at: datetime
+    agent_messages: tuple[Message, ...] = field(repr=False)
+    final_answer: str | None
+
+
+def exchange_of_event(recorded: RecordedEvent, finished: ExchangeFinished) -> Exchange:
+    """An exchange from the event that finished it, where its row is in the summary already."""
+    row = ExchangeRow(
+        seq=finished.cycle or recorded.seq,
+        event_id=recorded.id,
+        question=finished.question,
+        answer=finished.short or finished.answer,
+        asked_us=to_us(recorded.recorded_at),
+        finished_seq=recorded.seq,
+        finished_us=to_us(recorded.recorded_at),
+        answer_bytes=utf8_bytes(finished.answer),
+        shortened=bool(finished.short),
+        method=finished.method,
+        model=finished.model,
+    )
+    return Exchange.of(row)
+
+
+BYTES_MIN = 64
+"""Below this a text could not even say that something was left out."""
+
+
+def _positive(_limits: object, attribute: "Attribute[int] | Attribute[float]", value: float) -> None:
+    if value <= 0:
+        raise ValueError(f"{attribute.name} must be above 0, got {value}")
+
+
+def _bytes(_limits: object, attribute: "Attribute[int]", value: int) -> None:
+    if value < BYTES_MIN:
+        raise ValueError(f"{attribute.name} must be at least {BYTES_MIN} bytes, got {value}")
+
+
+@frozen(kw_only=True)
+class ConversationLimits:
+    """Sizes are bytes of UTF-8.
+
+    Above `exchanges` the oldest exchange folds into the summary. An answer over `answer_bytes_max`
+    gets a short form of at most `answer_bytes_target`; a summary that would pass
+    `summary_bytes_max` is compressed to at most `summary_bytes_target`. Once the scratchpad holds
+    `scratchpad_snippets_max` snippets that no summary has used yet, the summary takes them up, and all
+    exchanges but the newest `exchanges_kept` with them. A model has `model_timeout_s` for each text; of
+    one that is longer than `model_input_bytes_max` it gets head and tail.
+    """
+
+    exchanges: int = field(default=10, validator=_positive)
+    exchanges_kept: int = field(default=5, validator=_positive)
+    answer_bytes_max: int = field(default=750, validator=_bytes)
+    answer_bytes_target: int = field(default=500, validator=_bytes)
+    summary_bytes_max: int = field(default=4000, validator=_bytes)
+    summary_bytes_target: int = field(default=3000, validator=_bytes)
+    scratchpad_snippets_max: int = field(default=48, validator=_positive)
+    model_timeout_s: float = field(default=30.0, validator=_positive)
+    model_input_bytes_max: int = field(default=48_000, validator=_bytes)
+
+    def __attrs_post_init__(self) -> None:
+        for target, most in (
+            ("answer_bytes_target", "answer_bytes_max"),
+            ("summary_bytes_target", "summary_bytes_max"),
+            ("exchanges_kept", "exchanges"),
+        ):
+            if getattr(self, target) > getattr(self, most):
+                raise ValueError(f"{target} is {getattr(self, target)}, above {most}, {getattr(self, most)}")

@@ -1,0 +1,166 @@
+"""What the agent receives: the conversation's memory as chat-completions messages.
+
+Order: instructions, summary, exchanges, cached results, the question, what was done for it. Each part
+changes less often than the one after it, so that a provider's prompt cache holds as far as can be.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+from memory_engine.context.rendering import Message, Piece, Renderer, assemble
+from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
+from memory_engine.core.state import StateView
+from memory_engine.errors import InvalidParameters
+from memory_engine.views.conversation.fold import CycleRow, ExchangeRow, SummaryRow, seqs_of
+from memory_engine.views.screen.events import told
+from memory_engine.views.screen.view import ScreenRow
+from memory_engine.views.tool_cache.view import CacheEntry, cache_key, canonical
+
+NO_ANSWER = "[no answer]"
+"""Stands for the answer that a question did not get: two questions in a row would read as one."""
+EMPTY = "[empty message]"
+"""Stands for an empty text, which some providers refuse."""
+SUMMARY_HEADING = "[Summary of earlier conversation]"
+
+_GOES_ON = frozenset(
+    {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE}
+)
+
+
+@frozen(kw_only=True)
+class Remembered:
+    """All that the messages are made of. `chunks` are what the open cycle has brought so far."""
+
+    system: Sequence[Chunk]
+    summary: SummaryRow | None
+    exchanges: Sequence[ExchangeRow]
+    screen: ScreenRow | None
+    finished_at: int
+    cached: Sequence[CacheEntry]
+    cycle: CycleRow | None
+    chunks: Sequence[Chunk]
+    renderers: Mapping[str, Renderer]
+
+
+def build_messages(memory: Remembered) -> list[Message]:
+    """The messages in order, every call directly followed by its result."""
+    done = render(memory.chunks, memory.renderers)
+    shown = _answered_keys(memory.chunks)
+    return [
+        *render(memory.system, memory.renderers),
+        *_summary(memory.summary),
+        *_turns(memory.exchanges, memory.screen),
+        *_uncached(memory.screen, memory.finished_at),
+        *(m for entry in memory.cached if entry.key not in shown for m in cached_pair(entry)),
+        *([_said("user", memory.cycle.question)] if memory.cycle is not None else []),
+        *done,
+    ]
+
+
+def render(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
+    """Chunks as valid messages."""
+    return assemble(
+        Piece(chunk, tuple(renderers.get(chunk.type, renderers["*"])(chunk)), n) for n, chunk in enumerate(chunks)
+    )
+
+
+def cycle_chunks(state: StateView, cycle_seq: int, screen_seq: int = 0) -> list[Chunk]:
+    """What a cycle has brought to the working flow since its question: also a summary that covers some of it."""
+    return [
+        chunk
+        for chunk in state.chunks()
+        if chunk.said_at > cycle_seq
+        and chunk.said_at != screen_seq
+        and (chunk.category is Category.WORKING_FLOW or _covers_after(chunk, cycle_seq))
+    ]
+
+
+def system_chunks(state: StateView) -> list[Chunk]:
+    """The thread's instructions."""
+    return [chunk for chunk in state.chunks() if chunk.category is Category.SYSTEM]
+
+
+def last_response(chunks: Sequence[Chunk]) -> Chunk | None:
+    """What the agent said last."""
+    return next((chunk for chunk in reversed(chunks) if chunk.type == ChunkType.AGENT_RESPONSE), None)
+
+
+def final_answer(chunks: Sequence[Chunk]) -> str | None:
+    """What the agent said last, if it asked for nothing after it and nobody spoke to it."""
+    for chunk in reversed(chunks):
+        if chunk.type == ChunkType.AGENT_RESPONSE:
+            return content_text(chunk.content)
+        if chunk.type in _GOES_ON:
+            return None
+    return None
+
+
+def cached_pair(entry: CacheEntry) -> list[Message]:
+    """A cached result as a call and its result, under an id of its own.
+
+    As the tool's own word, not as a note: what a tool returned must not speak with a person's
+    authority. A pair each, in the order of caching, so that one that comes or goes leaves those before it.
+    """
+    return call_pair(f"cached_{entry.key[:24]}", entry.tool, entry.parameters, entry.result)
+
+
+def call_pair(call_id: str, tool: str, arguments: str, result: str) -> list[Message]:
+    """A call and its result."""
+    call = {"id": call_id, "type": "function", "function": {"name": tool, "arguments": arguments}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call_id, "content": result},
+    ]
+
+
+def _summary(summary: SummaryRow | None) -> list[Message]:
+    if summary is None or not summary.text:
+        return []
+    return [{"role": "user", "content": f"{SUMMARY_HEADING}\n{summary.text}"}]
+
+
+def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterator[Message]:
+    """The exchanges as pairs; the screen stands where it was told."""
+    waiting = screen
+    for row in exchanges:
+        if waiting is not None and row.seq > waiting.seq:
+            yield _said("assistant", told(waiting.content))
+            waiting = None
+        yield _said("user", row.question)
+        yield {"role": "assistant", "content": row.answer if row.answer.strip() else NO_ANSWER}
+    if waiting is not None:
+        yield _said("assistant", told(waiting.content))
+
+
+def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Message]:
+    """Proactive results that nobody wanted cached: they serve the first exchange after the screen was told."""
+    if screen is not None and screen.seq > finished_at:
+        for result in screen.results:
+            if result.duration <= 0:
+                yield from call_pair(result.call_id, result.tool, result.parameters, result.result)
+
+
+def _said(role: str, text: str) -> Message:
+    return {"role": role, "content": text if text.strip() else EMPTY}
+
+
+def _covers_after(chunk: Chunk, seq: int) -> bool:
+    return chunk.type == ChunkType.COMPACTED and any(parent > seq for parent in seqs_of(chunk.parent_ids))
+
+
+def _answered_keys(chunks: Sequence[Chunk]) -> frozenset[str]:
+    """The keys of calls that the open cycle holds with their results: a cached copy would say it twice."""
+    answered = {chunk.call_id for chunk in chunks if chunk.call_id and chunk.final}
+    keys = (_key(call.name, call.arguments) for chunk in chunks for call in chunk.calls if call.id in answered)
+    return frozenset(key for key in keys if key)
+
+
+def _key(tool: str, arguments: str) -> str:
+    """The cache key of a call as a model wrote it; none for arguments that are no JSON object."""
+    try:
+        parameters = json.loads(arguments)
+        return cache_key(tool, canonical(tool, parameters)) if isinstance(parameters, dict) else ""
+    except (ValueError, RecursionError, InvalidParameters):
+        return ""

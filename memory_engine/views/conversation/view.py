@@ -1,0 +1,302 @@
+"""Conversation memory: what an agent is told of the conversation so far, within limits.
+
+How a turn gets into the log: once, whoever asks how often, and whatever dies in between.
+"""
+
+import logging
+
+import msgspec
+
+from memory_engine.context.rendering import Message, Rendering
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.codec import encode_event
+from memory_engine.core.events.messages import LlmTextResponse, UserMessage
+from memory_engine.core.records import NewEvent
+from memory_engine.core.state import State
+from memory_engine.errors import (
+    AnotherQuestionOpen,
+    ContentionError,
+    EventTooLarge,
+    IdempotencyConflict,
+    MemoryEngineError,
+)
+from memory_engine.llm.base import MemoryModel
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished
+from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary, exchange_of_event
+from memory_engine.views.conversation.fold import (
+    CONVERSATION,
+    CycleRow,
+    ExchangeRow,
+    cycle_of,
+    exchange_key,
+    exchanges_of,
+    summary_of,
+    tally_of,
+)
+from memory_engine.views.conversation.messages import (
+    Remembered,
+    build_messages,
+    cycle_chunks,
+    final_answer,
+    last_response,
+    render,
+    system_chunks,
+)
+from memory_engine.views.conversation.summary import Summarizer, roll
+from memory_engine.views.playbooks.flows import Flows
+from memory_engine.views.screen.view import SCREEN, screen_of, session_of
+from memory_engine.views.tool_cache.view import TOOL_CACHE, entries_of
+
+TRIES = 8
+"""How often a question is put again that others overtook."""
+
+
+async def opened(thread: ThreadHandle, question: str) -> CycleRow:
+    """The open cycle of a question; it is opened now if it is not.
+
+    Ids count the cycles, so of two callers that open one at once with the same question, one does.
+    """
+    for _ in range(TRIES):
+        rows = await thread.rows(CONVERSATION)
+        cycle, count = cycle_of(rows), tally_of(rows).cycles
+        if cycle is not None and cycle.question == question:
+            return cycle
+        said = NewEvent(UserMessage(content=question), id=f"conversation:question:{count}")
+        started = NewEvent(
+            CycleStarted(question=question, question_at=-1), id=f"conversation:cycle:{count}", causation_id=said.id
+        )
+        try:
+            _, receipt = await thread.dispatch_all([said, started])
+        except IdempotencyConflict:  # another question was first
+            continue
+        return CycleRow(
+            seq=receipt.seq,
+            event_id=receipt.event_id,
+            question=question,
+            asked_us=receipt.recorded_at_us,
+            question_at=receipt.seq - 1,
+        )
+    raise ContentionError(thread.id, TRIES)
+
+
+def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
+    """Raise `InvalidEvent` or `EventTooLarge` for an answer that the log cannot hold.
+
+    Before its question is recorded: that would wait for an answer, and refuse every other, for good.
+    """
+    payload, recorded = encode_event(ExchangeFinished(question=question, answer=answer, cycle=0), thread.kernel.events)
+    if len(payload) > thread.kernel.config.event_bytes_max:
+        raise EventTooLarge(recorded.event_type, len(payload), thread.kernel.config.event_bytes_max)
+
+
+async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:
+    """What an answer belongs to: the open cycle, a question that was overtaken; or the exchange that it made already.
+
+    Where nothing is open, a cycle is opened. Raises `AnotherQuestionOpen`.
+    """
+    rows = await thread.rows(CONVERSATION)
+    cycle, live = cycle_of(rows), list(exchanges_of(rows))
+    if cycle is not None and cycle.question == question:
+        return cycle
+    for row in reversed(live):
+        if row.question == question and not row.finished_seq:
+            return row
+    if live and live[-1].question == question:
+        last = live[-1]
+        if answer == (await whole_answer(thread, last.finished_seq) if last.shortened else last.answer):
+            return Exchange.of(last)
+    if cycle is not None:
+        raise AnotherQuestionOpen(thread.id, question, cycle.question)
+    return await opened(thread, question)
+
+
+async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: ExchangeFinished) -> Exchange:
+    """Record the exchange, and the answer too if that was not said, or neither.
+
+    Who comes second with the same answer gets the exchange of the first: a model may have made another
+    short form of it. Raises `IdempotencyConflict` for another answer.
+    """
+    exchange_id = f"conversation:exchange:{found.seq}"
+    new = [NewEvent(finished, id=exchange_id, causation_id=found.event_id)]
+    if finished.answer_at < 0:
+        said = LlmTextResponse(content=finished.answer)
+        new.insert(0, NewEvent(said, id=f"conversation:answer:{found.seq}", causation_id=found.event_id))
+    conflict: IdempotencyConflict | None = None
+    try:
+        await thread.dispatch_all(new)
+    except IdempotencyConflict as error:
+        conflict = error
+    row = (await thread.rows(CONVERSATION)).get(exchange_key(found.seq))
+    if conflict is None and isinstance(row, ExchangeRow) and row.event_id == exchange_id:
+        return Exchange.of(row)
+    for stored in await thread.kernel.store.find(thread.id, [exchange_id]):
+        recorded = thread.kernel.reader.decode(thread.id, stored)
+        if isinstance(recorded.event, ExchangeFinished) and recorded.event.answer == finished.answer:
+            return exchange_of_event(recorded, recorded.event)
+    raise conflict or ContentionError(thread.id, 1)
+
+
+async def whole_answer(thread: ThreadHandle, finished_seq: int) -> str:
+    """The answer of an exchange as it was given."""
+    async for event in thread.events(after=finished_seq - 1, upto=finished_seq):
+        if isinstance(event.event, ExchangeFinished):
+            return event.event.answer
+    return ""
+
+
+_log = logging.getLogger("memory_engine.conversation")
+
+
+class Conversation:
+    """Exchanges, the summary of older ones, and the cycle under way, of one thread.
+
+    `EngineConfig.conversation` holds the limits. The engine's `memory_model` shortens answers and
+    compresses summaries; without one, or where it fails, they are cut.
+    """
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    # the turn
+
+    async def prepare_messages(self, user_message: str) -> list[Message]:
+        """Open a cycle with a person's question, and give the messages of the next model call.
+
+        Again with the same question while the cycle is open, it goes on with it, also after a crash: nothing is
+        recorded twice, and what the agent has done so far is in the messages. Another question leaves the
+        open one as an exchange without an answer. Flows that nobody judged yet are judged by what is said now
+        (see `Flows.review`). Raises what `dispatch` raises.
+        """
+        try:
+            await Flows(self._thread).review(user_message)
+        except MemoryEngineError as error:  # the turn goes on: what was promoted is delivered later
+            _log.warning("flows of thread %r could not be reviewed: %s", self._thread.id, error)
+        cycle = await opened(self._thread, user_message)
+        await roll(self._thread)
+        return build_messages(await self._remembered(None, cycle))
+
+    async def finalize_cycle(self, question: str, answer: str) -> Exchange:
+        """Close the open cycle with its final answer, then fold what is over the limits.
+
+        The answer is recorded as the agent's response if that was not done, together with the exchange. A
+        long answer gets a short form first. Finalizing again with the same answer gives the first
+        exchange. Without an open cycle one is made of the question; a question that another one
+        overtook is answered late. Raises `AnotherQuestionOpen` where another question waits,
+        `IdempotencyConflict` for a second, different answer, and what `dispatch` raises.
+        """
+        check_recordable(self._thread, question, answer)
+        found = await asked(self._thread, question, answer)
+        if isinstance(found, Exchange):
+            return found
+        limits, model = self._thread.kernel.config.conversation, self._thread.kernel[MemoryModel].model
+        shorter = await Summarizer(model, limits).answer(question, answer)
+        response = last_response(cycle_chunks(await self._thread.state(), found.seq, await self._screen_seq()))
+        finished = ExchangeFinished(question=question, answer=answer, cycle=found.seq)
+        if shorter is not None:
+            finished = msgspec.structs.replace(
+                finished,
+                short=shorter.text,
+                method=shorter.method,
+                model=shorter.model,
+                usage=shorter.usage,
+                failure=shorter.failure,
+            )
+        is_said = response is not None and response.text == answer
+        answer_at = response.said_at if is_said and response is not None else -1
+        exchange = await finish(self._thread, found, msgspec.structs.replace(finished, answer_at=answer_at))
+        await roll(self._thread)
+        return exchange
+
+    # what is there
+
+    async def messages(self, *, at: int | None = None) -> list[Message]:
+        """What the agent receives as things stand (or stood, `at` an earlier seq). Changes nothing."""
+        rows = await self._thread.rows(CONVERSATION, at=at)
+        return build_messages(await self._remembered(at, cycle_of(rows)))
+
+    async def exchanges(self, *, at: int | None = None) -> list[Exchange]:
+        """The live exchanges, oldest first."""
+        return [Exchange.of(row) for row in exchanges_of(await self._thread.rows(CONVERSATION, at=at))]
+
+    async def summary(self, *, at: int | None = None) -> Summary | None:
+        """The summary of the older exchanges; `None` before the first was folded."""
+        row = summary_of(await self._thread.rows(CONVERSATION, at=at))
+        return Summary.of(row) if row is not None else None
+
+    async def current(self, *, at: int | None = None) -> Cycle | None:
+        """The cycle under way; `None` while no question waits."""
+        cycle = cycle_of(await self._thread.rows(CONVERSATION, at=at))
+        if cycle is None:
+            return None
+        chunks = cycle_chunks(await self._state(at), cycle.seq, await self._screen_seq(at))
+        return Cycle(
+            seq=cycle.seq,
+            event_id=cycle.event_id,
+            question=cycle.question,
+            asked_at=to_datetime(cycle.asked_us),
+            agent_messages=tuple(render(chunks, self._thread.kernel[Rendering].renderers)),
+            final_answer=final_answer(chunks),
+        )
+
+    async def whole_answer(self, exchange: Exchange) -> str:
+        """The answer as it was given, from the log."""
+        return await whole_answer(self._thread, exchange.finished_seq)
+
+    async def memory(self, *, at: int | None = None) -> dict[str, object]:
+        """All of it as plain JSON values, under the names that such memories have."""
+        cycle = await self.current(at=at)
+        summary = await self.summary(at=at)
+        cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))
+        session = session_of(await self._thread.rows(SCREEN, at=at))
+        return {
+            "exchanges": [
+                {"user": e.question, "assistant": e.answer, "seq": e.seq, "event_id": e.event_id}
+                for e in await self.exchanges(at=at)
+            ],
+            "summary": summary.text if summary is not None else "",
+            "current_cycle": {
+                "user_question": cycle.question if cycle is not None else "",
+                "agent_messages": list(cycle.agent_messages) if cycle is not None else [],
+                "final_answer": cycle.final_answer if cycle is not None else None,
+            },
+            "tool_cache": {
+                entry.key: {
+                    "tool_name": entry.tool,
+                    "parameters": entry.arguments,
+                    "result": entry.result,
+                    "remaining_duration": entry.remaining,
+                    "original_duration": entry.duration,
+                    "call_id": entry.call_id,
+                    "cached_at": entry.cached_at.timestamp(),
+                }
+                for entry in cached
+            },
+            "screen_injection_done": session.told,
+        }
+
+    async def _state(self, at: int | None) -> State:
+        return await self._thread.state(at=at)
+
+    async def _screen_seq(self, at: int | None = None) -> int:
+        screen = screen_of(await self._thread.rows(SCREEN, at=at))
+        return screen.seq if screen is not None else 0
+
+    async def _remembered(self, at: int | None, cycle: CycleRow | None) -> Remembered:
+        screen = screen_of(await self._thread.rows(SCREEN, at=at))
+        cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))
+        rows = await self._thread.rows(CONVERSATION, at=at)
+        exchanges, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
+        state = await self._state(at)
+        seq = screen.seq if screen is not None else 0
+        return Remembered(
+            system=system_chunks(state),
+            summary=summary,
+            exchanges=exchanges,
+            screen=screen,
+            finished_at=tally.finished_at,
+            cached=cached,
+            cycle=cycle,
+            chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
+            renderers=self._thread.kernel[Rendering].renderers,
+        )

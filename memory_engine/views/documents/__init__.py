@@ -1,0 +1,1 @@
+"""A tenant's documents: what there is, and the passages that search finds in them."""

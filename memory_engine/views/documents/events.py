@@ -1,0 +1,60 @@
+"""Documents: what an organisation wrote, said or was sent, brought to its tenant passage by passage."""
+
+import msgspec
+
+from memory_engine.core.events.base import Event, event
+from memory_engine.views.layers.events import Moment, Place
+
+
+class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A piece of a document's text. `key` is a digest of all of it, with `:n` where the document holds twins.
+
+    `about` are the headings that it stands under, `speaker` who says or wrote it, if not the document's author.
+    """
+
+    key: str
+    text: str
+    about: str = ""
+    speaker: str = ""
+    at_us: Moment | None = None
+
+
+class DocumentSplice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A change of a document's passages: at place `at` (from 0) those with the keys `ended` go, `passages` come."""
+
+    at: int
+    ended: tuple[str, ...] = ()
+    passages: tuple[DocumentPassage, ...] = ()
+
+
+@event("document_added", tracked=True)
+class DocumentAdded(Event):
+    """A document that is new, or what changed in one that was there; a large one is several events, one commit.
+
+    `splices` apply in order, each to what the one before left: passages that stay are not written again. `digest`
+    is of the document as it was read and of how it was split: an equal one has nothing to add. `source` is the file
+    that it came from, or what its bringer says; `thread` the conversation that an e-mail or a message is part of.
+    """
+
+    document_id: str
+    title: str
+    splices: tuple[DocumentSplice, ...]
+    format: str = "text"
+    source: str = ""
+    digest: str = ""
+    author: str = ""
+    date_us: Moment | None = None
+    channel: str = ""
+    thread: str = ""
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    part: int = 1
+    parts: int = 1
+
+
+@event("document_removed", tracked=True)
+class DocumentRemoved(Event):
+    """A document goes, whole. `seqs` are the events that brought any of it: their passages are destroyed."""
+
+    document_id: str
+    seqs: tuple[Place, ...] = ()
+    reason: str = ""

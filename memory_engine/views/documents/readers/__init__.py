@@ -1,0 +1,1 @@
+"""Documents read from files: Markdown, pages, mail, Slack exports, transcripts, PDF."""

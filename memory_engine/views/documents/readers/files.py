@@ -1,0 +1,164 @@
+"""Which files hold documents, and what is read from them: folders walked, formats told apart, faults named."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from attrs import evolve, field, frozen
+
+from memory_engine.errors import MemoryEngineError, UnreadableDocument
+from memory_engine.views.documents.readers.document import FolderExport, Loaded, Unreadable, ZipExport, is_export
+from memory_engine.views.documents.readers.mail import read_mail, read_mbox
+from memory_engine.views.documents.readers.slack import read_slack
+from memory_engine.views.documents.readers.splitting import read_markdown
+from memory_engine.views.documents.readers.text import read_pdf, read_text, read_transcript
+
+FILE_BYTES_MAX = 50 * 1024 * 1024
+"""A larger file is refused (of a mailbox, a larger message): cut it, or bring its text by `add_text`."""
+
+_READERS: Mapping[str, Callable[[bytes, str], Loaded]] = {
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), read_markdown),
+    **dict.fromkeys((".txt", ".text", ".log", ".rst", ".adoc", ".org"), read_text),
+    **dict.fromkeys((".vtt", ".srt"), read_transcript),
+    ".eml": read_mail,
+    ".pdf": read_pdf,
+}
+_CONTAINERS = frozenset({".mbox", ".zip"})
+
+
+@frozen
+class File:
+    """A file, or an export's folder, that may hold documents. `name` is its absolute path, and its document's id."""
+
+    path: Path
+    name: str
+
+
+@frozen
+class Skipped:
+    """A file in a folder that is of no format known here."""
+
+    path: str
+
+
+def absolute(path: Path) -> str:
+    """What a file goes by: its absolute path, links as they stand, `/` between its parts."""
+    return Path(os.path.abspath(path)).as_posix()  # noqa: PTH100 - `resolve` would follow links: a file would change its name
+
+
+def find(paths: Sequence[Path]) -> Iterator[File | Skipped | UnreadableDocument]:
+    """The files at and below paths, each once, in order of their names.
+
+    In folders what is hidden is passed over, and what is of no known format is `Skipped`; a file that is named
+    itself is taken for text then. A folder that holds a Slack export is one thing.
+    """
+    walk = _Walk()
+    for path in paths:
+        yield from walk.named(path)
+
+
+@frozen
+class _Walk:
+    """What was seen so far: files by their names, folders by what they are on the disk, so that links end."""
+
+    _files: set[str] = field(factory=set)
+    _folders: set[tuple[int, int]] = field(factory=set)
+
+    def named(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
+        try:
+            mode = path.stat().st_mode
+        except (OSError, ValueError) as error:
+            yield UnreadableDocument(str(path), "", _why(error))
+            return
+        if stat.S_ISDIR(mode):
+            yield from self._folder(path)
+        elif stat.S_ISREG(mode):
+            yield from self._file(path)
+        else:
+            yield UnreadableDocument(str(path), "", "it is neither a file nor a folder")
+
+    def _file(self, path: Path) -> Iterator[File]:
+        name = absolute(path)
+        if name not in self._files:
+            self._files.add(name)
+            yield File(path, name)
+
+    def _folder(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
+        try:
+            there = path.stat()
+            if (there.st_dev, there.st_ino) in self._folders:
+                return
+            self._folders.add((there.st_dev, there.st_ino))
+            inner = sorted(path.iterdir())
+        except OSError as error:
+            yield UnreadableDocument(str(path), "", _why(error))
+            return
+        if is_export([one.name for one in inner]):
+            yield from self._file(path)
+            return
+        for one in inner:
+            if one.name.startswith("."):
+                continue
+            try:
+                taken = one.is_symlink() or one.is_dir() or _is_known(one)
+                found = self._linked(one) if taken else iter([Skipped(str(one))])
+                yield from found
+            except OSError as error:  # such as a link into what may not be looked at
+                yield UnreadableDocument(str(one), "", _why(error))
+
+    def _linked(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
+        """What stands in a folder; a link to a file of no known format is skipped too."""
+        if path.is_file() and not _is_known(path):
+            yield Skipped(str(path))
+        else:
+            yield from self.named(path)
+
+
+def _is_known(path: Path) -> bool:
+    return path.suffix.lower() in _READERS or path.suffix.lower() in _CONTAINERS
+
+
+def load(found: File) -> Iterator[Loaded | UnreadableDocument]:
+    """The documents of a file, what is broken in it named. Raises `MissingExtra` where a format needs a package."""
+    try:
+        for one in _loaded(found):
+            if isinstance(one, Unreadable):
+                yield UnreadableDocument(str(found.path), one.place, one.why)
+            else:
+                yield one
+    except Unreadable as error:
+        yield UnreadableDocument(str(found.path), error.place, error.why)
+    except OSError as error:
+        yield UnreadableDocument(str(found.path), "", _why(error))
+    except MemoryEngineError:
+        raise
+    except Exception as error:  # a reader that stumbles over a file's content must not end the other files' reading
+        yield UnreadableDocument(str(found.path), "", f"reading it failed: {type(error).__name__}: {error}")
+
+
+def _loaded(found: File) -> Iterator[Loaded | Unreadable]:
+    path, kind = found.path, found.path.suffix.lower()
+    if path.is_dir():
+        yield from read_slack(FolderExport(path), found.name)
+    elif kind == ".zip":
+        with ZipExport(path) as export:
+            yield from read_slack(export, found.name)
+    elif kind == ".mbox":
+        with path.open("rb") as file:
+            yield from read_mbox(file, found.name)
+    else:
+        yield evolve(_READERS.get(kind, read_text)(content(path), found.name), source=found.name)
+
+
+def content(path: Path) -> bytes:
+    """A file's bytes. Raises `Unreadable` for one that is too large, `OSError`."""
+    size = path.stat().st_size
+    if size > FILE_BYTES_MAX:
+        raise Unreadable(f"it has {size:,} bytes; the limit is {FILE_BYTES_MAX:,}")
+    return path.read_bytes()
+
+
+def _why(error: OSError | ValueError) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    return f"it cannot be read: {said or error}"

@@ -1,0 +1,306 @@
+"""Plain text: one section, whose paragraphs the splitter finds.
+
+From bytes to text: what marks itself, UTF-8, else what most files of no mark are.
+
+Dates as files write them.
+
+The text of HTML: what a reader would see, a line for each block.
+
+PDF, through pypdf (extra `pdf`): a section for each page.
+
+Transcripts of calls (WebVTT, SubRip): who spoke when, cue by cue, joined to turns of speech.
+"""
+
+import codecs
+import io
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import PurePath
+
+from attrs import frozen
+
+from memory_engine.core.lazy import regex
+from memory_engine.errors import MissingExtra
+from memory_engine.views.documents.readers.document import Loaded, Section, Unreadable
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""In this order: the mark of UTF-16 begins that of UTF-32."""
+
+
+def decoded(content: bytes) -> str:
+    """The text, with line feeds between its lines. Without a mark it is UTF-8 or, where that fails, Windows' Latin.
+
+    Raises `Unreadable` for content that is empty, binary, or not what its mark says.
+    """
+    if not content.strip():
+        raise Unreadable("it is empty")
+    text = _decoded(content)
+    if not text.strip():
+        raise Unreadable("it holds no text")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(content: bytes) -> str:
+    for mark, encoding in _MARKS:
+        if content.startswith(mark):
+            try:
+                return content.decode(encoding).removeprefix("\ufeff")
+            except UnicodeDecodeError as error:
+                raise Unreadable(f"it is not the {encoding} that its first bytes say", f"byte {error.start}") from None
+    nul = content.find(b"\0")
+    if nul >= 0:
+        raise Unreadable("it is binary: a NUL byte stands in it", f"byte {nul}")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return latin(content)
+
+
+def latin(content: bytes) -> str:
+    """Windows-1252, its five unused bytes as in Latin-1: every byte is a character."""
+    try:
+        return content.decode("cp1252")
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
+
+
+def read_text(content: bytes, path: str) -> Loaded:
+    """A text file, named as its file is. Raises `Unreadable`."""
+    return text_document(decoded(content), path, PurePath(path).stem)
+
+
+def text_document(text: str, document_id: str, title: str) -> Loaded:
+    """A text that is at hand."""
+    return Loaded(id=document_id, title=title, format="text", sections=(Section(text),), source=document_id)
+
+
+def as_date(text: str) -> datetime | None:
+    """A day or a moment in ISO 8601, in UTC where it has no time zone; `None` for anything else."""
+    try:
+        found = datetime.fromisoformat(text.strip())
+        return in_utc(found)
+    except (ValueError, OverflowError):
+        return None
+
+
+def as_mail_date(text: str) -> datetime | None:
+    """The moment of a `Date:` line; `None` for one that nobody can read."""
+    try:
+        return in_utc(parsedate_to_datetime(text))
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def from_seconds(seconds: float) -> datetime | None:
+    """The moment so many seconds after the beginning of 1970."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def in_utc(moment: datetime) -> datetime:
+    """The moment in UTC, which one without a time zone is taken for."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_HIDDEN = frozenset({"head", "script", "style", "template", "title"})
+_BLOCKS = frozenset(
+    "address article aside blockquote br dd div dl dt figure footer form h1 h2 h3 h4 h5 h6 header hr li main nav ol p "
+    "pre section table td th tr ul".split()
+)
+_QUOTES = frozenset({"blockquote"})
+
+
+def html_text(html: str) -> str:
+    """The text, without what is hidden; quoted blocks are marked with `> `, as in a mail of plain text."""
+    parser = _Parser()
+    parser.feed(html)
+    parser.close()
+    lines = (re.sub(r"[^\S\n]+", " ", line).strip() for line in "".join(parser.parts).split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+class _Parser(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._hidden: list[str] = []
+        self._quoted = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _HIDDEN:
+            self._hidden.append(tag)
+        self._quoted += tag in _QUOTES
+        self._block(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._hidden:
+            del self._hidden[self._hidden.index(tag) :]
+        self._quoted = max(0, self._quoted - (tag in _QUOTES))
+        self._block(tag)
+
+    def _block(self, tag: str) -> None:
+        if tag in _BLOCKS and not self._hidden:
+            self.parts.append("\n" + "> " * bool(self._quoted))
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            text = " ".join(data.split("\n"))
+            self.parts.append(text)
+
+
+def read_pdf(content: bytes, path: str) -> Loaded:
+    """The text of a PDF file. Raises `Unreadable` for a broken or locked one and one of pictures, `MissingExtra`."""
+    try:
+        from pypdf import PdfReader
+    except ModuleNotFoundError:
+        raise MissingExtra("reading PDF", "pdf") from None
+    if not content.strip():
+        raise Unreadable("it is empty")
+    page = 0
+    try:
+        reader = PdfReader(io.BytesIO(content))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise Unreadable("it is locked by a password")
+        sections = []
+        for page, found in enumerate(reader.pages, 1):
+            text = _clean(found.extract_text())
+            if text:
+                sections.append(Section(text, f"page {page}"))
+        described = reader.metadata
+        title = _clean(described.title) if described is not None else ""
+        author = _clean(described.author) if described is not None else ""
+        date = described.creation_date if described is not None else None
+    except Unreadable:
+        raise
+    except Exception as error:  # a broken file makes the library raise whatever its code stumbles over
+        why = f"it cannot be read as PDF: {type(error).__name__}: {error}"
+        raise Unreadable(why, f"page {page}" if page else "") from error
+    if not sections:
+        raise Unreadable("no page holds text: it may be scanned")
+    return Loaded(
+        id=path,
+        title=title or PurePath(path).stem,
+        format="pdf",
+        sections=tuple(sections),
+        source=path,
+        author=author,
+        date=None if date is None else in_utc(date),
+    )
+
+
+def _clean(text: str | None) -> str:
+    """A text of the file, without halves of characters."""
+    return (text or "").encode("utf-8", "replace").decode().strip()
+
+
+_TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
+_TIMING = regex(rf"\s*(?P<start>{_TIME})\s*-->\s*(?P<end>{_TIME})(?:\s.*)?$")
+_VOICE = regex(r"<v(?:\.[^\s<>]*)?\s+(?P<name>[^<>\s][^<>]*)>")
+_NAMED = regex(r"(?:>>\s*)?(?P<name>[^\W\d_][\w .'’-]{0,39}):\s+(?=\S)")
+_TAG = regex(r"</?[a-zA-Z0-9][^<>]*>|\{\\[^{}]*\}")
+TURN_CHARS_MAX = 700
+"""A turn of speech is cut between cues once it is as long as this."""
+OVERLAP_CHARS_MAX = 100
+"""The last cue before such a cut is said again after it, unless it is longer."""
+
+
+@frozen
+class Cue:
+    """What one person said from `start` (in milliseconds)."""
+
+    start: int
+    speaker: str
+    text: str
+
+
+def read_transcript(content: bytes, path: str) -> Loaded:
+    """A `.vtt` or `.srt` file. Raises `Unreadable`, naming the line of a broken time."""
+    text = decoded(content)
+    is_vtt = text.startswith("WEBVTT")
+    cues = list(_cues(text.split("\n")))
+    if not cues:
+        raise Unreadable("no cue stands in it: no line like `00:00:01.000 --> 00:00:02.000` with words below it")
+    sections = tuple(
+        Section(" ".join(cue.text for cue in turn), clock(turn[0].start), turn[0].speaker) for turn in turns(cues)
+    )
+    return Loaded(
+        id=path,
+        title=PurePath(path).stem,
+        format="vtt" if is_vtt else "srt",
+        sections=sections,
+        source=path,
+    )
+
+
+def clock(milliseconds: int) -> str:
+    """A time within a recording: `1:02:03`."""
+    minutes, seconds = divmod(milliseconds // 1000, 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+
+
+def turns(cues: Sequence[Cue]) -> Iterator[Sequence[Cue]]:
+    """Consecutive cues of one speaker; a long turn in parts, each beginning with the end of the one before."""
+    turn: list[Cue] = []
+    size = 0
+    for cue in cues:
+        is_same = bool(turn) and turn[-1].speaker == cue.speaker
+        if turn and (not is_same or size + len(cue.text) > TURN_CHARS_MAX):
+            yield turn
+            again = turn[-1:] if is_same and len(turn) > 1 and len(turn[-1].text) <= OVERLAP_CHARS_MAX else []
+            turn, size = list(again), sum(len(one.text) + 1 for one in again)
+        turn.append(cue)
+        size += len(cue.text) + 1
+    if turn:
+        yield turn
+
+
+def _cues(lines: Sequence[str]) -> Iterator[Cue]:
+    """The cues with words, in order. Headers, notes, styles and numbers are no cues."""
+    at = 0
+    while at < len(lines):
+        timing = _TIMING.match(lines[at])
+        at += 1
+        if timing is None:
+            if "-->" in lines[at - 1]:
+                raise Unreadable(f"no times can be read from {lines[at - 1].strip()[:60]!r}", f"line {at}")
+            continue
+        said: list[str] = []
+        while at < len(lines) and lines[at].strip() and "-->" not in lines[at]:
+            said.append(lines[at])
+            at += 1
+        if at < len(lines) and "-->" in lines[at] and said and said[-1].strip().isdecimal():
+            said.pop()  # the number of the next cue, no blank line before it
+        yield from _said(_milliseconds(timing["start"]), " ".join(said))
+
+
+def _said(start: int, text: str) -> Iterator[Cue]:
+    """A cue, for each voice that speaks in it. A name stands in a voice tag or before a colon."""
+    pieces = _VOICE.split(text)
+    voiced = [("", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
+    for speaker, piece in voiced:
+        words = " ".join(unescape(_TAG.sub("", piece)).split())
+        named = None if speaker else _NAMED.match(words)
+        if named:
+            yield Cue(start, named["name"].strip(), words[named.end() :])
+        elif words:
+            yield Cue(start, unescape(speaker).strip(), words)
+
+
+def _milliseconds(time: str) -> int:
+    clock_part, _, fraction = time.replace(",", ".").partition(".")
+    seconds = 0
+    for part in clock_part.split(":"):
+        seconds = seconds * 60 + int(part)
+    return seconds * 1000 + int(fraction.ljust(3, "0"))

@@ -1,0 +1,279 @@
+"""`engine.tenant(id).documents`: what an organisation knows from its papers, mails, chats and calls."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import define, evolve, field
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.ids import check_identifier
+from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
+from memory_engine.recall.service import Recall, search_thread
+from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved
+from memory_engine.views.documents.fold import (
+    DOCUMENTS,
+    Described,
+    Document,
+    DocumentReport,
+    changed_at,
+    changes,
+    digest_of,
+    document_of,
+    documents_of,
+    with_ids,
+)
+from memory_engine.views.documents.readers.document import Loaded
+from memory_engine.views.documents.readers.files import File, Skipped, absolute, find, load
+from memory_engine.views.documents.readers.splitting import Splitting, markdown_document
+from memory_engine.views.documents.readers.text import in_utc, text_document
+
+if TYPE_CHECKING:
+    from memory_engine.recall.hits import Found
+
+TRIES_MAX = 5
+"""How often a change is computed anew where others change the same document."""
+LOADED_AT_ONCE = 64
+TITLE_CHARS_MAX = 80
+DEFAULT = Splitting()
+UNDESCRIBED = Described()
+
+
+class Documents:
+    """A tenant's documents. Nothing of them is in a model's context unless somebody searches."""
+
+    def __init__(self, tenant: ScopeHandle) -> None:
+        self._tenant = tenant
+
+    async def add(
+        self, source: Path | str, *, title: str = "", id: str = "", splitting: Splitting = DEFAULT
+    ) -> tuple[Document, ...]:
+        """Bring a file (a `Path`; a folder, a mailbox, an export are many documents) or a text (a `str`).
+
+        `title` and `id` are for a text, see `add_text`; without a title its first line is it. Raises
+        `UnreadableDocument` where something cannot be read, having brought all that can; `InvalidDocument`;
+        `MissingExtra`.
+        """
+        if isinstance(source, str):
+            return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
+        taken: list[str] = []
+        report = await self._ingest([source], _Run(splitting, taken=taken))
+        if report.failed:
+            missing = report.failed[0].__cause__
+            raise missing if isinstance(missing, MissingExtra) else report.failed[0]
+        rows = await self._tenant.rows(DOCUMENTS)
+        found = (document_of(rows, one) for one in taken)
+        return tuple(document for document in found if document is not None)
+
+    async def add_text(
+        self,
+        text: str,
+        *,
+        title: str,
+        id: str = "",
+        described: Described = UNDESCRIBED,
+        splitting: Splitting = DEFAULT,
+    ) -> Document:
+        """Bring a text, plain or Markdown. Under an `id` that is there it is the document's new version.
+
+        Without an id it goes by a digest of title and text. Equal text, description and splitting write nothing.
+        Raises `InvalidDocument` for a text without words, `InvalidIdentifier`.
+        """
+        if not title.strip():
+            raise InvalidDocument("title", title, "give it one to be found and shown by")
+        digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
+        read = _text_of(text.replace("\r\n", "\n"), id or f"text:{digest[:24]}", title, described)
+        seq = await self._put(read, _Run(splitting))
+        document = await self.get(read.id) or await self.get(read.id, at=seq)  # another may have removed it by now
+        assert document is not None
+        return document
+
+    async def ingest(
+        self,
+        paths: Path | str | Iterable[Path | str],
+        *,
+        splitting: Splitting = DEFAULT,
+        progress: Callable[[DocumentReport], None] | None = None,
+    ) -> DocumentReport:
+        """Bring files, and all that stands in folders: one path, or several.
+
+        What cannot be read is named in the report, the rest is brought.
+
+        What did not change since the last time writes nothing; `progress` is called after each file. Raises what is
+        no fault of a file: a `StorageError`, `QueueFull`.
+        """
+        named = [paths] if isinstance(paths, str | Path) else paths
+        return await self._ingest([Path(path) for path in named], _Run(splitting, progress))
+
+    async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
+        """All documents, in order of their ids."""
+        return tuple(documents_of(await self._tenant.rows(DOCUMENTS, at=at)))
+
+    async def get(self, id: str | Path, *, at: int | None = None) -> Document | None:
+        """One by id; a path stands for the document of that file."""
+        return document_of(await self._tenant.rows(DOCUMENTS, at=at), absolute(id) if isinstance(id, Path) else id)
+
+    async def passages(self, id: str | Path) -> tuple[DocumentPassage, ...]:
+        """The passages of a document as it is now, in reading order; none if there is no such document."""
+        document = await self.get(id)
+        if document is None:
+            return ()
+        texts: dict[str, DocumentPassage] = {}
+        for seq in sorted({place.seq for place in document.passages}):
+            async for recorded in self._tenant.events(after=seq - 1, upto=seq):
+                if isinstance(recorded.event, DocumentAdded):
+                    texts |= {one.key: one for splice in recorded.event.splices for one in splice.passages}
+        return tuple(texts[place.key] for place in document.passages)
+
+    async def remove(self, id: str | Path, *, reason: str = "") -> int:
+        """Take a document away, with every version of it: no search finds it again, as of no seq. How many went.
+
+        A path stands for all documents of that file, or of all files below that folder. The log keeps the events.
+        """
+        documents = await self.list()
+        if isinstance(id, Path):
+            name = absolute(id)
+            wanted = [one.id for one in documents if one.source == name or one.source.startswith(f"{name}/")]
+        else:
+            wanted = [one.id for one in documents if one.id == id]
+        for one in wanted:
+            await self._changed(one, lambda known: _removal(known, reason))
+        return len(wanted)
+
+    async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> "Found":
+        """The passages that answer a question best, best first; `document_id_of(hit.key)` is whose they are.
+
+        `at` searches the documents as they were after an earlier seq of the tenant's thread.
+        """
+        return await search_thread(self._tenant, query, kinds=("document",), limit=limit, at=at)
+
+    async def _ingest(self, paths: Sequence[Path], run: "_Run") -> DocumentReport:
+        report = run.report
+        files = find(paths)
+        while True:
+            found = await asyncio.to_thread(next, files, None)
+            if found is None:
+                if report.added or report.changed:
+                    await self._tenant.kernel[Recall].fold(self._tenant.id)
+                return report
+            if isinstance(found, Skipped):
+                report.skipped.append(found.path)
+            elif isinstance(found, UnreadableDocument):
+                report.failed.append(found)
+            else:
+                report.files += 1
+                await self._file(found, run)
+            if run.progress is not None:
+                run.progress(report)
+
+    async def _file(self, found: File, run: "_Run") -> None:
+        documents = load(found)
+        while True:
+            try:
+                loaded = await asyncio.to_thread(_some, documents)
+            except MissingExtra as error:
+                run.report.failed.append(_failure(found, "", error))
+                return
+            for one in loaded:
+                if isinstance(one, UnreadableDocument):
+                    run.report.failed.append(one)
+                    continue
+                try:
+                    await self._put(one, run)
+                except InvalidInput as error:
+                    run.report.failed.append(_failure(found, "" if one.id == found.name else one.id, error))
+            if len(loaded) < LOADED_AT_ONCE:
+                return
+
+    async def _put(self, loaded: Loaded, run: "_Run") -> int:
+        """Make the document what was loaded, and count what that took; the seq as of which it is that."""
+        check_identifier("document id", loaded.id)
+        has_text = any(section.text.strip() for section in loaded.sections)
+        if not has_text and not loaded.may_be_empty:
+            raise InvalidDocument("text", "", "it holds no words")
+        try:
+            digest = digest_of(loaded, run.splitting)
+        except UnicodeEncodeError:
+            raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is no character") from None
+
+        def wanted(known: Document | None) -> Sequence[Event]:
+            if not has_text:
+                return _removal(known, "no longer in its source")
+            if known is not None and known.digest == digest:
+                return ()
+            return changes(known, loaded, run.splitting)
+
+        is_new, events, seq = await self._changed(loaded.id, wanted)
+        run.report.count(events, is_new=is_new, is_there=has_text)
+        run.taken.append(loaded.id)
+        return seq
+
+    async def _changed(
+        self, id: str, wanted: Callable[[Document | None], Sequence[Event]]
+    ) -> tuple[bool, Sequence[Event], int]:
+        """Dispatch the events that are wanted for a document, all or none; computed anew where others were first.
+
+        Whether the document is new, the events, and the seq of the last of them (of none: of its last change).
+        """
+        tries = 0
+        while True:
+            rows = await self._tenant.rows(DOCUMENTS)
+            known, base = document_of(rows, id), changed_at(rows, id)
+            events = await asyncio.to_thread(wanted, known)
+            try:
+                receipts = await self._tenant.dispatch_all(with_ids(events, id, self._tenant.id, base))
+            except IdempotencyConflict:
+                tries += 1
+                if tries == TRIES_MAX:
+                    raise
+                await asyncio.sleep(self._tenant.kernel.config.follow_s)  # until another process's change is seen
+            else:
+                return known is None, events, receipts[-1].seq if receipts else base
+
+
+@define
+class _Run:
+    """One ingestion: how, what came of it, and the ids of the documents that it met."""
+
+    splitting: Splitting
+    progress: Callable[[DocumentReport], None] | None = None
+    taken: "list[str]" = field(factory=list)
+    report: DocumentReport = field(factory=DocumentReport)
+
+
+def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
+    """A text of its bringer's, under the title that it was given."""
+    is_markdown = any(line.startswith("#") for line in text.splitlines())
+    read = markdown_document(text, id, title, is_titled=True) if is_markdown else text_document(text, id, title)
+    return evolve(
+        read,
+        source=described.source,
+        author=described.author or read.author,
+        date=read.date if described.date is None else in_utc(described.date),
+        channel=described.channel,
+        thread=described.thread,
+        metadata={**read.metadata, **described.metadata},
+    )
+
+
+def _first_line(text: str) -> str:
+    lines = (line.strip(" \t#") for line in text.splitlines())
+    return next(filter(None, lines), "")[:TITLE_CHARS_MAX]
+
+
+def _removal(known: Document | None, reason: str) -> Sequence[Event]:
+    return () if known is None else (DocumentRemoved(document_id=known.id, seqs=known.seqs, reason=reason),)
+
+
+def _failure(found: File, place: str, error: InvalidInput) -> UnreadableDocument:
+    failure = UnreadableDocument(str(found.path), place, str(error))
+    failure.__cause__ = error
+    return failure
+
+
+def _some(documents: Iterator[Loaded | UnreadableDocument]) -> Sequence[Loaded | UnreadableDocument]:
+    return tuple(islice(documents, LOADED_AT_ONCE))

@@ -1,0 +1,1 @@
+"""Memory in four layers: working, episodic, semantic, procedural."""

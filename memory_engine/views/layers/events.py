@@ -1,0 +1,166 @@
+"""Layers: working, episodic, semantic and procedural memory; sharing between agents; off-loading; recall."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.tokens import Usage
+
+Layer = Literal["working", "episodic", "semantic", "procedural"]
+"""The four layers of an agent's memory."""
+
+Moment = Annotated[int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
+"""Microseconds since 1970, of the years 1 to 9999."""
+Place = Annotated[int, Meta(ge=0, le=9_999_999_999)]
+"""A seq of the thread, or 0."""
+WORKING_MAX = 50
+"""Entries that working memory holds unless its writer says otherwise."""
+
+
+@event("memory_appended", tracked=True)
+class MemoryAppended(Event):
+    """An entry of a layer. `key`: semantic memory holds one entry a key. `condition` and `content`: a rule.
+
+    `entry_id` and `timestamp_us` (microseconds since 1970) are the caller's, where they gave them; `capacity`
+    bounds the working layer; `recalled` marks what came out of memory, so that nothing is learned from it
+    a second time. `sources` are the ids of the events that it was drawn from, in `source_thread`; `drawn_from`
+    are seqs of this very thread, and to forget one of them forgets the entry (not in episodic memory, whose
+    rows a dispatch does not read).
+    """
+
+    layer: Layer
+    content: str
+    key: str = ""
+    condition: str = ""
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+    entry_id: str = ""
+    timestamp_us: Moment | None = None
+    capacity: int = WORKING_MAX
+    recalled: bool = False
+    source_thread: str = ""
+    sources: tuple[str, ...] = ()
+    drawn_from: tuple[int, ...] = ()
+
+
+@event("memory_removed", tracked=True)
+class MemoryRemoved(Event):
+    """Entries of a layer go, by the seqs that they came with: of a key, what was learned since stays."""
+
+    layer: Layer
+    seqs: tuple[int, ...]
+    reason: str = ""
+
+
+class LayerLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One line of a layer's summary, and the seqs of the entries that it was drawn from, and of what these were."""
+
+    text: str
+    seqs: tuple[int, ...] = ()
+
+
+@event("memory_compacted", tracked=True)
+class MemoryCompacted(Event):
+    """The entries of a layer up to the one of seq `upto` become one summary, or, without `lines`, go.
+
+    `first` is the seq of the oldest entry covered, `count` how many they are; `left_out` of them are in no line.
+    It was drawn from the layer as of `drawn_at`: what was removed since stays removed.
+    """
+
+    layer: Layer
+    upto: Place
+    count: int
+    first: Place = 0
+    drawn_at: Place = 0
+    lines: tuple[LayerLine, ...] = ()
+    left_out: int = 0
+    method: str = ""
+    model: str = ""
+    usage: Usage | None = None
+    failure: str = ""
+
+
+@event("memory_cleared", tracked=True)
+class MemoryCleared(Event):
+    """Layers are emptied. The log keeps what they held."""
+
+    layers: tuple[Layer, ...]
+    reason: str = ""
+
+
+@event("memory_granted", tracked=True)
+class MemoryGranted(Event):
+    """This agent lets another read layers of its memory, or write to them too."""
+
+    grantee: Destination
+    layers: tuple[Layer, ...]
+    write: bool = False
+
+
+@event("memory_revoked", tracked=True)
+class MemoryRevoked(Event):
+    """What was granted to an agent ends."""
+
+    grantee: Destination
+    reason: str = ""
+
+
+@event("memory_shared", tracked=True)
+class MemoryShared(Event):
+    """An entry that goes to an agent's memory: another's, which granted it, or that of the agent at work here.
+
+    `source_thread` is this thread; `sources` are the events of it that the entry was drawn from:
+    to forget one of them here forgets the entry there.
+    """
+
+    destination: Destination
+    layer: Layer
+    content: str
+    key: str = ""
+    condition: str = ""
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+    entry_id: str = ""
+    timestamp_us: Moment | None = None
+    capacity: int = WORKING_MAX
+    recalled: bool = False
+    source_thread: str = ""
+    sources: tuple[str, ...] = ()
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The entry, for the agent's thread."""
+        entry = MemoryAppended(
+            layer=self.layer,
+            content=self.content,
+            key=self.key,
+            condition=self.condition,
+            metadata=self.metadata,
+            entry_id=self.entry_id,
+            timestamp_us=self.timestamp_us,
+            capacity=self.capacity,
+            recalled=self.recalled,
+            source_thread=self.source_thread,
+            sources=self.sources,
+        )
+        return (Delivery(self.destination, entry),)
+
+
+@event("memory_recalled")
+class MemoryRecalled(Event):
+    """Memory put before the model: not said by anybody now, so nothing is extracted or promoted from it.
+
+    `sources` are the ids of the entries that it shows.
+    """
+
+    content: str
+    query: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@event("results_offloaded")
+class ResultsOffloaded(Event):
+    """Large chunks leave the context but for their beginning and a reference by which they can be opened."""
+
+    chunk_ids: tuple[str, ...]
+    keep_chars: int = 400

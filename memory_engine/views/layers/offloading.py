@@ -1,0 +1,173 @@
+"""Off-loading: large results leave the context but for their beginning, and are read on from the log.
+
+Nothing is copied: the log holds the whole text under the chunk's id, which is the reference.
+
+Reducers for memory put before the model, and for large results that leave the context.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, content_text
+from memory_engine.core.events.base import Content, ImagePart, TextPart
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.lazy import regex
+from memory_engine.core.operations import Operation, Update
+from memory_engine.core.reducing import ReduceContext, Reduction, appended
+from memory_engine.core.state import StateView
+from memory_engine.errors import InvalidMemory, UnknownChunk
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.layers.events import MemoryRecalled, ResultsOffloaded
+
+if TYPE_CHECKING:
+    from memory_engine.core.records import Receipt
+
+
+_RESULTS = frozenset(
+    {ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
+)
+"""What was brought in, not said: a person's own words are never cut."""
+_REFERENCE = regex(r'\[… [\d,]+ more characters: open\("(?P<id>\d+\.\d+)"\)\]')
+_CALL = regex(r'\s*open\(\s*["\']?(?P<id>\d+\.\d+)["\']?\s*\)\s*')
+
+
+@frozen(kw_only=True)
+class Opened:
+    """A piece of a text: the characters from `start` on, of `total_chars`; `next_start` is where the next begins."""
+
+    reference: str
+    text: str
+    start: int
+    total_chars: int
+    next_start: int | None
+
+
+async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> "Receipt | None":
+    """Shorten results of `min_chars` characters and more that are in the state; `None` if there are none.
+
+    CRITICAL chunks stay whole. Raises `InvalidMemory` where nothing would get shorter.
+    """
+    if not 0 <= keep_chars < min_chars:
+        raise InvalidMemory("keep_chars", keep_chars, f"it is at least 0 and below min_chars, {min_chars}")
+    large = tuple(chunk.id for chunk in (await thread.state()).everything() if _is_large(chunk, min_chars))
+    if not large:
+        return None
+    return await thread.dispatch(ResultsOffloaded(chunk_ids=large, keep_chars=keep_chars))
+
+
+def _is_large(chunk: Chunk, min_chars: int) -> bool:
+    if chunk.type not in _RESULTS or chunk.category is not Category.WORKING_FLOW:
+        return False
+    return chunk.retention is not Retention.CRITICAL and len(_text(chunk)) >= min_chars
+
+
+def _text(chunk: Chunk) -> str:
+    """The text alone: images stay in the context."""
+    if isinstance(chunk.content, str):
+        return chunk.content or chunk.text
+    return "\n".join(part.text for part in chunk.content if isinstance(part, TextPart))
+
+
+async def open_reference(thread: ThreadHandle, reference: str, *, start: int, chars: int) -> Opened:
+    """A piece of the text behind a reference: a chunk's id, as it stands in the note that was left behind.
+
+    Raises `UnknownChunk` for one that is not in the log, or was forgotten, `InvalidMemory` for a piece
+    that cannot be.
+    """
+    if start < 0:
+        raise InvalidMemory("start", start, "it counts characters from the beginning: 0 or more")
+    if chars < 1:
+        raise InvalidMemory("chars", chars, "it is a number of characters: 1 or more")
+    chunk = await _original(thread, _id_of(reference))
+    text = _text(chunk)
+    end = min(len(text), start + chars)
+    return Opened(
+        reference=chunk.id,
+        text=text[start:end],
+        start=start,
+        total_chars=len(text),
+        next_start=end if end < len(text) else None,
+    )
+
+
+def _id_of(reference: str) -> str:
+    """The chunk id in what a model may write: `12.0`, `open("12.0")`, or the whole note."""
+    found = _CALL.fullmatch(reference) or _REFERENCE.search(reference)
+    return found["id"] if found is not None else reference.strip().strip("\"'")
+
+
+async def _original(thread: ThreadHandle, chunk_id: str) -> Chunk:
+    """The chunk as it was before it was shortened."""
+    ids = [chunk_id]
+    chunk = await thread.chunk(chunk_id)
+    while (left := _REFERENCE.search(_text(chunk)[-200:])) is not None and left["id"] in chunk.parent_ids:
+        chunk = await thread.chunk(left["id"])
+        ids.append(chunk.id)
+    ids += chunk.parent_ids
+    if await _is_forgotten(thread, ids):
+        raise UnknownChunk("open", chunk_id)
+    return chunk
+
+
+async def _is_forgotten(thread: ThreadHandle, chunk_ids: list[str]) -> bool:
+    """Whether any of these chunks was forgotten. Reads the log only of threads where something was."""
+    store, reader = thread.kernel.store, thread.kernel.reader
+    head = await store.head(thread.id)
+    first = min(int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids)
+    last = head.marks.get(MemoryForget.event_type, 0)
+    seqs = {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids}
+    async for page in reader.pages(thread.id, after=first, upto=last):
+        for stored in page:
+            if stored.type == MemoryForget.event_type:
+                event = reader.decode(thread.id, stored).event
+                if isinstance(event, MemoryForget) and (
+                    not seqs.isdisjoint(event.seqs) or any(chunk_id in event.chunk_ids for chunk_id in chunk_ids)
+                ):
+                    return True
+    return False
+
+
+def reduce_memory_recalled(_view: StateView, event: MemoryRecalled, ctx: ReduceContext) -> Reduction:
+    """A note that says it comes out of memory: the first to go, and nothing is learned from it again."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.RECALLED,
+            content=event.content,
+            retention=Retention.DISPOSABLE,
+            status=RECALLED,
+        )
+    )
+
+
+def reduce_results_offloaded(view: StateView, event: ResultsOffloaded, ctx: ReduceContext) -> Reduction:
+    """A beginning and a reference in place of each text. A chunk that is not in the state, or short, is let be."""
+    operations: list[Operation] = []
+    chunks: list[Chunk] = []
+    for chunk_id in dict.fromkeys(event.chunk_ids):
+        chunk = view.get(chunk_id)
+        if chunk is None:
+            continue
+        shorter = _shortened(chunk, event.keep_chars)
+        if len(content_text(shorter)) < len(content_text(chunk.content)):
+            kept = msgspec.structs.replace(chunk, id=ctx.new_id(), content=shorter, parent_ids=())
+            chunks.append(kept)
+            operations.append(Update(chunk_id, kept.id))
+    return Reduction(operations=tuple(operations), chunks=tuple(chunks))
+
+
+def _shortened(chunk: Chunk, keep_chars: int) -> Content:
+    """The beginning of the text with where to read on; images stay."""
+    images: tuple[ImagePart, ...] = ()
+    if isinstance(chunk.content, str):
+        text = chunk.content
+    else:
+        text = "\n".join(part.text for part in chunk.content if isinstance(part, TextPart))
+        images = tuple(part for part in chunk.content if isinstance(part, ImagePart))
+    left = len(text) - max(0, keep_chars)
+    if left <= 0:
+        return chunk.content
+    beginning = f'{text[: max(0, keep_chars)]}\n[… {left:,} more characters: open("{chunk.id}")]'
+    return (TextPart(beginning), *images) if images else beginning

@@ -1,0 +1,279 @@
+"""Search of layers by relevance: the index of passages finds, the rows say what is there.
+
+The index holds what the log holds, also entries that a summary covers or that working memory let go of. It is
+asked from the first entry of each layer on, and what it finds is given only where its row still stands.
+
+What makes an entry relevant: pure functions of texts and times.
+
+Which rules of procedural memory apply to a task.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from attrs import frozen
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import COMMON_WORDS, terms
+from memory_engine.recall.hits import Hit
+from memory_engine.recall.question import read_question
+from memory_engine.recall.search import LIMIT_MAX, Asked, Part
+from memory_engine.recall.service import Recall
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store.passages import PLACES_BITS
+from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, ProceduralRule
+from memory_engine.views.layers.events import Layer, MemoryAppended
+from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, place, summary_of
+from memory_engine.views.passages import MEMORY, SUMMARY, pieces
+
+DAY_US = 24 * 60 * 60 * 1_000_000
+RECENCY_POINTS = 0.5
+"""What an entry of this very moment gets on top; less the older it is, nothing after a day."""
+
+_SEGMENT = regex(r"[^\W\d_]+|\d+|(?:[^\w\s]|_)+")
+_WORD = regex(r"[^\W\d_]+|\d+")
+_PREFIX_CHARS_MIN = 3
+_STEM_CHARS_MIN = 4
+_ENDING_CHARS_MAX = 5
+
+
+def searched_text(content: str, metadata: str) -> str:
+    """What keyword search looks at: content and metadata (JSON), without differences of case."""
+    return f"{content}\n{metadata}".casefold()
+
+
+def query_terms(query: str) -> list[str]:
+    """The query at its white space, without differences of case. A term given twice counts twice."""
+    return query.casefold().split()
+
+
+def segments(text: str) -> list[str]:
+    """The text cut where letters, digits and other characters meet; white space goes."""
+    return _SEGMENT.findall(text)
+
+
+def words(text: str) -> list[str]:
+    """The runs of letters and the runs of digits of a case-folded text."""
+    return _WORD.findall(text)
+
+
+def recency_points(timestamp_us: int, now_us: int) -> float:
+    """Up to half a point, falling evenly to nothing over a day. What lies ahead counts as now."""
+    age_us = max(0, now_us - timestamp_us)
+    return RECENCY_POINTS * max(0.0, 1 - age_us / DAY_US)
+
+
+def stem(word: str) -> str:
+    """The beginning that a word shares with most of its inflections, without rules of any language."""
+    return word if len(word) <= _STEM_CHARS_MIN else word[: max(_STEM_CHARS_MIN, min(7, len(word) - 2))]
+
+
+def inflects(word: str, run: str) -> bool:
+    """Whether a run of a text may stand for a word of the query: itself, begun by it, or another form of it."""
+    if word == run:
+        return True
+    if len(word) < _PREFIX_CHARS_MIN or word.isdigit():
+        return False
+    beginning = stem(word)
+    return run.startswith(word) or (run.startswith(beginning) and len(run) <= len(beginning) + _ENDING_CHARS_MAX)
+
+
+def is_near_duplicate(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    """Whether two texts say the same: the same numbers, and nine of ten words."""
+    first, second = one.keys(), other.keys()
+    if not first or min(len(first), len(second)) < 0.9 * max(len(first), len(second)):
+        return False  # most pairs end here: their words need not be looked at
+    if {w for w in first if w.isdigit()} != {w for w in second if w.isdigit()}:
+        return False
+    return len(first & second) >= 0.9 * len(first | second)
+
+
+PASSAGES_PER_HIT = 3
+"""An entry may be long, and be found by several of its passages."""
+WORDS_READ = 8_192
+"""So many characters of an entry are compared with others."""
+FEW = 2_000
+"""Of so many entries the nearest in meaning are looked for among them; of more among all that the thread holds."""
+LIKENESS_MIN = 0.3
+"""An entry without a word of the query is found from this cosine on."""
+
+
+@frozen
+class _Memory:
+    """Layers of one thread."""
+
+    thread: ThreadHandle
+    layers: Mapping[str, LayerRows]
+
+    def part(self) -> Part:
+        """What of the thread's passages is of these layers."""
+        within = tuple(span for rows in self.layers.values() for span in _spans(rows))
+        count = sum(
+            len(rows.resident) + (0 if rows.entries is None else len(rows.entries)) for rows in self.layers.values()
+        )
+        if count > FEW or self.thread.kernel[Recall].embedder is None:
+            return Part(within)
+        return Part(
+            within, tuple(place for rows in self.layers.values() for row in rows.rows() for place in _places(row))
+        )
+
+    def row(self, hit: Hit) -> EntryRow | None:
+        """The row that a passage is of, if it stands."""
+        _, layer, own = hit.key.split(":", 2)
+        rows = self.layers.get(layer)
+        return None if rows is None else _row(rows, hit, own)
+
+
+async def relevant(
+    sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], query: str, limit: int, at: int | None
+) -> list[MemoryHit]:
+    """The entries that say most about a query, best first; none where nothing has a word of it or is near in meaning.
+
+    Raises what a search raises.
+    """
+    memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
+    parts = {thread_id: part for thread_id, memory in memories.items() if (part := memory.part()).within}
+    if not parts:
+        return []
+    kernel = sought[0][0].kernel
+    asked = Asked(
+        query=query,
+        limit=min(LIMIT_MAX, PASSAGES_PER_HIT * limit),
+        kinds=(MEMORY, SUMMARY),
+        parts=parts,
+        upto=at or 0,
+    )
+    found = await kernel[Recall].search(tuple(parts), asked)
+    if at is None:  # while a text was embedded entries may have come and gone
+        memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
+    said = _Query(query)
+    rows: dict[tuple[str, int, str], tuple[Hit, EntryRow]] = {}
+    for hit in found:
+        row = memories[hit.thread_id].row(hit)
+        if row is not None and (said.words_of(hit) or (hit.likeness or 0.0) >= LIKENESS_MIN):
+            rows.setdefault((hit.thread_id, row.seq, row.layer), (hit, row))
+    best = _collapsed(rows.values())
+    if kernel[Recall].reranker is None:
+        best.sort(key=lambda one: (one.hits[0].score, one.rows[0].timestamp_us, one.rows[0].seq), reverse=True)
+    best = best[:limit]
+    ids = await _entry_ids(memories, [hit for one in best for hit in one.hits])
+    return [_memory_hit(one, said, ids) for one in best]
+
+
+async def _memory(thread: ThreadHandle, layers: Sequence[Layer], at: int | None) -> _Memory:
+    return _Memory(thread, {layer: await layer_rows(thread, layer, at) for layer in layers})
+
+
+def _spans(rows: LayerRows) -> Iterator[tuple[str, int]]:
+    """What the keys of a layer's passages begin with, and from which seq on they may stand in it."""
+    held = keys_of(rows.resident, rows.layer)
+    summary = summary_of(rows.resident, rows.layer)
+    if summary is not None:
+        yield f"{SUMMARY}:{rows.layer}:", summary.seq
+        held = held[1:]
+    first = next(iter(rows.entries.keys() if rows.entries is not None else held), None)
+    if first is not None:
+        yield f"{MEMORY}:{rows.layer}:", 0 if rows.layer == "semantic" else int(first.rpartition("/")[2])
+
+
+def _places(row: EntryRow) -> Iterator[int]:
+    """The places that a row's passages may have."""
+    said = f"{row.condition} → {row.content}" if row.condition else row.content
+    count = len(row.lines) if row.count else sum(1 for _ in pieces(said))
+    return (row.seq << PLACES_BITS | n for n in range(count))
+
+
+def _row(rows: LayerRows, hit: Hit, own: str) -> EntryRow | None:
+    if hit.kind == SUMMARY:
+        summary = summary_of(rows.resident, rows.layer)
+        stands = summary is not None and any(line.text.strip() == hit.text for line in summary.lines)
+        return summary if stands else None
+    if rows.layer == "semantic":
+        keys = [f"semantic/{own}", f"semantic/{hit.event_id}"]
+    else:
+        keys = [place(hit.seq) if rows.entries is not None else f"{rows.layer}/{place(hit.seq)}"]
+    found = (rows.get(key) for key in keys)
+    return next((row for row in found if row is not None and row.seq == hit.seq), None)
+
+
+class _Query:
+    """The words of a query, with what they are found by."""
+
+    def __init__(self, query: str) -> None:
+        asked = frozenset(read_question(query, now_us=0).terms)
+        found = {word: asked.intersection(terms(word)) for word in words(query.casefold())}
+        self._terms = {word: wanted for word, wanted in found.items() if wanted}
+
+    def words_of(self, hit: Hit) -> list[str]:
+        """Those of them that a passage has."""
+        held = frozenset(terms(f"{hit.about} {hit.text}"))
+        return [word for word, wanted in self._terms.items() if not wanted.isdisjoint(held)]
+
+
+@frozen
+class _Same:
+    """Entries that say the same, the newest first, with the passages that they were found by, the best first."""
+
+    hits: tuple[Hit, ...]
+    rows: tuple[EntryRow, ...]
+
+
+def _collapsed(found: Iterable[tuple[Hit, EntryRow]]) -> list[_Same]:
+    """Those of one layer that say the same together, in the order of the best of each."""
+    groups: list[tuple[tuple[str, str], Counter[str], list[Hit], list[EntryRow]]] = []
+    for hit, row in found:
+        layer, counts = (hit.thread_id, row.layer), Counter(words(row.said[:WORDS_READ].casefold()))
+        known = next((one for one in groups if one[0] == layer and is_near_duplicate(one[1], counts)), None)
+        if known is None:
+            groups.append((layer, counts, [hit], [row]))
+        else:
+            known[2].append(hit)
+            known[3].append(row)
+    return [
+        _Same(tuple(hits), tuple(sorted(rows, key=lambda row: (row.timestamp_us, row.seq), reverse=True)))
+        for _, _, hits, rows in groups
+    ]
+
+
+async def _entry_ids(memories: Mapping[str, _Memory], hits: Sequence[Hit]) -> dict[str, str]:
+    """The ids of entries by those of the events that say the same as what was found."""
+    found: dict[str, str] = {}
+    for thread_id, memory in memories.items():
+        ids = [event_id for hit in hits if hit.thread_id == thread_id for event_id in hit.alike]
+        kernel = memory.thread.kernel
+        for stored in await kernel.store.find(thread_id, ids) if ids else ():
+            event = kernel.reader.decode(thread_id, stored).event
+            found[stored.id] = (event.entry_id if isinstance(event, MemoryAppended) else "") or stored.id
+    return found
+
+
+def _memory_hit(same: _Same, said: _Query, ids: Mapping[str, str]) -> MemoryHit:
+    hit, row = same.hits[0], same.rows[0]
+    repeated = (ids.get(event_id, event_id) for one in same.hits for event_id in one.alike)
+    alike = tuple(dict.fromkeys((*(other.id for other in same.rows[1:]), *repeated)))
+    shared = said.words_of(hit)
+    why = [f"words: {', '.join(shared)}"] if shared else []
+    why += [f"meaning: {hit.likeness:.2f}"] if hit.likeness is not None else []
+    why += [f"{len(alike)} more say the same"] if alike else []
+    entry = MemoryEntry.of(row)
+    return MemoryHit(entry=entry, score=hit.score, why="; ".join(why), layer=entry.layer or "working", alike=alike)
+
+
+SHARE_MIN = 0.5
+_NOT_TELLING = COMMON_WORDS | {"happens", "occurs", "task", "asked", "need", "needs", "someone", "somebody"}
+
+
+def applicable(rules: Iterable[ProceduralRule], text: str) -> list[ProceduralRule]:
+    """The rules whose condition is met by a task's text, as they come.
+
+    A condition is met where the text has at least half of its telling words, in any form; one without
+    telling words always is.
+    """
+    said = list(dict.fromkeys(words(text.casefold())))
+    return [rule for rule in rules if _is_met(rule.condition, said)]
+
+
+def _is_met(condition: str, said: Sequence[str]) -> bool:
+    asked = [word for word in dict.fromkeys(words(condition.casefold())) if word not in _NOT_TELLING]
+    met = sum(any(inflects(word, other) or inflects(other, word) for other in said) for word in asked)
+    return met >= SHARE_MIN * len(asked)

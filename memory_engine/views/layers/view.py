@@ -1,0 +1,293 @@
+"""Memory in four layers: the handle."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from memory_engine.context.rendering import Rendering
+from memory_engine.errors import InvalidMemory, UnknownMemory
+from memory_engine.llm.base import LanguageModel, MemoryModel
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.layers.entries import (
+    CompactReport,
+    KnowledgeEntry,
+    MemoryEntry,
+    MemoryHit,
+    MemoryStats,
+    ProceduralRule,
+    SearchMode,
+    appended_event,
+    check_layer,
+    check_layers,
+    knowledge_event,
+    knowledge_of,
+    moment_of,
+    rule_of,
+)
+from memory_engine.views.layers.events import (
+    Layer,
+    LayerLine,
+    MemoryAppended,
+    MemoryCleared,
+    MemoryCompacted,
+    MemoryRemoved,
+)
+from memory_engine.views.layers.fold import (
+    EPISODIC,
+    LAYER_NAMES,
+    LAYERS,
+    SUMMARIZED,
+    WITHHELD,
+    EntryRow,
+    entry_row,
+    keys_of,
+    layer_rows,
+    summary_of,
+)
+from memory_engine.views.layers.keywords import Wanted, check_limit, search_layers
+from memory_engine.views.layers.summaries import Draft, Older, covered_rows, drafted, material_of, older_entries
+
+KEEP_LAST = 10
+_TRIES = 2
+
+
+class Memory:
+    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from its log."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    # in
+
+    async def append(  # noqa: PLR0913 - what an entry holds, by keyword
+        self,
+        layer: Layer,
+        entry: "str | MemoryEntry | Mapping[str, object]",
+        *,
+        metadata: Mapping[str, object] | None = None,
+        key: str = "",
+        condition: str = "",
+        id: str = "",
+        timestamp: datetime | float | None = None,
+        recalled: bool = False,
+    ) -> MemoryEntry:
+        """Add an entry: its content, or all of it as an object or a mapping. Id and time are filled in.
+
+        Semantic: an entry under the same key (`metadata["key"]`, else the id) gives way. Procedural: a rule, the
+        content being what to do when `condition` (or `metadata["condition"]`; none: always) holds. Working: the
+        last 50 stay.
+        A mapping without `content` becomes one from its fields. Raises `InvalidMemory`, `InvalidEvent`.
+        """
+        given = MemoryEntry(
+            content="",
+            metadata=metadata or {},
+            key=key,
+            condition=condition,
+            id=id,
+            timestamp=moment_of(timestamp),
+            recalled=recalled,
+        )
+        capacity = self._thread.kernel.config.working_entries_max
+        return await self._appended(appended_event(check_layer(layer), entry, given, capacity))
+
+    async def learn(
+        self, key: "str | KnowledgeEntry | Mapping[str, object]", value: str | None = None, *, recalled: bool = False
+    ) -> KnowledgeEntry:
+        """Keep a fact under its key; what was known under it gives way. Raises `InvalidMemory`, `InvalidEvent`."""
+        entry = await self._appended(knowledge_event(key, value, recalled=recalled))
+        return KnowledgeEntry(
+            key=entry.key,
+            value=entry.content,
+            timestamp=entry.timestamp,
+            recalled=entry.recalled,
+            seq=entry.seq,
+            event_id=entry.event_id,
+        )
+
+    async def _appended(self, event: MemoryAppended) -> MemoryEntry:
+        receipt = await self._thread.dispatch(event)
+        row = entry_row(event, seq=receipt.seq, event_id=receipt.event_id, recorded_us=receipt.recorded_at_us)
+        return MemoryEntry.of(row)
+
+    # out
+
+    async def search(  # noqa: PLR0913 - the ways to ask, by keyword
+        self,
+        layer: "Layer | Sequence[Layer] | None",
+        query: str = "",
+        limit: int = 10,
+        *,
+        last: int | None = None,
+        mode: SearchMode = "hybrid",
+        at: int | None = None,
+    ) -> list[MemoryHit]:
+        """The entries of a layer, of several or of all (`None`) that fit a query best, best first.
+
+        `mode="keyword"` counts occurrences; `"hybrid"` weighs words, and meaning where the engine has an embedder.
+        `last=5` gives the latest five instead, in the order in which they came. Raises `InvalidMemory`.
+        """
+        layers = check_layers(layer)
+        if last is not None:
+            check_limit("last", last)
+            return await self._latest(layers, last, at)
+        return await search_layers(self._thread, layers, Wanted(query=query, limit=limit, mode=mode, at=at))
+
+    async def _latest(self, layers: Sequence[Layer], last: int, at: int | None) -> list[MemoryHit]:
+        rows = [row for layer in layers for row in await self._latest_rows(layer, last, at)]
+        rows.sort(key=lambda row: row.upto or row.seq)
+        entries = map(MemoryEntry.of, rows[-last:])
+        return [MemoryHit(entry=e, score=0.0, why="among the latest", layer=e.layer or "working") for e in entries]
+
+    async def _latest_rows(self, layer: Layer, last: int, at: int | None) -> list[EntryRow]:
+        if layer != "episodic" or at is not None:
+            return (await layer_rows(self._thread, layer, at)).rows()[-last:]
+        rows = [row for _, row in await self._thread.tail(EPISODIC, last)]
+        summary = summary_of(await self._thread.rows(LAYERS), layer) if len(rows) < last else None
+        return rows if summary is None else [summary, *rows]
+
+    async def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
+        """What is known under a key."""
+        row = (await self._thread.rows(LAYERS, at=at)).get(f"semantic/{key}")
+        return knowledge_of(row) if row is not None else None
+
+    async def rules(self, *, at: int | None = None) -> list[ProceduralRule]:
+        """The rules of procedural memory, oldest first."""
+        return [rule_of(row) for row in (await layer_rows(self._thread, "procedural", at)).rows()]
+
+    async def entries(self, layer: Layer, *, at: int | None = None) -> list[MemoryEntry]:
+        """All entries of a layer, oldest first, a summary of older ones before them."""
+        rows = await layer_rows(self._thread, check_layer(layer), at)
+        return [MemoryEntry.of(row) for row in rows.rows()]
+
+    async def open(self, entry_id: str) -> list[MemoryEntry]:
+        """An entry by id, also one that a summary covers; for a summary, the entries that it covers, in order.
+
+        What is covered is read from the log. Raises `UnknownMemory`.
+        """
+        found = await self._find(entry_id, LAYER_NAMES)
+        if not found:
+            raise UnknownMemory(self._thread.id, entry_id)
+        row = found[-1]
+        return [MemoryEntry.of(one) for one in (await covered_rows(self._thread, row) if row.count else [row])]
+
+    async def originals(self, summary: "MemoryEntry | MemoryHit") -> list[MemoryEntry]:
+        """The entries that a summary covers, in order. Raises `UnknownMemory` if it is there no longer."""
+        return await self.open(summary.entry.id if isinstance(summary, MemoryHit) else summary.id)
+
+    async def get_stats(self) -> MemoryStats:
+        """Counts, working memory's tokens, and the bytes that all layers take. As things stand: there is no `at`."""
+        entries, entry_bytes = await self._thread.measure(EPISODIC)
+        _, bytes_ = await self._thread.measure(LAYERS)
+        rows = await self._thread.rows(LAYERS)
+        counter = self._thread.kernel[Rendering].counter
+        working = [row.text for key in keys_of(rows, "working") if (row := rows.get(key)) is not None]
+        return MemoryStats(
+            working_memory_tokens=sum(counter.count(text) for text in working),
+            episodic_entry_count=entries + len(keys_of(rows, "episodic")),
+            semantic_entry_count=len(keys_of(rows, "semantic")),
+            procedural_rule_count=len(keys_of(rows, "procedural")),
+            total_storage_bytes=entry_bytes + bytes_,
+        )
+
+    # away
+
+    async def remove(self, entry_id: str, layer: Layer, *, reason: str = "") -> int:
+        """Take the entries of this id out of a layer, and out of its summary; how many there were.
+
+        The log keeps them. Raises `UnknownMemory`.
+        """
+        found = await self._find(entry_id, (check_layer(layer),))
+        if not found:
+            raise UnknownMemory(self._thread.id, entry_id)
+        await self._thread.dispatch(MemoryRemoved(layer=layer, seqs=tuple(row.seq for row in found), reason=reason))
+        return len(found)
+
+    async def clear(self, layer: Layer | None = None, *, reason: str = "") -> None:
+        """Empty a layer, or all. The log keeps what they held."""
+        await self._thread.dispatch(MemoryCleared(layers=check_layers(layer), reason=reason))
+
+    async def compact(
+        self,
+        layer: Layer,
+        *,
+        keep_last: int = KEEP_LAST,
+        summarize_older: bool = True,
+        model: LanguageModel | None = None,
+    ) -> CompactReport:
+        """Put a summary in the place of all but the last entries; without `summarize_older` they just go.
+
+        By `model`, or the engine's `memory_model`; locally without one, and where its answer is of no use. Semantic
+        memory needs none; of rules the last stay. Entries that are appended meanwhile stay. Raises `InvalidMemory`.
+        """
+        if keep_last < 0:
+            raise InvalidMemory("keep_last", keep_last, "it is a number of entries: 0 or more")
+        if check_layer(layer) == "semantic":
+            count = len(keys_of(await self._thread.rows(LAYERS), layer))
+            return CompactReport(
+                layer=layer, covered=0, kept=count, note="one entry a key: there is nothing to compact"
+            )
+        count = await self._count(layer)
+        if count == 0:
+            return CompactReport(layer=layer, covered=0, kept=0, note="there are no entries")
+        for _ in range(_TRIES):
+            older = await older_entries(self._thread, layer, keep_last)
+            if older is None:
+                break
+            if not summarize_older or layer not in SUMMARIZED:
+                return await self._record(older, older.count, None)
+            material = await material_of(self._thread, older)
+            report = await self._record(older, material.count, await drafted(layer, material, model or self._model))
+            if report.summary is None or report.summary.content.find(WITHHELD.text) < 0:
+                return report
+        kept = min(keep_last, count)
+        return CompactReport(layer=layer, covered=0, kept=kept, note=f"there are no more than {keep_last} entries")
+
+    async def _count(self, layer: Layer) -> int:
+        """How many entries a layer has, a summary among them; episodic ones are not read for it."""
+        resident = len(keys_of(await self._thread.rows(LAYERS), layer))
+        return resident + ((await self._thread.measure(EPISODIC))[0] if layer == "episodic" else 0)
+
+    @property
+    def _model(self) -> LanguageModel | None:
+        return self._thread.kernel[MemoryModel].model
+
+    async def _record(self, older: Older, count: int, draft: Draft | None) -> CompactReport:
+        lines: tuple[LayerLine, ...] = draft.lines if draft is not None else ()
+        event = MemoryCompacted(
+            layer=older.layer,
+            upto=older.upto,
+            count=count,
+            first=older.first,
+            drawn_at=older.drawn_at,
+            lines=lines,
+            left_out=draft.left_out if draft is not None else 0,
+            method=draft.method if draft is not None else "",
+            model=draft.model if draft is not None else "",
+            usage=draft.usage if draft is not None else None,
+            failure=draft.failure if draft is not None else "",
+        )
+        await self._thread.dispatch(event)
+        summary = summary_of(await self._thread.rows(LAYERS), older.layer)
+        return CompactReport(
+            layer=older.layer,
+            covered=count,
+            kept=older.kept,
+            summary=MemoryEntry.of(summary) if summary is not None and lines else None,
+            method=event.method,
+            model=event.model,
+            usage=event.usage,
+            failure=event.failure,
+        )
+
+    async def _find(self, entry_id: str, layers: Sequence[Layer]) -> list[EntryRow]:
+        """The rows of an id in these layers; if there are none, those that their summaries cover."""
+        found: list[EntryRow] = []
+        summaries: list[EntryRow] = []
+        for layer in layers:
+            for row in (await layer_rows(self._thread, layer)).rows():
+                if row.id == entry_id:
+                    found.append(row)
+                elif row.count:
+                    summaries.append(row)
+        for summary in summaries if not found else ():
+            found += [row for row in await covered_rows(self._thread, summary) if row.id == entry_id]
+        return sorted(found, key=lambda row: row.seq)

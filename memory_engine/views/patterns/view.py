@@ -1,0 +1,334 @@
+"""`engine.tenant(id).patterns`: promoted lines that leave a tenant redacted, by a person's word."""
+
+import hmac
+from collections.abc import Iterable, Sequence
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.ids import check_identifier
+from memory_engine.errors import (
+    IdempotencyConflict,
+    InvalidPattern,
+    NotJoined,
+    UnknownLine,
+    UnknownPattern,
+)
+from memory_engine.projections.base import ReadableRows
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.store.protocol import ThreadFilter
+from memory_engine.views.patterns.events import (
+    PatternApproved,
+    PatternProposed,
+    PatternRejected,
+    PatternsJoined,
+    PatternsLeft,
+)
+from memory_engine.views.patterns.fold import (
+    PATTERNS,
+    Membership,
+    Origin,
+    Pattern,
+    PatternHit,
+    PatternRow,
+    Proposal,
+    ProposalRow,
+    ShareRow,
+    Trace,
+    memberships,
+    proposals,
+    shares,
+)
+from memory_engine.views.patterns.pool import (
+    INDUSTRY,
+    POOL,
+    found_in,
+    pattern_id,
+    pooled_as,
+    revocation,
+    seen_in,
+    shown,
+)
+from memory_engine.views.patterns.redaction import (
+    EmbeddedRedactor,
+    Redacted,
+    Redactor,
+    Redactors,
+    redact_for,
+    says_anything,
+)
+from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, PromotedLine
+from memory_engine.views.promotion.wording import same_text
+
+SHARE_CHARS = 32
+
+
+class Patterns:
+    """A tenant's part in the patterns of industries. Nothing leaves before a person approved it by name.
+
+    Only what the tenant's `agent.md` has as a promoted line can be proposed. What a share rested on is removed or
+    forgotten: the share is withdrawn by itself.
+    """
+
+    def __init__(self, tenant: ScopeHandle, redactor: Redactor | None = None) -> None:
+        self._tenant = tenant
+        self._kernel = tenant.kernel
+        self._redactor = redactor or tenant.kernel[Redactors].redactor or EmbeddedRedactor()
+
+    # being in
+
+    async def join(self, industry: str, *, by: str = "", min_tenants: int = 1) -> None:
+        """Opt in: read an industry's patterns from here on, and be able to share some. A second time changes nothing.
+
+        What this tenant shares is shown to others once `min_tenants` tenants share the same words; to change that,
+        leave and join again. Raises `InvalidIdentifier`, `InvalidPattern`.
+        """
+        check_identifier("industry", industry)
+        if min_tenants < 1:
+            raise InvalidPattern("min_tenants", min_tenants, "a pattern is shared by 1 tenant at least")
+        held = {one.industry: one for one in memberships(await self._rows())}
+        if industry not in held:
+            ids = self._kernel.ids
+            secret = (ids.salt() + ids.salt()).hex()
+            event = PatternsJoined(industry=industry, secret=secret, min_tenants=min_tenants, by=by)
+            await self._tenant.dispatch(event)
+        elif held[industry].min_tenants != min_tenants:
+            raise InvalidPattern("min_tenants", min_tenants, "the tenant is in; leave and join again to change it")
+
+    async def leave(self, industry: str, *, by: str = "", reason: str = "") -> None:
+        """Opt out: what the tenant shares there is withdrawn, proposals go, reading ends. Raises `NotJoined`."""
+        rows = await self._rows()
+        self._membership(rows, industry)
+        events: list[Event] = [revocation(share, by=by, reason=reason) for share in _of(rows, industry)]
+        await self._tenant.dispatch_all([*events, PatternsLeft(industry=industry, by=by, reason=reason)])
+        await self._kernel[Relay].deliver(self._tenant.id)
+
+    async def joined(self) -> tuple[str, ...]:
+        """The industries that the tenant is in, by name."""
+        return tuple(one.industry for one in memberships(await self._rows()))
+
+    # from a line to a pattern
+
+    async def propose(self, line: int | str, *, industry: str = "", by: str = "") -> Proposal:
+        """Redact a promoted line, by its id or its text, and put it before a person. Nothing leaves.
+
+        `industry` may be left out where the tenant is in one. A line that is proposed already gives the proposal
+        that waits. Raises `UnknownLine`, `NotJoined`, and `InvalidPattern` where nothing is left of the line.
+        """
+        rows = await self._rows()
+        name = self._membership(rows, industry).industry
+        found = await self._line(line)
+        first = found.promotions[0]
+        for waiting in proposals(rows):
+            if (waiting.industry, waiting.line, waiting.source) == (name, found.id, first.seq):
+                return _proposal(waiting, first.text)
+        redacted = await self._redacted(first.text)
+        event = PatternProposed(
+            industry=name,
+            line=found.id,
+            source=first.seq,
+            text=redacted.text,
+            found=redacted.found,
+            cautions=redacted.cautions,
+            by=by,
+        )
+        receipt = await self._tenant.dispatch(event)
+        row = ProposalRow(
+            receipt.seq, name, found.id, first.seq, redacted.text, tuple(redacted.found), tuple(redacted.cautions)
+        )
+        return _proposal(row, first.text)
+
+    async def review(self, industry: str = "") -> tuple[Proposal, ...]:
+        """What waits for a person: each line beside what would leave, oldest first; of one industry, or of all."""
+        texts = await self._texts()
+        waiting = proposals(await self._rows())
+        return tuple(_proposal(row, texts.get(row.source, "")) for row in waiting if industry in ("", row.industry))
+
+    async def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
+        """Let a proposal out, as it is or as a person wrote it anew (`text`, which is redacted too).
+
+        Returns the pattern's id when it has arrived; it arrives once, also if the process dies meanwhile. `by` says
+        who approves. Raises `UnknownPattern` for no proposal that waits, `InvalidPattern` where nothing is left.
+        """
+        rows = await self._rows()
+        proposal = self._proposed(rows, proposal_id)
+        member = self._membership(rows, proposal.industry)
+        redacted = await self._redacted(proposal.text if text is None else text)
+        event = PatternApproved(
+            proposal=proposal.id,
+            industry=proposal.industry,
+            share=_share_name(member, redacted.text),
+            text=redacted.text,
+            by=_someone(by),
+            min_tenants=member.min_tenants,
+        )
+        await self._decide(event, proposal.id)
+        await self._kernel[Relay].deliver(self._tenant.id)
+        return pattern_id(redacted.text)
+
+    async def reject(self, proposal_id: int, *, by: str, reason: str = "") -> None:
+        """Keep a proposal in. The line may be proposed again. Raises `UnknownPattern`."""
+        proposal = self._proposed(await self._rows(), proposal_id)
+        await self._decide(PatternRejected(proposal=proposal.id, by=_someone(by), reason=reason), proposal.id)
+
+    async def revoke(self, pattern: str, *, by: str, reason: str = "", industry: str = "") -> None:
+        """Take back what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
+        shared = _of(await self._rows(), industry, pattern)
+        if not shared:
+            raise UnknownPattern(self._tenant.scope_id, f"pattern {pattern!r}")
+        await self._tenant.dispatch_all([revocation(share, by=_someone(by), reason=reason) for share in shared])
+        await self._kernel[Relay].deliver(self._tenant.id)
+
+    async def shared(self, industry: str = "") -> tuple[Pattern, ...]:
+        """What this tenant shares, in one industry or in all, also what waits for others to say the same."""
+        rows = await self._rows()
+        found = []
+        for share in _of(rows, industry):
+            pool = await self._industry(share.industry).rows(POOL)
+            held = pooled_as(pool, share.share)
+            pattern = shown(*held, share.industry, own=frozenset((share.share,))) if held is not None else None
+            found.append(pattern or _alone(share))
+        return tuple(found)
+
+    # reading
+
+    async def list(self, industry: str = "") -> tuple[Pattern, ...]:
+        """The patterns of an industry, or of all that the tenant is in, oldest first. Raises `NotJoined`."""
+        rows = await self._rows()
+        own = frozenset(share.share for share in shares(rows))
+        found: list[Pattern] = []
+        for name in self._readable(rows, industry):
+            found += await seen_in(self._industry(name), own)
+        return tuple(found)
+
+    async def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
+        """The patterns that say most about a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
+        rows = await self._rows()
+        own = frozenset(share.share for share in shares(rows))
+        best: dict[tuple[str, str], PatternHit] = {}
+        for name in self._readable(rows, industry):
+            for hit in await found_in(self._industry(name), query, limit, own):
+                best.setdefault((name, hit.pattern.id), hit)
+        return tuple(sorted(best.values(), key=lambda hit: -hit.score)[:limit])
+
+    async def trace(self, pattern: str) -> tuple[Trace, ...]:
+        """Where a pattern is from, for each industry where it is seen: of other tenants, how many they are.
+
+        Of this one, the lines, and the events that lead back from them. Raises `UnknownPattern`.
+        """
+        rows = await self._rows()
+        lines = {line.id: line for line in await AgentMd(self._tenant).lines()}
+        seen = {one.industry: one for one in (*await self.shared(), *await self.list()) if one.id == pattern}
+        if not seen:
+            raise UnknownPattern(self._tenant.scope_id, f"pattern {pattern!r}")
+        traces = []
+        for name, one in seen.items():
+            origins = [origin for share in _of(rows, name, pattern) for origin in _origins(share, lines)]
+            traces.append(Trace(id=pattern, industry=name, text=one.text, tenants=one.tenants, origins=tuple(origins)))
+        return tuple(traces)
+
+    # what these rest on
+
+    def _industry(self, name: str) -> ScopeHandle:
+        return ScopeHandle(self._kernel, INDUSTRY, name)
+
+    async def _rows(self) -> ReadableRows[PatternRow]:
+        return await self._tenant.rows(PATTERNS)
+
+    async def _line(self, line: int | str) -> PromotedLine:
+        lines = await AgentMd(self._tenant).lines()
+        for one in lines:
+            if one.id == line or (isinstance(line, str) and same_text(one.text) == same_text(line)):
+                return one
+        if isinstance(line, str):
+            raise InvalidPattern("line", line, "agent.md has no promoted line that says this")
+        raise UnknownLine(line)
+
+    async def _texts(self) -> dict[int, str]:
+        """The wordings of promoted lines, by the seq of the event that brought them."""
+        rows = await self._tenant.rows(AGENT_MD)
+        lines = [row for _, row in rows.items() if isinstance(row, PromotedLine)]
+        return {source.seq: source.text for line in lines for source in line.promotions}
+
+    async def _redacted(self, text: str) -> Redacted:
+        known = {self._tenant.scope_id}
+        for record, _ in await self._kernel.store.threads(ThreadFilter(tenant_id=self._tenant.scope_id)):
+            known.update((record.user_id, record.agent_id))
+        redacted = redact_for(" ".join(text.split()), self._redactor, known - {""})
+        if not says_anything(redacted.text):
+            raise InvalidPattern("text", redacted.text, "nothing is left to share when it is redacted")
+        return redacted
+
+    async def _decide(self, event: Event, proposal_id: int) -> None:
+        """A proposal is decided once, whoever decides at the same time."""
+        try:
+            await self._tenant.dispatch(event, event_id=f"pattern-decision:{proposal_id}")
+        except IdempotencyConflict:
+            raise UnknownPattern(self._tenant.scope_id, f"proposal {proposal_id}") from None
+
+    def _proposed(self, rows: ReadableRows[PatternRow], proposal_id: int) -> ProposalRow:
+        for row in proposals(rows):
+            if row.id == proposal_id:
+                return row
+        raise UnknownPattern(self._tenant.scope_id, f"proposal {proposal_id}")
+
+    def _membership(self, rows: ReadableRows[PatternRow], industry: str) -> Membership:
+        held = memberships(rows)
+        if not industry and len(held) > 1:
+            names = ", ".join(one.industry for one in held)
+            raise InvalidPattern("industry", industry, f"the tenant is in several: name one of {names}")
+        for one in held:
+            if industry in ("", one.industry):
+                return one
+        raise NotJoined(self._tenant.scope_id, industry)
+
+    def _readable(self, rows: ReadableRows[PatternRow], industry: str) -> Sequence[str]:
+        return [self._membership(rows, industry).industry] if industry else [one.industry for one in memberships(rows)]
+
+
+def _of(rows: ReadableRows[PatternRow], industry: str, pattern: str = "") -> Sequence[ShareRow]:
+    found = (share for share in shares(rows) if industry in ("", share.industry))
+    return [share for share in found if not pattern or pattern_id(share.text) == pattern]
+
+
+def _proposal(row: ProposalRow, original: str) -> Proposal:
+    return Proposal(
+        id=row.id,
+        industry=row.industry,
+        line=row.line,
+        original=original,
+        text=row.text,
+        found=row.found,
+        cautions=row.cautions,
+    )
+
+
+def _share_name(member: Membership, text: str) -> str:
+    """One tenant's share of one text: always the same, and nobody without the secret can tell whose."""
+    said = f"{member.industry}\0{same_text(text)}".encode()
+    return hmac.digest(bytes.fromhex(member.secret), said, "sha256").hex()[:SHARE_CHARS]
+
+
+def _alone(share: ShareRow) -> Pattern:
+    return Pattern(id=pattern_id(share.text), industry=share.industry, text=share.text, tenants=1, own=True)
+
+
+def _origins(share: ShareRow, lines: dict[int, PromotedLine]) -> Iterable[Origin]:
+    for approval in share.approvals:
+        line = lines.get(approval.line)
+        for source in line.promotions if line is not None else ():
+            if source.seq == approval.source:
+                yield Origin(
+                    line=approval.line,
+                    text=source.text,
+                    promotion=source.event_id,
+                    source_thread=source.source_thread,
+                    sources=source.sources,
+                    approval=approval.event_id,
+                    approved_by=approval.by,
+                )
+
+
+def _someone(by: str) -> str:
+    if not by.strip():
+        raise InvalidPattern("by", by, "a decision needs a name: say who made it")
+    return by

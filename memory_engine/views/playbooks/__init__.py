@@ -1,0 +1,1 @@
+"""Playbooks: flows that went well, kept to be followed again."""

@@ -1,0 +1,39 @@
+"""Preferences of a user: values and rules that change how the agent behaves."""
+
+from typing import Literal
+
+import msgspec
+
+from memory_engine.core.events.base import Event, event
+
+PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent"]
+"""Who set a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself."""
+
+
+class RuleReference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A registered rule function by name, with its arguments; it is applied when the situation holds all of `when`."""
+
+    name: str
+    arguments: dict[str, object] = msgspec.field(default_factory=dict)
+    when: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+@event("preference_updated", tracked=True)
+class PreferenceUpdated(Event):
+    """A preference is set. `value` is any JSON value; with a `rule` the preference acts instead of being read."""
+
+    key: str
+    value: object = None
+    rule: RuleReference | None = None
+    kind: str = ""
+    origin: PreferenceOrigin = "explicit"
+    reason: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@event("preference_removed", tracked=True)
+class PreferenceRemoved(Event):
+    """A preference goes back to its default."""
+
+    key: str
+    reason: str = ""

@@ -1,0 +1,248 @@
+"""The preferences of a user: the fold of their events, and the handle."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from memory_engine.core.clock import to_us
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.records import NewEvent, RecordedEvent
+from memory_engine.errors import PreferenceError
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.recall.likeness import DESCRIPTIONS, TextIndex
+from memory_engine.recall.service import Recall
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.preferences.domain import Domain
+from memory_engine.views.preferences.events import PreferenceOrigin, PreferenceRemoved, PreferenceUpdated, RuleReference
+from memory_engine.views.preferences.preference import (
+    HOPS,
+    LIMIT,
+    Applicable,
+    Applied,
+    Preference,
+    PreferenceRow,
+    Standing,
+    apply_rules,
+    corpus,
+    decoded,
+    follow,
+    ranked,
+    starts,
+)
+from memory_engine.views.preferences.rules import same
+
+APPLIED_MAX = 200
+"""Preferences whose rules one `apply` looks at, those of the flow first."""
+_UNSET = object()
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+
+
+class PreferencesFold:
+    """The stored preferences, by key. What onboarding sets never replaces what somebody set otherwise."""
+
+    name = "preferences"
+    version = 1
+    mode: ProjectionMode = "inline"
+    row = PreferenceRow
+    events: tuple[type[Event], ...] = (PreferenceUpdated, PreferenceRemoved, MemoryForget)
+    lazy = False
+
+    def apply(self, rows: Rows[PreferenceRow], event: RecordedEvent) -> None:
+        """Set, remove or forget preferences by one event."""
+        match event.event:
+            case PreferenceUpdated() as updated:
+                current = rows.get(updated.key)
+                if updated.origin != "onboarding" or current is None or current.origin == "onboarding":
+                    rows.put(updated.key, _row(updated, event))
+            case PreferenceRemoved(key=key):
+                rows.drop(key)
+            case MemoryForget(seqs=seqs) if seqs:
+                forgotten = frozenset(seqs)
+                for key in [key for key, row in rows.items() if row.seq in forgotten]:
+                    rows.drop(key)
+
+
+PREFERENCES = PreferencesFold()
+
+
+def _row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
+    return PreferenceRow(
+        key=updated.key,
+        value=updated.value,
+        rule=updated.rule,
+        kind=updated.kind,
+        origin=updated.origin,
+        reason=updated.reason,
+        seq=event.seq,
+        event_id=event.id,
+        sources=updated.sources,
+        causation_id=event.causation_id,
+        updated_at_us=to_us(event.recorded_at),
+    )
+
+
+class Preferences:
+    """What changes how agents behave towards one user, across conversations. Reads come from memory."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    # one preference
+
+    async def update(  # noqa: PLR0913 - what the event holds, by keyword
+        self,
+        key: str,
+        value: object = _UNSET,
+        *,
+        rule: RuleReference | None = None,
+        reason: str = "",
+        origin: PreferenceOrigin = "explicit",
+        event_id: str = "",
+    ) -> Preference:
+        """Set a preference: a value, a rule, or a rule with a value; returns what then stands under the key.
+
+        Raises `PreferenceError` for what the domain does not allow, `InvalidIdentifier` for a key that is
+        empty or no store can hold, and what `dispatch` raises; then nothing was written.
+        """
+        if value is _UNSET and rule is None:
+            raise PreferenceError(key, None, "neither a value nor a rule was given")
+        event = self._updated(key, None if value is _UNSET else value, rule, origin, reason)
+        receipt = await self._thread.dispatch(event, event_id=event_id)
+        standing = await self.find(key)
+        if standing is not None:
+            return standing
+        return Preference(  # somebody removed it meanwhile
+            key=key, value=event.value, rule=rule, kind=event.kind, origin=origin, reason=reason,
+            seq=receipt.seq, event_id=receipt.event_id, updated_at=receipt.recorded_at,
+        )  # fmt: skip
+
+    def _updated(
+        self, key: str, value: object, rule: RuleReference | None, origin: PreferenceOrigin, reason: str
+    ) -> PreferenceUpdated:
+        self._domain.check(key, value, rule)
+        kind = key if self._domain.kind(key) is not None else ""
+        return PreferenceUpdated(key=key, value=value, rule=rule, kind=kind, origin=origin, reason=reason)
+
+    async def remove(self, key: str, *, reason: str = "") -> bool:
+        """Go back to the persona's value or the default; whether anything was stored. Nothing stored: no event."""
+        if (await self._thread.rows(PREFERENCES)).get(key) is None:
+            return False
+        await self._thread.dispatch(PreferenceRemoved(key=key, reason=reason))
+        return True
+
+    async def get(self, key: str, default: object = None, *, at: int | None = None) -> object:
+        """The value that holds: the stored one, else the persona's, else the domain's default, else `default`.
+
+        `at`: as of an earlier seq.
+        """
+        rows = await self._thread.rows(PREFERENCES, at=at)
+        row = rows.get(key)
+        if row is not None:
+            return row.value
+        found = self._standing(rows).get(key)
+        return found.value if found is not None else default
+
+    async def find(self, key: str, *, at: int | None = None) -> Preference | None:
+        """The preference that holds under a key, with where it is from. `at`: as of an earlier seq."""
+        return self._standing(await self._thread.rows(PREFERENCES, at=at)).get(key)
+
+    # all of them
+
+    async def all(self, *, at: int | None = None) -> dict[str, Preference]:
+        """Every preference that holds, by key, in order of keys."""
+        rows = await self._thread.rows(PREFERENCES, at=at)
+        standing = self._standing(rows)
+        found = ((key, standing.get(key)) for key in standing.keys(rows.keys()))
+        return {key: preference for key, preference in found if preference is not None}
+
+    async def seed(
+        self, answers: Mapping[str, object] = _NOTHING, *, persona: str | None = None
+    ) -> tuple[Preference, ...]:
+        """Onboarding: store answers, the persona, and the domain's seeds for what is left open; all or nothing.
+
+        What was set otherwise stays, and so does what onboarding set before, but for new
+        answers. Doing it again changes nothing. Returns what was set. Raises what `update` raises.
+        """
+        domain = self._domain
+        rows = await self._thread.rows(PREFERENCES)
+        given = {**answers, **({domain.persona_key: persona} if persona is not None else {})}
+        chosen = given.get(domain.persona_key)
+        of_persona = (
+            domain.personas.get(chosen, {}) if isinstance(chosen, str) else self._standing(rows).persona_values()
+        )
+        seeds = {
+            kind.key: kind.seed
+            for kind in domain.kinds
+            if kind.seed is not None and kind.key not in of_persona and rows.get(kind.key) is None
+        }
+        events = [self._updated(key, value, None, "onboarding", "") for key, value in {**seeds, **given}.items()]
+        new = [event for event in events if _is_news(rows.get(event.key), event.value)]
+        await self._thread.dispatch_all([NewEvent(event) for event in new])
+        found = [await self.find(event.key) for event in new]
+        return tuple(preference for preference in found if preference is not None)
+
+    # those that apply
+
+    async def applicable(  # noqa: PLR0913 - each bound of the search, by keyword
+        self,
+        flow: str | None = None,
+        query: str | None = None,
+        *,
+        hops: int = HOPS,
+        limit: int = LIMIT,
+        threshold: float | None = None,
+        at: int | None = None,
+    ) -> Applicable:
+        """The preferences that apply, each with a score and why; what holds by persona or default is among them.
+
+        Inside a `flow` those that the domain ties to it apply, with the score 1. What is like the
+        `query` (what the user wants, in their words) applies with its likeness, if that reaches the
+        threshold. From all these at most `hops` relations are followed, each leaving its share of the
+        score. Without flow and query nothing applies. `at`: as of an earlier seq.
+        """
+        rows = await self._thread.rows(PREFERENCES, at=at)
+        if query is None:
+            standing, matches = self._standing(rows), []
+        else:
+            # while a text is embedded the rows may change: what is compared and what is given are of one moment
+            stored = rows.encoded()
+            standing = Standing(self._domain, decoded(stored))
+            least = DESCRIPTIONS if threshold is None else threshold
+            compared = corpus(self._domain, stored, standing)
+            matches = await self._index(at).search(query, compared, limit=limit, threshold=least)
+        reached = follow(starts(self._domain, flow, matches), self._domain, hops)
+        how, failure = (matches[0].how, matches[0].failure) if matches else ("", "")
+        return Applicable(ranked(reached, standing.get, limit), how, failure)
+
+    async def apply(
+        self, situation: Mapping[str, object], *, flow: str | None = None, query: str | None = None
+    ) -> Applied:
+        """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`.
+
+        With a flow or a query, the rules of what is `applicable` (the best 200); else all. What a process does
+        not know is listed as `unknown`, what raises as `failed`. Writes nothing.
+        """
+        if flow is None and query is None:
+            preferences = list((await self.all()).values())
+        else:
+            found = await self.applicable(flow, query, limit=APPLIED_MAX)
+            preferences = [one.preference for one in found]
+        return apply_rules(situation, preferences, self._domain.rules)
+
+    @property
+    def _domain(self) -> Domain:
+        return self._thread.kernel[Domain]
+
+    def _standing(self, rows: ReadableRows[PreferenceRow]) -> Standing:
+        return Standing(self._domain, rows.get)
+
+    def _index(self, at: int | None) -> TextIndex:
+        kernel = self._thread.kernel
+        if at is not None:
+            return kernel[Recall].similarity_now()
+        return kernel[Recall].similarity(self._thread.id, PREFERENCES.name)
+
+
+def _is_news(row: PreferenceRow | None, value: object) -> bool:
+    """Whether onboarding has anything to say here."""
+    return row is None or (row.origin == "onboarding" and not same(row.value, value))

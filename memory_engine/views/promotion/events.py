@@ -1,0 +1,93 @@
+"""Promotion: snippets that rise to the user's preferences or the tenant's `agent.md`."""
+
+from typing import Literal
+
+import msgspec
+
+from memory_engine.core.events.base import Content, Event, event
+from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.tokens import Usage
+from memory_engine.views.preferences.events import PreferenceUpdated
+
+PromotionTarget = Literal["", "preferences", "agent_md"]
+"""Where a promoted snippet goes; empty: nowhere."""
+
+
+@event("report_saved")
+class ReportSaved(Event):
+    """A person saved an analysis: the moment to look at what the scratchpad holds."""
+
+    title: str
+    content: Content = ""
+    flow: str = ""
+
+
+class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one criterion says of a snippet: 0 to 1, against its threshold, and why."""
+
+    criterion: str
+    value: float
+    threshold: float
+    reason: str = ""
+    scorer: str = ""
+    model: str = ""
+    usage: Usage | None = None
+
+
+@event("promotion_decided", tracked=True)
+class PromotionDecided(Event):
+    """The verdict on one snippet (a chunk id), with the scores that it rests on.
+
+    With a `target` the text goes to the thread `destination`, for preferences under `key`. `trigger` names what
+    asked for the verdict, `sources` are the ids of the events that the snippet came of, in `source_thread`.
+    """
+
+    snippet: str
+    content: str
+    trigger: str
+    scores: tuple[PromotionScore, ...] = ()
+    target: PromotionTarget = ""
+    key: str = ""
+    reason: str = ""
+    destination: Destination | None = None
+    source_thread: str = ""
+    sources: tuple[str, ...] = ()
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """The line for the tenant's `agent.md`, or the preference for the user; nothing without a target."""
+        if self.destination is None or not self.target:
+            return ()
+        if self.target == "agent_md":
+            line = AgentMdPromoted(
+                content=self.content, reason=self.reason, source_thread=self.source_thread, sources=self.sources
+            )
+            return (Delivery(self.destination, line),)
+        preference = PreferenceUpdated(
+            key=self.key, value=self.content, origin="promotion", reason=self.reason, sources=self.sources
+        )
+        return (Delivery(self.destination, preference),)
+
+
+@event("agent_md_uploaded", tracked=True)
+class AgentMdUploaded(Event):
+    """A tenant's `agent.md` as a person wrote it. Promoted lines stand apart from it and stay."""
+
+    content: str
+
+
+@event("agent_md_promoted", tracked=True)
+class AgentMdPromoted(Event):
+    """A line promoted to a tenant's `agent.md`; `source_thread` and `sources` (event ids) say where it is from."""
+
+    content: str
+    reason: str = ""
+    source_thread: str = ""
+    sources: tuple[str, ...] = ()
+
+
+@event("agent_md_removed", tracked=True)
+class AgentMdRemoved(Event):
+    """Promoted lines (by id) go."""
+
+    lines: tuple[str, ...]
+    reason: str = ""

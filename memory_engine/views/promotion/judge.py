@@ -1,0 +1,269 @@
+"""Judging snippets: every scorer speaks, one that reaches its threshold is enough, twins rise once.
+
+The verdicts of a conversation: what was promoted, what was not, and why.
+
+Where a promoted snippet goes: to its user's preferences, or to the tenant's `agent.md`.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.delivery import Destination
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.records import RecordedEvent
+from memory_engine.errors import InvalidEvent
+from memory_engine.projections.base import ProjectionMode, Rows
+from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
+from memory_engine.views.promotion.phrases import ASKING, AT_LARGE, LASTING
+from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
+from memory_engine.views.promotion.wording import folded, quoted, same_text, says_the_same, words_of
+from memory_engine.views.scratchpad.view import Snippet
+
+AT_ONCE = 8
+"""Scorings under way at a time: a scorer may ask a model."""
+SHOWN_CHARS = 60
+PROMOTED_BYTES_MAX = 8_000
+"""What rises stands in every conversation of a user or tenant from there on: a few sentences, not a document."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What was found about a snippet. `skipped` says why there is no verdict; else `rises` is the verdict."""
+
+    snippet: Snippet
+    rises: bool = False
+    reason: str = ""
+    scores: tuple[PromotionScore, ...] = ()
+    skipped: str = ""
+
+
+class Judge:
+    """Applies scorers. Without any of the criterion `explicit`, the embedded one speaks too: a request counts."""
+
+    def __init__(self, scorers: Sequence[Scorer]) -> None:
+        self._scorers = tuple(scorers) or embedded_scorers()
+        if all(scorer.criterion != "explicit" for scorer in self._scorers):
+            self._scorers += (Explicit(),)
+
+    async def judge(
+        self, snippets: Sequence[Snippet], context: PromotionContext, promoted: Mapping[str, str]
+    ) -> list[Judgement]:
+        """One judgement a snippet, in their order.
+
+        `promoted` are the texts of this conversation's snippets that rose before, by snippet id;
+        `context.promoted` is what stands in the targets. Raises what a scorer raises.
+        """
+        fresh = [snippet for snippet in snippets if snippet.id not in promoted and not snippet.recalled]
+        scored = dict(zip((s.id for s in fresh), await self._scores(fresh, context), strict=True))
+        risen = dict(promoted)
+        judgements = []
+        for snippet in snippets:
+            judgement = _verdict(snippet, scored.get(snippet.id, ()), context, risen)
+            if judgement.rises:
+                risen[snippet.id] = snippet.text
+            judgements.append(judgement)
+        return judgements
+
+    async def _scores(self, snippets: Sequence[Snippet], context: PromotionContext) -> list[tuple[PromotionScore, ...]]:
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def one(snippet: Snippet, scorer: Scorer) -> PromotionScore:
+            async with turns:
+                score = await scorer.score(snippet, context)
+            return PromotionScore(
+                criterion=scorer.criterion,
+                value=score.value,
+                threshold=scorer.threshold,
+                reason=score.reason,
+                scorer=scorer.name,
+                model=score.model,
+                usage=score.usage,
+            )
+
+        asked = [asyncio.ensure_future(one(snippet, scorer)) for snippet in snippets for scorer in self._scorers]
+        try:
+            scores = await asyncio.gather(*asked)
+        finally:
+            for task in asked:
+                task.cancel()
+        width = len(self._scorers)
+        return [tuple(scores[n * width : (n + 1) * width]) for n in range(len(snippets))]
+
+
+def _verdict(
+    snippet: Snippet, scores: tuple[PromotionScore, ...], context: PromotionContext, risen: Mapping[str, str]
+) -> Judgement:
+    """What the scores come to, with what has risen already."""
+    if snippet.id in risen:
+        return Judgement(snippet, skipped="it was promoted before")
+    if snippet.recalled:
+        return Judgement(snippet, reason="recalled: memory that was written back, nothing that was found out here")
+    passed = [score for score in scores if score.value >= score.threshold]
+    if not passed:
+        best = max(scores, key=lambda score: score.value - score.threshold)
+        return Judgement(
+            snippet, reason=f"no criterion reaches its threshold; the nearest: {_said(best)}", scores=scores
+        )
+    size = len(snippet.text.encode())
+    if size > PROMOTED_BYTES_MAX:
+        why = f"too long to be read every time: {size} bytes, the limit is {PROMOTED_BYTES_MAX}"
+        return Judgement(snippet, reason=why, scores=scores)
+    if snippet.id not in context.requested:
+        twin = next((known for known, text in risen.items() if says_the_same(snippet.text, text)), "")
+        if twin:
+            return Judgement(snippet, skipped=f"it says the same as {twin}, which was promoted")
+        standing = next((text for text in context.promoted if _says_more(snippet.text, text)), "")
+        if standing:
+            return Judgement(
+                snippet, reason=f"the same stands there already: {standing[:SHOWN_CHARS]!r}", scores=scores
+            )
+    return Judgement(snippet, rises=True, reason="; ".join(_said(score) for score in passed), scores=scores)
+
+
+def _says_more(text: str, standing: str) -> bool:
+    """Whether a text is a near-duplicate of another and not the very same, which would add its source to it."""
+    return says_the_same(text, standing) and same_text(text) != same_text(standing)
+
+
+def _said(score: PromotionScore) -> str:
+    sign = "≥" if score.value >= score.threshold else "<"
+    return f"{score.criterion} {score.value:.2f} {sign} {score.threshold:.2f} ({score.reason})"
+
+
+class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was decided on a snippet, and why. An empty `target`: it was not promoted."""
+
+    snippet: str
+    content: str
+    trigger: str
+    seq: int
+    event_id: str
+    scores: tuple[PromotionScore, ...] = ()
+    target: PromotionTarget = ""
+    key: str = ""
+    reason: str = ""
+    destination: Destination | None = None
+    sources: tuple[str, ...] = ()
+
+    @property
+    def promoted(self) -> bool:
+        """Whether the snippet rose."""
+        return bool(self.target)
+
+
+class PromotionFold:
+    """Every verdict, by its seq."""
+
+    name = "promotion"
+    version = 1
+    mode: ProjectionMode = "inline"
+    row = Verdict
+    events: tuple[type[Event], ...] = (PromotionDecided, MemoryForget)
+    lazy = False
+
+    def apply(self, rows: Rows[Verdict], event: RecordedEvent) -> None:
+        """Note a verdict; drop those that are forgotten, or whose snippet is."""
+        body = event.event
+        if isinstance(body, MemoryForget):
+            for key in [key for key, verdict in rows.items() if _is_forgotten(verdict, body)]:
+                rows.drop(key)
+        elif isinstance(body, PromotionDecided):
+            verdict = Verdict(
+                snippet=body.snippet,
+                content=body.content,
+                trigger=body.trigger,
+                seq=event.seq,
+                event_id=event.id,
+                scores=body.scores,
+                target=body.target,
+                key=body.key,
+                reason=body.reason,
+                destination=body.destination,
+                sources=body.sources,
+            )
+            rows.put(f"{event.seq:010d}", verdict)
+
+
+def _is_forgotten(verdict: Verdict, forget: MemoryForget) -> bool:
+    # compared as text: a verdict of another's making may name anything as its snippet
+    made = {str(seq) for seq in forget.seqs}
+    return (
+        verdict.seq in forget.seqs or verdict.snippet in forget.chunk_ids or verdict.snippet.partition(".")[0] in made
+    )
+
+
+PROMOTION = PromotionFold()
+
+
+KEY_PREFIX = "promoted:"
+SLUG_BYTES_MAX = 48
+DIGEST_CHARS = 8
+TARGETS: tuple[str, ...] = get_args(PromotionTarget)
+
+
+@frozen
+class Placement:
+    """A target, for preferences the key (empty: one made from the text), and why it is the one.
+
+    Raises `InvalidEvent` for a target that there is not: whatever is meant, it is no preference.
+    """
+
+    target: PromotionTarget
+    key: str = ""
+    reason: str = ""
+
+    def __attrs_post_init__(self) -> None:
+        if self.target not in TARGETS:
+            why = f"there is no target {self.target!r}; use one of {', '.join(map(repr, TARGETS))}"
+            raise InvalidEvent(PromotionDecided.event_type, "target", why)
+
+
+Route = Callable[[Snippet], Placement]
+"""Chooses a target for a snippet that is to be promoted; an empty target keeps it where it is."""
+
+
+def route_by_wording(snippet: Snippet) -> Placement:
+    """What speaks of one user's own way of working goes to the preferences, everything else to `agent.md`."""
+    text = folded(snippet.text)
+    shown = (*LASTING.found_in(text), *ASKING.found_in(text))
+    if shown and not AT_LARGE.found_in(text):
+        return Placement("preferences", reason=f"it speaks of the user: {quoted(shown)}")
+    return Placement("agent_md", reason="it speaks of the business, not of one user")
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose conversation it is; empty where nobody said."""
+
+    user_id: str
+    tenant_id: str
+
+    def settle(self, placement: Placement, snippet: Snippet) -> tuple[Placement, Destination | None]:
+        """Where a placement leads with the owners that there are.
+
+        Without a tenant, what was meant for `agent.md` goes to the user. What is a user's own never goes
+        to the tenant: without a user it stays in the scratchpad.
+        """
+        reason = placement.reason
+        if placement.target == "agent_md" and self.tenant_id:
+            return placement, Destination("tenant", self.tenant_id)
+        if placement.target == "agent_md":
+            reason += "; the conversation has no tenant"
+        if placement.target and self.user_id:
+            key = placement.key or preference_key(snippet.text)
+            return Placement("preferences", key, reason), Destination("user", self.user_id, self.tenant_id)
+        if placement.target:
+            reason += "; the conversation has no user"
+        return Placement("", reason=f"{reason}; kept in the scratchpad"), None
+
+
+def preference_key(text: str) -> str:
+    """A key made from a text: its first words, and a digest, so that other texts get other keys."""
+    digest = hashlib.sha256(same_text(text).encode()).hexdigest()[:DIGEST_CHARS]
+    slug = "-".join(words_of(folded(text)))
+    short = slug.encode()[:SLUG_BYTES_MAX].decode(errors="ignore").rstrip("-")
+    return f"{KEY_PREFIX}{short}-{digest}" if short else f"{KEY_PREFIX}{digest}"

@@ -1,0 +1,244 @@
+"""`thread.promotion`: looks at what the scratchpad holds, decides what rises, and records why."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from memory_engine.core.chunks import content_text
+from memory_engine.core.events.base import Content
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.ids import check_identifier
+from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.errors import IdempotencyConflict, UnknownChunk
+from memory_engine.projections.outbox import derived_id
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.life import forget
+from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.views.preferences.view import Preferences
+from memory_engine.views.promotion.agent_md import AgentMd
+from memory_engine.views.promotion.events import PromotionDecided, PromotionTarget, ReportSaved
+from memory_engine.views.promotion.judge import (
+    PROMOTION,
+    Judge,
+    Judgement,
+    Owner,
+    Placement,
+    Route,
+    Verdict,
+    route_by_wording,
+)
+from memory_engine.views.promotion.scorers import PromotionContext, Scorers
+from memory_engine.views.scratchpad.view import Scratchpad, Snippet
+
+ALL = "all"
+"""Asks for every snippet."""
+ATTEMPTS = 4
+"""Another judge of the same snippets may be quicker; its verdicts then stand."""
+KEPT_CHARS_MAX = 1_000
+"""What a verdict repeats of a snippet that does not rise: the log holds the whole already."""
+GONE = "it went while it was judged"
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A snippet on which nothing was decided."""
+
+    snippet: str
+    reason: str
+
+
+class PromotionReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What an evaluation came to: verdicts (also those recorded earlier under the same trigger), and what it left."""
+
+    trigger: str
+    verdicts: tuple[Verdict, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def promoted(self) -> tuple[Verdict, ...]:
+        """The verdicts that made a snippet rise."""
+        return tuple(verdict for verdict in self.verdicts if verdict.promoted)
+
+
+class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be judged, and on whose account. `name` is what the verdicts' ids are made of, beside the snippet."""
+
+    trigger: str
+    name: tuple[str, ...]
+    requested: tuple[str, ...] | None = None
+    placement: Placement | None = None
+
+    def event_id(self, snippet: Snippet) -> str:
+        return derived_id("promotion", *self.name, snippet.id)
+
+    def concerns(self, snippet: Snippet) -> bool:
+        return self.requested is None or snippet.id in self.requested
+
+
+class Promotion:
+    """Promotes snippets of one conversation. `route` chooses where to."""
+
+    def __init__(self, thread: ThreadHandle, *, route: Route = route_by_wording) -> None:
+        self._thread = thread
+        self._route = route
+
+    async def report_saved(
+        self, title: str, content: Content = "", *, flow: str = "", event_id: str = ""
+    ) -> PromotionReport:
+        """Record that a report was saved, and judge every snippet.
+
+        With an `event_id` of the caller's, calling again completes what a crash interrupted.
+        """
+        receipt = await self._thread.dispatch(ReportSaved(title=title, content=content, flow=flow), event_id=event_id)
+        return await self.evaluate(trigger=receipt.event_id)
+
+    async def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
+        """Promote snippets because somebody asks for it: by id, or `"all"`. What is recalled or promoted stays.
+
+        `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the
+        scratchpad does not hold, before anything is written.
+        """
+        found = tuple(snippet.id for snippet in await Scratchpad(self._thread).read())
+        wanted = found if ALL in snippet_ids else snippet_ids
+        for snippet_id in wanted:
+            if snippet_id not in found:
+                raise UnknownChunk("promote", snippet_id)
+        if target is None and key:
+            target = "preferences"
+        placement = Placement(target, key, "as was asked") if target is not None else None
+        name = ("request", target or "", key)
+        return await self._settle(_Asked(trigger="request", name=name, requested=wanted, placement=placement))
+
+    async def evaluate(self, *, trigger: str = "") -> PromotionReport:
+        """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
+
+        What was judged under this trigger before is not judged again. Without one, everything is judged anew.
+        Raises `InvalidIdentifier` for a trigger that can be no id, and what a scorer raises; nothing is recorded then.
+        """
+        trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
+        return await self._settle(_Asked(trigger=trigger, name=("trigger", trigger)))
+
+    async def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
+        """Every verdict, oldest first."""
+        return tuple(verdict for _, verdict in (await self._thread.rows(PROMOTION, at=at)).items())
+
+    async def _settle(self, asked: _Asked) -> PromotionReport:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._evaluate(asked)
+            except IdempotencyConflict:
+                continue
+        return await self._evaluate(asked)
+
+    async def _evaluate(self, asked: _Asked) -> PromotionReport:
+        seen_at = (await self._thread.state()).seq
+        snippets = [snippet for snippet in await Scratchpad(self._thread).read() if asked.concerns(snippet)]
+        recorded = await self._recorded(asked, snippets)
+        judgements = await self._judge(asked, [snippet for snippet in snippets if snippet.id not in recorded])
+        skipped = [Skipped(j.snippet.id, j.skipped) for j in judgements if j.skipped]
+        # judging may have taken a model's time: what went meanwhile is not promoted
+        live = {snippet.id for snippet in await Scratchpad(self._thread).read()}
+        skipped += [Skipped(j.snippet.id, GONE) for j in judgements if not j.skipped and j.snippet.id not in live]
+        decided = [j for j in judgements if not j.skipped and j.snippet.id in live]
+        receipts = await self._record(asked, decided)
+        skipped += await self._take_back(decided, receipts, seen_at)
+        await self._thread.kernel[Relay].deliver(self._thread.id)
+        wanted = {*recorded.values(), *(receipt.event_id for receipt in receipts)}
+        verdicts = tuple(verdict for verdict in await self.verdicts() if verdict.event_id in wanted)
+        return PromotionReport(trigger=asked.trigger, verdicts=verdicts, skipped=tuple(skipped))
+
+    async def _recorded(self, asked: _Asked, snippets: Sequence[Snippet]) -> dict[str, str]:
+        """The snippets on which there is a verdict of this trigger, with its event's id."""
+        ids = {asked.event_id(snippet): snippet.id for snippet in snippets}
+        found = await self._thread.kernel.store.find(self._thread.id, list(ids))
+        return {ids[stored.id]: stored.id for stored in found}
+
+    async def _judge(self, asked: _Asked, snippets: Sequence[Snippet]) -> list[Judgement]:
+        if not snippets:
+            return []
+        context = PromotionContext(
+            snippets=await Scratchpad(self._thread).read(),
+            trigger=asked.trigger,
+            requested=frozenset(asked.requested or ()),
+            promoted=await self._standing(),
+            report=await self._report(asked.trigger),
+        )
+        promoted = {verdict.snippet: verdict.content for verdict in await self.verdicts() if verdict.promoted}
+        return await Judge(self._thread.kernel[Scorers].scorers).judge(snippets, context, promoted)
+
+    async def _standing(self) -> list[str]:
+        """The texts that were promoted for this conversation's tenant and user before, from any conversation."""
+        owner, kernel = await self._owner(), self._thread.kernel
+        texts = []
+        if owner.tenant_id:
+            texts += [line.text for line in await AgentMd(ScopeHandle(kernel, "tenant", owner.tenant_id)).lines()]
+        if owner.user_id:
+            preferences = await Preferences(ScopeHandle(kernel, "user", owner.user_id, owner.tenant_id)).all()
+            texts += [str(found.value) for found in preferences.values() if found.origin == "promotion"]
+        return texts
+
+    async def _owner(self) -> Owner:
+        info = await self._thread.info()
+        return Owner(user_id=info.user_id, tenant_id=info.tenant_id)
+
+    async def _report(self, trigger: str) -> str:
+        """Title and text of the report whose saving is the trigger."""
+        found = await self._thread.kernel.store.find(self._thread.id, [trigger])
+        for stored in found:
+            event = self._thread.kernel.reader.decode(self._thread.id, stored).event
+            if isinstance(event, ReportSaved):
+                return f"{event.title}\n{content_text(event.content)}"
+        return ""
+
+    async def _record(self, asked: _Asked, judgements: Sequence[Judgement]) -> tuple[Receipt, ...]:
+        """The verdicts, all or none."""
+        owner = await self._owner()
+        seqs = sorted({judgement.snippet.seq for judgement in judgements})
+        sources = dict(zip(seqs, await self._thread.kernel.reader.ids_at(self._thread.id, seqs), strict=True))
+        events = []
+        for judgement in judgements:
+            event = self._decided(asked, judgement, owner, sources[judgement.snippet.seq])
+            events.append(NewEvent(event, id=asked.event_id(judgement.snippet)))
+        return await self._thread.dispatch_all(events)
+
+    def _decided(self, asked: _Asked, judgement: Judgement, owner: Owner, source: str) -> PromotionDecided:
+        snippet, reason = judgement.snippet, judgement.reason
+        placement, destination = Placement(""), None
+        if judgement.rises:
+            placement, destination = owner.settle(asked.placement or self._route(snippet), snippet)
+            reason = f"{reason}; {placement.target or 'nowhere'}: {placement.reason}"
+        return PromotionDecided(
+            snippet=snippet.id,
+            content=snippet.text if placement.target else snippet.text[:KEPT_CHARS_MAX],
+            trigger=asked.trigger,
+            scores=judgement.scores,
+            target=placement.target,
+            key=placement.key,
+            reason=reason,
+            destination=destination,
+            source_thread=self._thread.id,
+            sources=(source,),
+        )
+
+    async def _take_back(
+        self, decided: Sequence[Judgement], receipts: Sequence[Receipt], seen_at: int
+    ) -> list[Skipped]:
+        """Forget verdicts on snippets that were forgotten before the verdict had its turn in the queue."""
+        if not receipts:
+            return []
+        state = await receipts[-1].state.load()
+        gone = {
+            j.snippet: r.event_id for j, r in zip(decided, receipts, strict=True) if state.get(j.snippet.id) is None
+        }
+        if not gone:
+            return []
+        chunk_ids: set[str] = set()
+        seqs: set[int] = set()
+        async for event in self._thread.events(after=seen_at, upto=receipts[0].seq):
+            if isinstance(event.event, MemoryForget):
+                chunk_ids.update(event.event.chunk_ids)
+                seqs.update(event.event.seqs)
+        forgotten = {s: event_id for s, event_id in gone.items() if s.id in chunk_ids or s.seq in seqs}
+        if forgotten:
+            await forget(self._thread, event_ids=list(forgotten.values()), reason="its snippet was forgotten")
+        return [Skipped(snippet.id, GONE) for snippet in forgotten]

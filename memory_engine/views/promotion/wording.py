@@ -1,0 +1,188 @@
+"""Wording: which phrases a text uses, which of its words are specifics, and whether two texts say the same.
+
+Scripts written with spaces are matched by whole words, scripts written without (Han, Kana, Thai …) anywhere.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from memory_engine.core.lazy import regex
+
+READ_CHARS_MAX = 10_000
+"""How much of a text is read to judge it: a snippet is a few sentences, and a longer one shows its kind early."""
+SHOWN_MAX = 4
+"""Phrases that a reason quotes."""
+
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['.,:/@+\-]+[^\W{UNSPACED}]+)*")
+IS_UNSPACED = regex(rf"[{UNSPACED}]")
+LETTER = rf"[^\W\d{UNSPACED}]"
+SPECIFIC = regex(
+    rf"[^\w\s]{{0,3}}(?<!{LETTER}){LETTER}*+\d(?:[^\W{UNSPACED}]|[.,:/@+\-](?=\w))*%?"
+    r"|(?<![\w.+\-])[\w.+\-]++@[\w.\-]+"
+)
+RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
+"""Numbered names of what comes again: quarters, seven-day windows."""
+
+NEGATIONS = frozenset(
+    """
+    no not never none nothing without cannot neither nor isn't aren't wasn't weren't don't doesn't didn't won't can't
+    couldn't wouldn't shouldn't hasn't haven't hadn't nicht kein keine keinen keiner nie niemals ohne ne pas jamais
+    sans sin nunca jamás jamas ningún ninguna nada não nao nem sem mai senza niet geen nooit zonder не нет никогда без
+    """.split()
+)
+UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
+SMALL_WORDS = frozenset(
+    """
+    the an of in at to is are was were be been it its this that these those and for by with as has have had very also
+    der die das den dem des ein eine einen einem einer und ist sind war waren im am zu von le la les un une des du de
+    et est sont el los las una y es son il lo gli i e ha het een en van и на
+    """.split()
+)
+ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
+SAME_WORDS = 0.6
+"""The share of the words of both texts together that near-duplicates have in common."""
+
+
+def folded(text: str) -> str:
+    """The text as it is compared: composed, without case, with straight apostrophes and single blanks."""
+    composed = unicodedata.normalize("NFKC", text[:READ_CHARS_MAX]).casefold().replace("\u2019", "'")
+    return " ".join(composed.split())
+
+
+class Phrases(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of wording that speaks for a criterion: how strongly (0 to 1), and the phrases that show it.
+
+    Phrases stand one a line or apart by `|`; `*` at the end of a word stands for any ending.
+    """
+
+    kind: str
+    weight: float = 0.0
+    phrases: str
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Finds any of the phrases in folded text: whole words, in scripts without spaces anywhere."""
+        return _compiled(self.phrases)
+
+    def found_in(self, text: str) -> tuple[str, ...]:
+        """The phrases that a folded text uses, each once, in the order of the text."""
+        return tuple(dict.fromkeys(match.group() for match in self.pattern.finditer(text)))
+
+
+@lru_cache(maxsize=64)
+def _compiled(phrases: str) -> re.Pattern[str]:
+    """Compiled at the first use: it takes milliseconds, and most programs never promote anything."""
+    found = [phrase.strip() for line in phrases.splitlines() for phrase in line.split("|")]
+    spaced = sorted((p for p in found if p and not IS_UNSPACED.search(p)), key=len, reverse=True)
+    unspaced = sorted((p for p in found if IS_UNSPACED.search(p)), key=len, reverse=True)
+    parts = [re.escape(phrase) for phrase in unspaced]
+    if spaced:
+        words = "|".join(re.escape(phrase).replace(r"\*", r"\w*") for phrase in spaced)
+        parts.append(rf"(?<!\w)(?:{words})(?!\w)")
+    return re.compile("|".join(parts))
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What speaks for a criterion: the joint strength of the kinds found (0 to 1), and the phrases by kind."""
+
+    strength: float
+    found: tuple[tuple[str, tuple[str, ...]], ...]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{kind}: {quoted(phrases)}" for kind, phrases in self.found)
+
+
+def evidence(text: str, kinds: Iterable[Phrases]) -> Evidence:
+    """What a text's wording shows. Kinds add up as independent signs do: 1 - (1 - a)(1 - b)."""
+    doubt = 1.0
+    found = []
+    for kind in kinds:
+        phrases = kind.found_in(text)
+        if phrases:
+            doubt *= 1.0 - kind.weight
+            found.append((kind.kind, phrases))
+    return Evidence(1.0 - doubt, tuple(found))
+
+
+def quoted(phrases: Sequence[str]) -> str:
+    """A few phrases in quotation marks."""
+    return ", ".join(f"'{phrase[:40]}'" for phrase in phrases[:SHOWN_MAX])
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of folded text in order; scripts without spaces give overlapping pairs of characters."""
+    found: list[str] = []
+    for match in WORD.finditer(text):
+        word = match.group()
+        if len(word) > 2 and IS_UNSPACED.match(word):
+            found += [word[n : n + 2] for n in range(len(word) - 1)]
+        else:
+            found.append(word)
+    return tuple(found)
+
+
+def specifics_of(text: str) -> tuple[str, ...]:
+    """What names one thing rather than a kind, with its signs: numbers, dates, amounts, ids, addresses."""
+    found = (match.group().rstrip(".,:/") for match in SPECIFIC.finditer(text))
+    return tuple(word for word in found if not RECURRING.fullmatch(word))
+
+
+def same_text(text: str) -> str:
+    """What texts have in common that differ only in case, in blanks, and in the mark that ends them.
+
+    No more than that is taken for equal: in `-5` and `5`, in `C` and `C++`, a mark is the meaning.
+    """
+    blanks = " ".join(unicodedata.normalize("NFC", text).casefold().replace("\u2019", "'").split())
+    return blanks.rstrip(".!\u3002\uff01\u0964") or blanks
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What is compared of a text to tell whether another says the same."""
+
+    stems: tuple[str, ...]
+    """Its words in order, without endings and without the small words that carry no meaning of their own."""
+    exact: tuple[tuple[str, ...], int, tuple[str, ...]]
+    """Numbers and ids, how many denials, symbols: what must be equal."""
+
+
+@lru_cache(maxsize=1024)
+def shape_of(text: str) -> Shape:
+    """The shape of a text (as it was written)."""
+    plain = folded(text)
+    stems: list[str] = []
+    denials = len(UNSPACED_NEGATION.findall(plain))
+    for match in WORD.finditer(plain):
+        word = match.group()
+        if IS_UNSPACED.match(word):
+            stems += word
+        elif word in NEGATIONS:
+            denials += 1
+        elif word not in SMALL_WORDS:
+            stems.append(ENDING.sub("", word))
+    symbols = (mark for mark in plain if unicodedata.category(mark)[0] == "S" or mark in "#%&*")
+    return Shape(stems=tuple(stems), exact=(tuple(sorted(specifics_of(plain))), denials, tuple(sorted(symbols))))
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Whether two texts are near-duplicates: one adds a few words to the other, or only endings differ.
+
+    An opposite is as like a text as a text can be: it swaps one word, adds a denial, or changes the order. So
+    words may be added on one side, never swapped; and order, numbers, ids, symbols and denials must agree.
+    """
+    if same_text(one) == same_text(other):
+        return True
+    if max(len(one), len(other)) > READ_CHARS_MAX:  # their beginnings do not speak for the whole
+        return False
+    a, b = shape_of(one), shape_of(other)
+    if a.exact != b.exact:
+        return False
+    in_a, in_b = frozenset(a.stems), frozenset(b.stems)
+    shared = in_a & in_b
+    if min(len(in_a), len(in_b)) > len(shared) or len(shared) < SAME_WORDS * len(in_a | in_b):
+        return False
+    return bool(shared) and [s for s in a.stems if s in shared] == [s for s in b.stems if s in shared]

@@ -1,0 +1,1 @@
+"""The scratchpad: what an agent notes for itself, put before the model."""

@@ -1,0 +1,29 @@
+"""Scratchpad: what a flow found out, in sentences, for the flows after it."""
+
+from memory_engine.core.events.base import Event, event
+
+SNIPPETS_MAX = 64
+"""Snippets a scratchpad holds unless its writer says otherwise."""
+
+
+@event("scratchpad_written")
+class ScratchpadWritten(Event):
+    """A snippet. Above `cap` snippets those go that were used longest ago.
+
+    `read` are the snippets (chunk ids) that were read since the last write, in order: reading counts as use,
+    and what is evicted must follow from the log. `recalled` marks memory that was written back, not found out.
+    """
+
+    content: str
+    flow: str = ""
+    read: tuple[str, ...] = ()
+    cap: int = SNIPPETS_MAX
+    recalled: bool = False
+
+
+@event("scratchpad_removed")
+class ScratchpadRemoved(Event):
+    """Snippets go: those of the given chunk ids, or all."""
+
+    chunk_ids: tuple[str, ...] = ()
+    all: bool = False

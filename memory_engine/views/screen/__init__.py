@@ -1,0 +1,1 @@
+"""Screen context: what proactive tools say at the beginning of a session."""

@@ -1,0 +1,37 @@
+"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question."""
+
+import msgspec
+
+from memory_engine.core.events.base import Body, Event, event
+
+
+def told(content: str) -> str:
+    """What the agent says of a screen: it is part of the conversation, in its own words."""
+    return f"I can see you're on a specific screen. {content}".rstrip()
+
+
+class ProactiveResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A tool that was run before anybody asked. `parameters` is canonical JSON; `duration` caches the result."""
+
+    tool: str
+    parameters: str
+    result: str
+    call_id: str
+    duration: int = 0
+
+
+@event("screen_injected", tracked=True)
+class ScreenInjected(Event):
+    """The screen and the proactive results, as the agent is told of them.
+
+    `claim` is drawn anew by every sender: of two that tell the same session at once, one is recorded.
+    """
+
+    content: str
+    results: tuple[ProactiveResult, ...] = ()
+    session_id: str = ""
+    claim: str = ""
+
+    def bodies(self) -> tuple[Body, ...]:
+        """Each result under its call's id, as its chunk holds it."""
+        return tuple(Body(content=r.result, call_id=r.call_id, label=r.tool) for r in self.results)

@@ -1,0 +1,220 @@
+"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question.
+
+The reducer for screen context: what the agent is told at the beginning of a session.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.context.rendering import Message, Piece, Rendering, assemble
+from memory_engine.core.chunks import Chunk, ChunkType, Retention
+from memory_engine.core.clock import to_us
+from memory_engine.core.events.base import Event, ToolCall
+from memory_engine.core.events.memory import MemoryForget, SessionEnded, SessionStarted
+from memory_engine.core.operations import Add
+from memory_engine.core.records import RecordedEvent
+from memory_engine.core.reducing import ReduceContext, Reduction
+from memory_engine.core.state import StateView
+from memory_engine.errors import IdempotencyConflict, InvalidParameters
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, told
+from memory_engine.views.tool_cache.view import cache_key, canonical
+
+
+class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):
+    """The session under way since the event `seq` (0: since the thread began), and by whose id the screen was told."""
+
+    seq: int = 0
+    session_id: str = ""
+    told: bool = False
+    told_as: str = ""
+
+
+class ScreenRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="screen", gc=False):
+    """The screen as the agent was told of it in this session."""
+
+    seq: int
+    event_id: str
+    content: str
+    told_us: int
+    session_id: str = ""
+    results: tuple[ProactiveResult, ...] = ()
+
+
+Row = SessionRow | ScreenRow
+
+_SESSION = "session"
+_SCREEN = "screen"
+
+
+class ScreenFold:
+    """Remembers the session under way and the screen that belongs to it."""
+
+    name = "screen"
+    version = 1
+    mode: ProjectionMode = "inline"
+    lazy = False
+    row = cast("type[Row]", Row)  # a union, which msgspec takes as well as a class
+    events: tuple[type[Event], ...] = (ScreenInjected, SessionStarted, SessionEnded, MemoryForget)
+
+    def apply(self, rows: Rows[Row], event: RecordedEvent) -> None:
+        """Change the rows by one event."""
+        match event.event:
+            case SessionStarted(session_id=session_id):
+                _start(rows, event.seq, session_id)
+            case SessionEnded():
+                _begin(rows, event.seq, "")
+            case ScreenInjected() as injected:
+                _tell(rows, event, injected)
+            case MemoryForget() as forget:
+                screen = screen_of(rows)
+                if screen is not None and screen.seq in forget.origins():
+                    rows.drop(_SCREEN)
+
+
+def _start(rows: Rows[Row], seq: int, session_id: str) -> None:
+    """A session of the same name goes on, also one that the screen was told under before the log knew of it."""
+    session = session_of(rows)
+    if session_id and session_id == session.session_id:
+        return
+    if session_id and not session.session_id and session.told_as == session_id:
+        rows.put(_SESSION, replace(session, session_id=session_id))
+    else:
+        _begin(rows, seq, session_id)
+
+
+def _begin(rows: Rows[Row], seq: int, session_id: str) -> None:
+    rows.put(_SESSION, SessionRow(seq, session_id))
+    rows.drop(_SCREEN)
+
+
+def _tell(rows: Rows[Row], event: RecordedEvent, injected: ScreenInjected) -> None:
+    session = session_of(rows)
+    rows.put(_SESSION, replace(session, told=True, told_as=injected.session_id))
+    screen = ScreenRow(
+        seq=event.seq,
+        event_id=event.id,
+        content=injected.content,
+        told_us=to_us(event.recorded_at),
+        session_id=injected.session_id,
+        results=injected.results,
+    )
+    rows.put(_SCREEN, screen)
+
+
+def session_of(rows: ReadableRows[Row]) -> SessionRow:
+    """The session under way."""
+    row = rows.get(_SESSION)
+    return row if isinstance(row, SessionRow) else SessionRow()
+
+
+def screen_of(rows: ReadableRows[Row]) -> ScreenRow | None:
+    """The screen that the agent was told of in this session."""
+    row = rows.get(_SCREEN)
+    return row if isinstance(row, ScreenRow) else None
+
+
+SCREEN = ScreenFold()
+
+
+class ProactiveTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that was run before anybody asked. With a `duration` its result is cached for so many exchanges."""
+
+    tool: str
+    parameters: Mapping[str, object] = {}
+    result: str = ""
+    duration: int = 0
+    call_id: str = ""
+
+
+class Screen:
+    """The screen of one thread's session."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    async def inject(
+        self, content: str, results: Sequence[ProactiveTool] = (), *, session_id: str = ""
+    ) -> list[Message]:
+        """Tell the agent of the screen: an assistant's message, then a call and its result for each tool.
+
+        Once a session: a second call gives `[]`, also after a restart, and of two at once one. A session
+        ends with `SessionEnded` or with a `SessionStarted` of another id; `session_id` names one that the log
+        does not know of. Raises `InvalidParameters` for parameters without a canonical form, and for
+        two results under one call id.
+        """
+        recorded = _recorded(results)
+        session = session_of(await self._thread.rows(SCREEN))
+        if session.told and session_id in ("", session.told_as, session.session_id):
+            return []
+        session_id = session_id or session.session_id
+        event = ScreenInjected(
+            content=content, results=recorded, session_id=session_id, claim=self._thread.kernel.new_id()
+        )
+        try:
+            receipt = await self._thread.dispatch(event, event_id=f"screen:{session.seq}:{session_id}")
+        except IdempotencyConflict:  # another sender was first
+            return []
+        renderers = self._thread.kernel[Rendering].renderers
+        return assemble(
+            Piece(chunk, tuple(renderers.get(chunk.type, renderers["*"])(chunk)), n)
+            for n, chunk in enumerate(receipt.chunks)
+        )
+
+    async def is_injected(self, *, at: int | None = None) -> bool:
+        """Whether the agent was told of the screen in this session (or that of an earlier seq)."""
+        return session_of(await self._thread.rows(SCREEN, at=at)).told
+
+    async def current(self, *, at: int | None = None) -> ScreenRow | None:
+        """The screen that the agent was told of in this session, if it was and nobody had it forgotten."""
+        return screen_of(await self._thread.rows(SCREEN, at=at))
+
+
+def _recorded(results: Sequence[ProactiveTool]) -> tuple[ProactiveResult, ...]:
+    """The results as the event holds them; a call without an id gets one that follows from its place and content."""
+    recorded: list[ProactiveResult] = []
+    seen: set[str] = set()
+    for n, given in enumerate(results):
+        text = canonical(given.tool, given.parameters)
+        call_id = given.call_id or f"screen_{n}_{cache_key(given.tool, text)[:20]}"
+        if call_id in seen:
+            raise InvalidParameters(given.tool, "call_id", f"{call_id!r} stands for another result already")
+        seen.add(call_id)
+        recorded.append(
+            ProactiveResult(
+                tool=given.tool, parameters=text, result=given.result, call_id=call_id, duration=given.duration
+            )
+        )
+    return tuple(recorded)
+
+
+def reduce_screen_injected(_view: StateView, event: ScreenInjected, ctx: ReduceContext) -> Reduction:
+    """The screen in the agent's own words, then a call and its result for each proactive tool.
+
+    The words are true of this session only and go with it; the results are results like any others.
+    """
+    chunks = [
+        Chunk(
+            id=ctx.new_id(),
+            type=ChunkType.AGENT_RESPONSE,
+            content=told(event.content),
+            retention=Retention.EPHEMERAL,
+        )
+    ]
+    for result in event.results:
+        call = ToolCall(id=result.call_id, name=result.tool, arguments=result.parameters)
+        chunks.append(Chunk(id=ctx.new_id(), type=ChunkType.AGENT_ACTION, calls=(call,)))
+        chunks.append(
+            Chunk(
+                id=ctx.new_id(),
+                type=ChunkType.ACTION_RESULT,
+                content=result.result,
+                label=result.tool,
+                call_id=result.call_id,
+            )
+        )
+    return Reduction(operations=tuple(Add(chunk.id) for chunk in chunks), chunks=tuple(chunks))

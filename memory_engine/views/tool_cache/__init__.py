@@ -1,0 +1,1 @@
+"""The tool cache: results that answer the same call again."""

@@ -1,0 +1,437 @@
+"""The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time.
+
+The fold of the tool cache: which results are kept, and until the end of which exchange.
+
+The parameters of a tool call as one canonical text, and the key that call and parameters make.
+"""
+
+import asyncio
+import json
+import logging
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import cast
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.core.clock import to_datetime, to_us
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.records import RecordedEvent
+from memory_engine.errors import InvalidParameters, MemoryEngineError
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.conversation.events import ExchangeFinished
+from memory_engine.views.screen.events import ScreenInjected
+from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
+
+_DEPTH_MAX = 64
+
+
+def canonical(tool: str, parameters: Mapping[str, object]) -> str:
+    """The parameters as compact JSON with sorted keys, characters as themselves.
+
+    The order of keys does not matter. Values are compared as JSON writes them: `1`, `1.0`, `true` and
+    `"1"` are four, a list and a tuple are one. Raises `InvalidParameters` for what JSON cannot
+    hold exactly: NaN, infinities, keys that are no text, lone surrogates, other objects; and for anything but
+    a mapping.
+    """
+    _check_is_mapping(tool, parameters)
+    _check(tool, "$", parameters, 0)
+    plain = _plain(parameters)
+    try:
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidParameters(tool, "$", "a lone surrogate is no character") from None
+    except ValueError as error:  # an integer of more digits than Python writes
+        raise InvalidParameters(tool, "$", str(error)) from None
+    return text
+
+
+def cache_key(tool: str, parameters: str) -> str:
+    """32 hexadecimal digits for a tool and the canonical text of its parameters."""
+    return sha256(f"{len(tool)}:{tool}{parameters}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _check_is_mapping(tool: str, parameters: object) -> None:
+    if not isinstance(parameters, Mapping):
+        raise InvalidParameters(tool, "$", f"a {type(parameters).__name__} is no mapping of names to values")
+
+
+def _check(tool: str, where: str, value: object, depth: int) -> None:
+    if depth > _DEPTH_MAX:
+        raise InvalidParameters(tool, where, f"it is nested more than {_DEPTH_MAX} deep")
+    match value:
+        case float() if not math.isfinite(value):
+            raise InvalidParameters(tool, where, f"{value} is no JSON number")
+        case Mapping():
+            for key, inner in value.items():
+                if not isinstance(key, str):
+                    raise InvalidParameters(tool, where, f"the key {key!r} is no text")
+                _check(tool, f"{where}.{key}", inner, depth + 1)
+        case list() | tuple():
+            for n, inner in enumerate(value):
+                _check(tool, f"{where}[{n}]", inner, depth + 1)
+        case None | str() | int() | float():
+            pass
+        case _:
+            raise InvalidParameters(tool, where, f"a {type(value).__name__} is no JSON value")
+
+
+def _plain(value: object) -> object:
+    """Mappings of any kind as dictionaries: the standard library's encoder takes no other."""
+    match value:
+        case Mapping():
+            return {key: _plain(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in value]
+    return value
+
+
+DURATION_MAX = 1_000_000_000
+"""Exchanges; whoever asks for more gets this."""
+
+
+class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", gc=False):
+    """A cached result, written once. `seq` and `event_id` are of the event that cached it."""
+
+    tool: str
+    parameters: str
+    result: str
+    duration: int
+    seq: int
+    event_id: str
+    cached_us: int
+    call_id: str = ""
+    proactive: bool = False
+
+
+class TermRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="term", gc=False):
+    """Until which finished exchange a result is kept; apart from it, because a hit changes this alone."""
+
+    expires: int
+    seq: int
+    call_id: str = ""
+    hits: int = 0
+
+
+class DueRow(msgspec.Struct, frozen=True, tag="due", gc=False):
+    """That a result goes at an exchange: its key's middle part says at which one."""
+
+    key: str
+
+
+class CountRow(msgspec.Struct, frozen=True, tag="count", gc=False):
+    """How many exchanges were finished in this thread."""
+
+    exchanges: int
+
+
+Row = ResultRow | TermRow | DueRow | CountRow
+
+_COUNT = "count"
+_RESULT, _TERM, _DUE = "result/", "term/", "due/"
+_END = "\U0010ffff"
+
+
+def _due(exchange: int, key: str = "") -> str:
+    return f"{_DUE}{exchange:011d}/{key}"
+
+
+class ToolCacheFold:
+    """Neither a hit nor the end of an exchange touches more rows than it changes, however many are cached.
+
+    A result keeps the number of the exchange at whose end it goes; finished exchanges are counted in one row,
+    and small rows sorted by that number say what goes next.
+    """
+
+    name = "tool_cache"
+    version = 1
+    mode: ProjectionMode = "inline"
+    lazy = False
+    row = cast("type[Row]", Row)  # a union, which msgspec takes as well as a class
+    events: tuple[type[Event], ...] = (
+        ToolResultCached,
+        ToolCacheHit,
+        ToolCacheDropped,
+        ExchangeFinished,
+        ScreenInjected,
+        MemoryForget,
+    )
+
+    def apply(self, rows: Rows[Row], event: RecordedEvent) -> None:
+        """Change the rows by one event."""
+        match event.event:
+            case ToolResultCached() as cached:
+                _keep(rows, event, cached)
+            case ScreenInjected(results=results):
+                for r in results:
+                    _keep(rows, event, ToolResultCached(
+                        tool=r.tool, parameters=r.parameters, result=r.result, duration=r.duration,
+                        call_id=r.call_id, proactive=True,
+                    ))  # fmt: skip
+            case ToolCacheHit(key=key):
+                _hit(rows, key)
+            case ToolCacheDropped() as dropped:
+                for key in list(_terms(rows)) if dropped.all else dropped.keys:
+                    _drop(rows, key)
+            case ExchangeFinished():
+                _finish_exchange(rows)
+            case MemoryForget() as forget:
+                seqs, calls = forget.origins(), frozenset(forget.call_ids)
+                for key, term in list(_terms(rows).items()):
+                    if term.seq in seqs or term.call_id in calls:
+                        _drop(rows, key)
+
+
+def _keep(rows: Rows[Row], event: RecordedEvent, cached: ToolResultCached) -> None:
+    if cached.duration <= 0:
+        return
+    key = cache_key(cached.tool, cached.parameters)
+    _drop(rows, key)
+    duration = min(cached.duration, DURATION_MAX)
+    row = ResultRow(
+        tool=cached.tool,
+        parameters=cached.parameters,
+        result=cached.result,
+        duration=duration,
+        seq=event.seq,
+        event_id=event.id,
+        cached_us=to_us(event.recorded_at),
+        call_id=cached.call_id,
+        proactive=cached.proactive,
+    )
+    rows.put(_RESULT + key, row)
+    _set_term(rows, key, TermRow(expires=_exchanges(rows) + duration, seq=event.seq, call_id=cached.call_id))
+
+
+def _hit(rows: Rows[Row], key: str) -> None:
+    result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
+    if isinstance(result, ResultRow) and isinstance(term, TermRow):
+        rows.drop(_due(term.expires, key))
+        renewed = replace(term, expires=_exchanges(rows) + result.duration, hits=term.hits + 1)
+        _set_term(rows, key, renewed)
+
+
+def _finish_exchange(rows: Rows[Row]) -> None:
+    exchange = _exchanges(rows) + 1
+    rows.put(_COUNT, CountRow(exchange))
+    for due in rows.between(_due(exchange), _due(exchange, _END)):
+        row = rows.get(due)
+        if isinstance(row, DueRow):
+            _drop(rows, row.key)
+
+
+def _set_term(rows: Rows[Row], key: str, term: TermRow) -> None:
+    rows.put(_TERM + key, term)
+    rows.put(_due(term.expires, key), DueRow(key))
+
+
+def _drop(rows: Rows[Row], key: str) -> None:
+    term = rows.get(_TERM + key)
+    if isinstance(term, TermRow):
+        rows.drop(_due(term.expires, key))
+        rows.drop(_TERM + key)
+        rows.drop(_RESULT + key)
+
+
+def _terms(rows: ReadableRows[Row]) -> dict[str, TermRow]:
+    found = ((key.removeprefix(_TERM), rows.get(key)) for key in rows.between(_TERM, _TERM + _END))
+    return {key: row for key, row in found if isinstance(row, TermRow)}
+
+
+def _exchanges(rows: ReadableRows[Row]) -> int:
+    row = rows.get(_COUNT)
+    return row.exchanges if isinstance(row, CountRow) else 0
+
+
+TOOL_CACHE = ToolCacheFold()
+
+
+class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A cached result. `remaining` and `duration` count exchanges; `parameters` is canonical JSON.
+
+    `seq` and `event_id` are of the event that cached it, `call_id` is the call that it answered.
+    """
+
+    key: str
+    tool: str
+    parameters: str
+    result: str
+    remaining: int
+    duration: int
+    cached_at: datetime
+    call_id: str
+    hits: int
+    proactive: bool
+    seq: int
+    event_id: str
+
+    @property
+    def arguments(self) -> dict[str, object]:
+        """The parameters, decoded; none where an event that was dispatched by hand holds no JSON object."""
+        try:
+            return msgspec.json.decode(self.parameters, type=dict[str, object])
+        except msgspec.DecodeError:
+            return {}
+
+
+def entry_of(rows: ReadableRows[Row], key: str) -> CacheEntry | None:
+    """The entry under a key."""
+    result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
+    if not (isinstance(result, ResultRow) and isinstance(term, TermRow)):
+        return None
+    return CacheEntry(
+        key=key,
+        tool=result.tool,
+        parameters=result.parameters,
+        result=result.result,
+        remaining=term.expires - _exchanges(rows),
+        duration=result.duration,
+        cached_at=to_datetime(result.cached_us),
+        call_id=result.call_id,
+        hits=term.hits,
+        proactive=result.proactive,
+        seq=result.seq,
+        event_id=result.event_id,
+    )
+
+
+def entries_of(rows: ReadableRows[Row]) -> list[CacheEntry]:
+    """All entries, in the order in which they were cached."""
+    return sorted(_entries(rows), key=lambda entry: (entry.seq, entry.key))
+
+
+def _entries(rows: ReadableRows[Row]) -> Iterator[CacheEntry]:
+    for key in _terms(rows):
+        entry = entry_of(rows, key)
+        if entry is not None:
+            yield entry
+
+
+_log = logging.getLogger("memory_engine.tool_cache")
+
+
+class CachedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call gave. `hit`: it was cached, nothing ran. `entry` is where it is cached, if it is."""
+
+    result: str
+    hit: bool
+    entry: CacheEntry | None
+
+
+class Flights(dict[tuple[str, str], asyncio.Future[str]]):
+    """The tools that are running in this process, by thread and key of their call."""
+
+
+class ToolCache:
+    """The cache of one thread. Every change is an event, so it outlives the process and forks with the thread."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    async def add(  # noqa: PLR0913 - what a cached result is made of, as the agent's loop has it
+        self,
+        tool: str,
+        parameters: Mapping[str, object],
+        result: str,
+        duration: int,
+        *,
+        call_id: str = "",
+        failed: bool = False,
+    ) -> CacheEntry | None:
+        """Keep a result for `duration` finished exchanges, in place of an older one of the same call.
+
+        `None`, and nothing is recorded, where `duration` is 0 or less or the call `failed`. With the
+        `call_id` the cached result is forgotten along with the call. Raises `InvalidParameters`, and what
+        `dispatch` raises.
+        """
+        text = canonical(tool, parameters)
+        if duration <= 0 or failed:
+            return None
+        cached = ToolResultCached(tool=tool, parameters=text, result=result, duration=duration, call_id=call_id)
+        await self._thread.dispatch(cached)
+        return entry_of(await self._thread.rows(TOOL_CACHE), cache_key(tool, text))
+
+    async def lookup(self, tool: str, parameters: Mapping[str, object]) -> CacheEntry | None:
+        """The result of this very call, if it is cached. It counts as a hit: the duration begins anew."""
+        key = cache_key(tool, canonical(tool, parameters))
+        if entry_of(await self._thread.rows(TOOL_CACHE), key) is None:
+            return None
+        await self._thread.dispatch(ToolCacheHit(key=key))
+        return entry_of(await self._thread.rows(TOOL_CACHE), key)
+
+    async def peek(self, tool: str, parameters: Mapping[str, object], *, at: int | None = None) -> CacheEntry | None:
+        """The result of this very call, if it is cached (or was, `at` an earlier seq). Changes nothing."""
+        key = cache_key(tool, canonical(tool, parameters))
+        return entry_of(await self._thread.rows(TOOL_CACHE, at=at), key)
+
+    async def entries(self, *, at: int | None = None) -> list[CacheEntry]:
+        """All that is cached (or was, `at` an earlier seq), in the order in which it was cached."""
+        return entries_of(await self._thread.rows(TOOL_CACHE, at=at))
+
+    async def drop(self, tool: str, parameters: Mapping[str, object]) -> bool:
+        """Let one result go. Returns whether it was cached."""
+        key = cache_key(tool, canonical(tool, parameters))
+        if entry_of(await self._thread.rows(TOOL_CACHE), key) is None:
+            return False
+        await self._thread.dispatch(ToolCacheDropped(keys=(key,)))
+        return True
+
+    async def clear(self) -> None:
+        """Let all results go."""
+        await self._thread.dispatch(ToolCacheDropped(all=True))
+
+    async def cached_call(
+        self,
+        tool: str,
+        parameters: Mapping[str, object],
+        call: Callable[[], Awaitable[str]],
+        *,
+        duration: int,
+        call_id: str = "",
+    ) -> CachedCall:
+        """The cached result, else what `call` gives, which is cached then.
+
+        Of equal calls at once in this process one runs, and the others get its result. If it raises, its own
+        caller gets the exception, nothing is cached, and the next of those who wait runs the tool itself;
+        so too if its caller is cancelled. A result that cannot be recorded (too large, or
+        the file is busy) is returned and not cached.
+        """
+        key = cache_key(tool, canonical(tool, parameters))
+        if duration <= 0:
+            entry = await self.lookup(tool, parameters)
+            return _hit_of(entry) if entry is not None else CachedCall(result=await call(), hit=False, entry=None)
+        flights, flight = self._thread.kernel.made(Flights), (self._thread.id, key)
+        while (running := flights.get(flight)) is not None:
+            await asyncio.wait([running])
+        flights[flight] = landed = asyncio.get_running_loop().create_future()
+        try:
+            entry = await self.lookup(tool, parameters)
+            if entry is not None:
+                return _hit_of(entry)
+            result = await call()
+            return CachedCall(
+                result=result, hit=False, entry=await self._added(tool, parameters, result, duration, call_id)
+            )
+        finally:
+            del flights[flight]
+            landed.set_result(key)
+
+    async def _added(
+        self, tool: str, parameters: Mapping[str, object], result: str, duration: int, call_id: str
+    ) -> CacheEntry | None:
+        """Cache a result that must not be lost because it cannot be cached."""
+        try:
+            return await self.add(tool, parameters, result, duration, call_id=call_id)
+        except MemoryEngineError:
+            _log.warning("a result of tool %r could not be cached in thread %r", tool, self._thread.id, exc_info=True)
+            return None
+
+
+def _hit_of(entry: CacheEntry) -> CachedCall:
+    return CachedCall(result=entry.result, hit=True, entry=entry)

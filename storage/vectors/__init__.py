@@ -1,0 +1,1 @@
+"""Indexes of vectors: exact ones, graphs, and the one that chooses."""
