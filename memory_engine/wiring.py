@@ -1,7 +1,4 @@
-"""The composition root: the one place that knows every room and puts an engine together.
-
-The views that every engine has.
-"""
+"""The composition root: the one place that knows every room and puts an engine together."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

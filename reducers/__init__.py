@@ -1,7 +1,4 @@
-"""The built-in reducers, as one plug-in.
-
-The reducer for changes of views, which projections fold: the state of chunks stays as it is.
-"""
+"""The built-in reducers, as one plug-in."""
 
 from memory_engine import events as e
 from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction

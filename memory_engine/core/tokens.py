@@ -1,7 +1,4 @@
-"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one.
-
-What model calls took.
-"""
+"""Tokens: counted exactly with a tokenizer, or by an estimate that says it is one; and what model calls took."""
 
 from typing import Protocol
 

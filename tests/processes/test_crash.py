@@ -7,7 +7,6 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-import pytest
 from attrs import define, field
 
 import memory_engine
@@ -116,7 +115,6 @@ async def die_again_and_again(row: Row, seed: int, *, fresh_every: int) -> Row:
     return row
 
 
-@pytest.mark.timeout(120)
 async def test_two_hundred_deaths_lose_nothing(tmp_path: Path) -> None:
     """Killed 200 times amid dispatches and compactions, the file holds every acknowledged event, whole and in order."""
     seed = random.SystemRandom().randrange(1 << 32)

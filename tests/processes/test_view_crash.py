@@ -8,7 +8,6 @@ from asyncio.subprocess import PIPE
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from attrs import define, field
 
 import memory_engine
@@ -125,7 +124,6 @@ async def die_again_and_again(path: str, seed: str) -> Told:
     return told
 
 
-@pytest.mark.timeout(120)
 async def test_deaths_amid_the_work_of_views_lose_nothing(tmp_path: Path) -> None:
     """Killed at random moments of promotion, feedback, turns, compaction and sharing, every view is whole."""
     seed = random.SystemRandom().randrange(1 << 32)

@@ -283,11 +283,10 @@ async def _look() -> str:
 async def assert_at_rest(engine: Engine, thread: Thread) -> None:
     """Nothing is held, nothing waits, and every view is what the log gives."""
     await engine.settle()
-    async with asyncio.timeout(5):
-        for runtime in engine.kernel[OpenThreads].all():
-            while runtime.busy or len(runtime.queue):
-                await runtime.idle()
-                await asyncio.sleep(0)
+    for runtime in engine.kernel[OpenThreads].all():
+        while runtime.busy or len(runtime.queue):
+            await runtime.idle()
+            await asyncio.sleep(0)
     await engine.settle()
     assert ({}, {}) == (engine.kernel.made(Flights), engine.kernel[Relay]._under_way)
     assert [] == [lock for lock in engine.kernel[Relay]._locks.values() if lock.locked()]
