@@ -1,4 +1,7 @@
-"""The composition root: the one place that knows every room and puts an engine together."""
+"""The composition root: the one place that knows every room and puts an engine together.
+
+The views that every engine has.
+"""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager

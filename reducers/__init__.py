@@ -1,4 +1,7 @@
-"""The built-in reducers, as one plug-in."""
+"""The built-in reducers, as one plug-in.
+
+The reducer for changes of views, which projections fold: the state of chunks stays as it is.
+"""
 
 from memory_engine import events as e
 from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction

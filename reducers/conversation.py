@@ -1,4 +1,7 @@
-"""Reducers for what is said and answered: input, responses, results, errors."""
+"""Reducers for what is said: input and responses.
+
+Reducers for results and errors: what answers a call, or fails on its own.
+"""
 
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.base import ToolCall

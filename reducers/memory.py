@@ -1,4 +1,7 @@
-"""Reducers for memory and compactions, for sessions and the agent loop, and for what comes from outside."""
+"""Reducers for what is said about memory, and for compactions.
+
+Reducers for what comes from outside, for the agent loop, and for sessions.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

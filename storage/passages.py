@@ -149,7 +149,6 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
         begin(raw, tid, afresh=True)
     added = [[_to_row(tid, row) for row in step.rows] for step in change.steps]
     terms = sum(count(row.terms) for step in change.steps for row in step.rows)
-    terms = sum(count(row.terms) for step in change.steps for row in step.rows)
     stands = raw.execute(
         "UPDATE passage_indexes SET seq = ?, passages = passages + ?, terms = terms + ? "
         "WHERE tid = ? AND version = ? AND seq = ?",

@@ -1,6 +1,8 @@
-"""The compactor that needs no model: lines chosen from what was said and done, as a Markdown summary.
+"""The compactor that needs no model: lines chosen from what was said and done.
 
 Pure and deterministic: the same entries give the same bytes on any machine.
+
+Lines as the Markdown summary that stands in the context.
 """
 
 from collections.abc import Sequence

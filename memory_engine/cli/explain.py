@@ -1,6 +1,8 @@
-"""The commands that explain: diff, why, bisect; explanations are trees of lines.
+"""The commands that explain: diff, why, bisect.
 
-An expression that is asked about a thread as it was is code, and runs as such.
+Explanations as trees of lines.
+
+Expressions of the command line that are asked about a thread as it was. They are code, and run as such.
 """
 
 import argparse

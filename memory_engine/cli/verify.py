@@ -1,4 +1,7 @@
-"""The commands that work on what is there: compact, verify and rebuild."""
+"""The commands that work on what is there: compact and verify.
+
+The command that makes again what derives from logs: the state's rows, views, the search index.
+"""
 
 import argparse
 import time

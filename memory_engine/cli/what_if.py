@@ -1,4 +1,7 @@
-"""The commands that try things out: fork, what-if, compare-compactors."""
+"""The commands that try things out: fork, and what-if.
+
+The command that compares compactors over recorded logs.
+"""
 
 import argparse
 import asyncio

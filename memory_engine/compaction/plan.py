@@ -1,6 +1,6 @@
-"""What a compaction takes, and which compactor takes what.
+"""What a compaction takes: whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
 
-Whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
+Which compactor takes which chunk of a plan.
 """
 
 import logging

@@ -1,7 +1,6 @@
-"""The analysis of texts: the terms that they are found by, and the features that they are compared by.
+"""What a text is found by: its terms, in order, without case, accents, English endings and words that say nothing.
 
-Terms stand in order, without case, accents, English endings and words that say nothing. Features are words without
-endings, pieces of words, and pairs of signs where no blanks part words.
+What texts are compared by: words without endings, pieces of words, pairs of signs where no blanks part words.
 """
 
 import unicodedata

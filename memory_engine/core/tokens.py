@@ -1,4 +1,7 @@
-"""Tokens: counted exactly with a tokenizer, or by an estimate that says it is one; and what model calls took."""
+"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one.
+
+What model calls took.
+"""
 
 from typing import Protocol
 

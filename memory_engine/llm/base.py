@@ -1,4 +1,7 @@
-"""The protocol of language models, and a user's own model held to it."""
+"""What the engine asks of a language model.
+
+A model of the user's own, held to the protocol.
+"""
 
 import asyncio
 import logging

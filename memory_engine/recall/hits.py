@@ -1,4 +1,7 @@
-"""What a search gives: hits read back from the events that hold them, and how they were found."""
+"""What a search gives: hits, and how they were found.
+
+Passages read back from the events that hold them.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime

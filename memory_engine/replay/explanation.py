@@ -1,4 +1,7 @@
-"""The tree that explains something, made from what was read of the log (see `trace`)."""
+"""From what was read (see `tracing`) to the tree that explains it.
+
+A node of an explanation.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal

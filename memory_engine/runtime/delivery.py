@@ -1,6 +1,6 @@
-"""What follows a commit: facts carried from outboxes to their threads, each once, and observers told.
+"""The relay: carries facts from outboxes to their threads, each once.
 
-Observers are told of events once they are durable.
+Observers: what is told of events once they are durable.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""A thread's life after it was made: paused, forked, archived, deleted; and what of it is forgotten."""
+"""A thread's life after it was made: paused, forked, archived, deleted.
+
+Forgetting: what is hidden from every view, here and where facts of it went.
+"""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,6 +1,6 @@
-"""Passages: the pieces of text that search finds, as events make, end and drop them.
+"""The seam to storage: where passages and their vectors are kept, and what is asked of them.
 
-And the seam to storage: where passages and their vectors are kept, and what is asked of them.
+Passages: the pieces of text that search finds, as events make, end and drop them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""The schema, as numbered migrations: forward only, each in one transaction; and rows to values and back.
+"""The schema, as numbered migrations: forward only, each in one transaction.
 
-Ids that are canonical UUIDs take 16 bytes, others are text.
+Rows to values and back. Ids that are canonical UUIDs take 16 bytes, others are text.
 """
 
 import sqlite3

@@ -1,6 +1,6 @@
 """Compaction, recorded and never re-run: its result is an event.
 
-So is what a log that was run again under a change left out.
+Reruns: what a log that was run again under a change says of what it left out.
 """
 
 from typing import ClassVar, Literal

@@ -1,4 +1,7 @@
-"""Facts for other threads: whom they are for, what is dispatched there, and that they arrived."""
+"""Facts for other threads: whom they are for, and what is dispatched there.
+
+The outbox: facts on their way from this thread to another.
+"""
 
 from typing import Literal
 

@@ -1,7 +1,10 @@
-"""What is said and answered: input, a model's responses, results of calls, errors.
+"""Input: what people and parent agents say.
 
-Events of one response carry the same `response_id`. Results and errors with a `call_id` answer that call: a failed
-call is an answered one. `final=False` marks an intermediate result of a long-running call.
+What a model's response holds. Events of one response carry the same `response_id`.
+
+Results of calls. `final=False` marks an intermediate result of a long-running call.
+
+Errors. Those with a `call_id` answer that call: a failed call is an answered one.
 """
 
 from memory_engine.core.events.base import Content, Event, ToolCall, event

@@ -1,6 +1,6 @@
-"""Tasks: what the agent is after, and how it ended; and its to-do list.
+"""Tasks: what the agent is after, and how it ended.
 
-The list is a container chunk; each item is a child.
+To-do lists. The list is a container chunk; each item is a child.
 """
 
 from typing import Literal

@@ -1,7 +1,8 @@
 """Redaction: what an exported log is not to tell.
 
-What a pattern matches goes, and what names something gets another name; events that repeat what others said are known
-as far as they say so themselves.
+Texts made harmless: what a pattern matches goes, and what names something gets another name.
+
+Which events repeat what others said: as far as they say so themselves.
 """
 
 import re

@@ -1,4 +1,7 @@
-"""What readers of a conversation's memory get, and how much it holds before it makes room."""
+"""What readers of a conversation's memory get, made of its rows.
+
+How much a conversation's memory holds before it makes room.
+"""
 
 from datetime import datetime
 

@@ -1,6 +1,8 @@
-"""The rolling summary: what is over the limits is folded into it; it is made again when part of it was forgotten.
+"""Folding what is over the limits into the rolling summary, and making a summary again of which part was forgotten.
 
-Texts are made shorter by a model, and where there is none or it fails, by cutting.
+Texts made shorter: by a model, and where there is none or it fails, by cutting.
+
+What a model is told when it is to shorten an answer or a summary.
 """
 
 import asyncio

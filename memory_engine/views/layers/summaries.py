@@ -1,7 +1,8 @@
 """Compaction of a layer: older entries as one summary, made locally or by a model.
 
-It covers all but the last entries. What a summary covers is read from the log, as if the layer had never been
-compacted.
+What a compaction of a layer covers: all but its last entries.
+
+The entries that a summary covers: read from the log, as if the layer had never been compacted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,8 @@
 """The fold of a tenant's patterns: what it proposed, what it shares, what it must take back.
 
-And what patterns look like to those who read them, review them, search them and ask where they are from.
+What patterns look like to those who read them, review them and ask where they are from.
+
+What search finds of an industry's patterns.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
-"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone, or by a language model.
+"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone.
 
-The same snippets give the same embedded scores on any machine, and every score says what it rests on. Where the model
-gives nothing usable, the embedded scorer of its criterion stands in.
+The same snippets give the same scores on any machine, and every score says what it rests on.
+
+A criterion judged by a language model, with the embedded scorer where the model gives nothing usable.
 """
 
 from collections import Counter

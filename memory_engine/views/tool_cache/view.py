@@ -1,6 +1,8 @@
 """The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time.
 
-A call and its parameters, as one canonical text, make the key of a result.
+The fold of the tool cache: which results are kept, and until the end of which exchange.
+
+The parameters of a tool call as one canonical text, and the key that call and parameters make.
 """
 
 import asyncio

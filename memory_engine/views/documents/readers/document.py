@@ -1,4 +1,7 @@
-"""What a reader makes of a file: documents of sections, whatever the format; and where an export's files are."""
+"""What a reader makes of a file: documents of sections, whatever the format.
+
+Where a Slack export's files are: in a folder, or in a zip.
+"""
 
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
