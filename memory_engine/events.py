@@ -1,4 +1,4 @@
-"""The events: one small file for each family, and the registry that decodes them."""
+"""Every built-in event by its name, wherever it is declared, and the registry that decodes them."""
 
 from memory_engine.core.events.base import (
     Content,
@@ -140,6 +140,10 @@ BUILTIN_EVENTS: tuple[type[Event], ...] = (
 )  # fmt: skip
 
 
+CORE_EVENTS = tuple(cls for cls in BUILTIN_EVENTS if cls.__module__.startswith("memory_engine.core."))
+"""The events of conversations; the others are those of views, which plug them in."""
+
+
 def builtin_registry() -> EventRegistry:
     """A new registry that knows every built-in event and how to read its older versions."""
     registry = EventRegistry(BUILTIN_EVENTS)
@@ -148,7 +152,7 @@ def builtin_registry() -> EventRegistry:
 
 
 __all__ = [
-    "BUILTIN_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CompactionAbandoned",
+    "BUILTIN_EVENTS", "CORE_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
     "Delivery", "Destination", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
@@ -72,6 +72,9 @@ else:
     offloading, undo = lazy_modules("memory_engine", "views.layers.offloading", "compaction.undo")
 
 
+V = TypeVar("V")
+
+
 class Thread(ThreadHandle):
     """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
 
@@ -131,6 +134,10 @@ class Thread(ThreadHandle):
             await self.kernel[Recall].prepare(self.id, progress)
 
     # views
+
+    def of(self, view: "Callable[[Thread], V]") -> V:
+        """A view of your own: `thread.of(Highlights)` is `Highlights(thread)`, a class that is made with a handle."""
+        return view(self)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":

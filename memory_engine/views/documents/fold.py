@@ -24,7 +24,6 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import NewEvent, RecordedEvent
 from memory_engine.errors import UnreadableDocument
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
-from memory_engine.store.passages import NOTHING, Extracted, Extractor, Text
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.views.documents.readers.document import Loaded
 from memory_engine.views.documents.readers.splitting import Piece, Splitting, split
@@ -336,40 +335,6 @@ def document_prefix(document_id: str) -> str:
 def document_id_of(key: str) -> str:
     """The id of the document that a passage of this key (see `Hit.key`) is of; empty for another's key."""
     return unquote(key.removeprefix(_PREFIX).partition(":")[0]) if key.startswith(_PREFIX) else ""
-
-
-def _of_added(event: Event, _seq: int) -> Extracted:
-    if not isinstance(event, DocumentAdded):
-        return NOTHING
-    prefix = document_prefix(event.document_id)
-    return Extracted(
-        texts=tuple(_text(event, passage, prefix) for splice in event.splices for passage in splice.passages),
-        keys=tuple(prefix + key for splice in event.splices for key in splice.ended),
-    )
-
-
-def _text(event: DocumentAdded, passage: DocumentPassage, prefix: str) -> Text:
-    return Text(
-        text=passage.text,
-        kind="document",
-        speaker=passage.speaker or event.author,
-        key=prefix + passage.key,
-        about=_BETWEEN.join(filter(None, (event.title, passage.about))),
-        at_us=event.date_us if passage.at_us is None else passage.at_us,
-    )
-
-
-def _of_removed(event: Event, _seq: int) -> Extracted:
-    if not isinstance(event, DocumentRemoved):
-        return NOTHING
-    return Extracted(prefixes=(document_prefix(event.document_id),), drops=event.seqs)
-
-
-EXTRACTORS: Mapping[str, Extractor] = {
-    DocumentAdded.event_type: _of_added,
-    DocumentRemoved.event_type: _of_removed,
-}
-"""The extractor of each event of documents, by its type."""
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from attrs import frozen
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMMON_WORDS, terms
+from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.question import read_question
 from memory_engine.recall.search import LIMIT_MAX, Asked, Part
@@ -24,7 +25,6 @@ from memory_engine.store.passages import PLACES_BITS
 from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, ProceduralRule
 from memory_engine.views.layers.events import Layer, MemoryAppended
 from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, place, summary_of
-from memory_engine.views.passages import MEMORY, SUMMARY, pieces
 
 DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
