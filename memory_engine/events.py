@@ -21,6 +21,7 @@ from memory_engine.core.events.compaction import (
     RestoredChunk,
 )
 from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import (
     EnvironmentChange,
     ExecutionPause,
@@ -68,8 +69,7 @@ from memory_engine.core.events.tasks import (
     TodoUpdated,
     upcast_todo_set_v1,
 )
-from memory_engine.core.tokens import Usage
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
+from memory_engine.errors.effects import Usage
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.views.layers.events import (
     Layer,

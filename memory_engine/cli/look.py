@@ -24,13 +24,13 @@ from memory_engine.cli.excerpts import measure, of_chunk, parents, put_messages
 from memory_engine.cli.terminal import Column, Terminal, counted, number, one_line, size
 from memory_engine.context.rendering import Rendering
 from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadInfo
 from memory_engine.llm.tokens import Tokenizer
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data, hit_as_data
-from memory_engine.store.protocol import ThreadInfo
 from memory_engine.store.reading import Moment
 from memory_engine.thread import Thread
-from memory_engine.views.conversation.report import memory_report
+from memory_engine.views.report import memory_report
 
 REASONS_MAX = 10
 """Of passages that were recalled, so many are explained."""

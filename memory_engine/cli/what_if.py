@@ -20,6 +20,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import NewEvent
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.files.comparison import Comparison, Kept, compare_compactors, draw
 from memory_engine.ingest.records import EventReader, Unusable
@@ -27,7 +28,6 @@ from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.what_if.calls import Call, Prices, Turn
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
-from memory_engine.store.protocol import CompactionPolicy
 
 TURNS_SHOWN_MAX = 8
 _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")

@@ -33,8 +33,8 @@ from memory_engine.core.operations import (
     operation_name,
 )
 from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.core.threads import Head
 from memory_engine.errors import IntegrityError
-from memory_engine.store.protocol import Head
 from memory_engine.store.reading import LogReader
 
 TYPES = frozenset(

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 
 Message = Mapping[str, object]
 """A chat-completions message, as `Context.messages` holds them."""

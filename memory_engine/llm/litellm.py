@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from attrs import define, field, frozen
 
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import MissingExtra, ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, Message
 from memory_engine.llm.failures import model_error, retry_after_s
 

@@ -11,15 +11,16 @@ from attrs import define, field, frozen
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted
+from memory_engine.core.events.exchanges import ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ThreadNotFound, UnknownChunk
 from memory_engine.replay.lineage import place, removed_at, taken_by
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import ThreadFilter, ThreadRecord
-from memory_engine.views.conversation.events import ExchangeFinished, SummaryRolled
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.views.layers.events import MemoryAppended, MemoryCompacted
 from memory_engine.views.patterns.events import PatternApproved, PatternProposed
 from memory_engine.views.promotion.events import PromotionDecided

@@ -10,11 +10,11 @@ import msgspec
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
 from memory_engine.core.records import Receipt
+from memory_engine.core.threads import ACTIVE, DELETED, PAUSED, ForkPoint, Head, check_record
 from memory_engine.errors import EventNotFound, ThreadHasForks
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import ACTIVE, DELETED, PAUSED, ForkPoint, Head, check_record
 
 
 async def pause(thread: ThreadHandle, reason: str) -> Receipt:

@@ -20,8 +20,9 @@ from memory_engine.core.clock import to_us
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
+from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
-from memory_engine.store.protocol import Head, LoadedThread, ProjectionChange, Store, ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots
 from memory_engine.views.layers.events import MemoryRecalled
 

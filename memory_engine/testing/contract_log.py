@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
-from memory_engine.store.protocol import CommitUnit, ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadRecord
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 

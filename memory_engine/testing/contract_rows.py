@@ -5,15 +5,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from memory_engine.core.records import StoredEvent
-from memory_engine.store.protocol import (
-    CommitUnit,
-    ForkPoint,
-    Head,
-    LiveChunk,
-    ProjectionChange,
-    Store,
-    ThreadRecord,
-)
+from memory_engine.core.threads import ForkPoint, Head, LiveChunk, ThreadRecord
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 
 HOSTILE = (
     "plain",

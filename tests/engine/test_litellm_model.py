@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import MissingExtra, ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm import Completion, LanguageModel, LiteLLM, LiteLLMOptions
 from memory_engine.llm.failures import BY_CLASS, ERROR_CHARS_MAX, model_error, retry_after_s, verdict_on
 from memory_engine.llm.litellm import load_litellm

@@ -25,8 +25,8 @@ from memory_engine import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import CompactorFailed, MissingExtra
+from memory_engine.errors.effects import Usage
 from memory_engine.events import SummaryLine
 from memory_engine.llm import Completion, LiteLLM, LiteLLMOptions
 from memory_engine.llm.base import Message

@@ -18,7 +18,7 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, SessionStarted, Thread
 from memory_engine.errors import ThreadExists
 from memory_engine.events import PlaybookCall
-from memory_engine.views.conversation.exchanges import ConversationLimits
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.views.screen.view import ProactiveTool
 
 LIFE_LINES_MAX = 90

@@ -14,9 +14,9 @@ from memory_engine.agents import AgentLifecycle
 from memory_engine.errors import TaskNotRunning
 from memory_engine.events import PlaybookCall
 from memory_engine.projections.outbox import OUTBOX
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.views.conversation.exchanges import ConversationLimits
 from memory_engine.views.screen.view import ProactiveTool
 from memory_engine.views.tool_cache.view import CachedCall, Flights
 from tests.cancelling import WAYS, Cancelled, assert_nobody_writes, by_task, moments

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import ClassVar, TypeVar, dataclass_transform
+from typing import Annotated, ClassVar, TypeVar, dataclass_transform
 
 import msgspec
+from msgspec import Meta
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text", gc=False):
@@ -131,3 +132,11 @@ def event(name: str, *, version: int = 1, tracked: bool = False) -> Callable[[ty
         return cls
 
     return declare
+
+
+Moment = Annotated[int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
+"""Microseconds since 1970, of the years 1 to 9999."""
+
+
+Place = Annotated[int, Meta(ge=0, le=9_999_999_999)]
+"""A seq of the thread, or 0."""

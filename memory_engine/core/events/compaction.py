@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, SummaryLine, ToolCall, event
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 
 
 class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -15,11 +15,11 @@ from attrs import Attribute, define, field, frozen
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.views.layers.events import MemoryCompacted
 from memory_engine.views.patterns.events import PatternApproved, PatternProposed
 from memory_engine.views.promotion.events import PromotionDecided

@@ -10,9 +10,9 @@ import msgspec
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.compaction import CompactionStarted, CompactionUndone, Replacement, RestoredChunk
 from memory_engine.core.events.delivery import FactsDelivered, RefusedFact
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget, MemoryMarkCritical, Reach
 from memory_engine.core.lazy import regex
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.views.documents.events import DocumentRemoved
 from memory_engine.views.layers.events import (
     LayerLine,

@@ -1,9 +1,9 @@
 """What conversation memory plugs in."""
 
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import found
 from memory_engine.store.passages import NOTHING, Extracted
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.views.conversation.fold import CONVERSATION
 
 PLUGIN = Plugin("conversation", events=[CycleStarted, ExchangeFinished, SummaryRolled])

@@ -15,13 +15,13 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.context.rendering import Message
-from memory_engine.core.tokens import Usage
+from memory_engine.core.events.exchanges import SummaryRolled
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import LanguageModel, MemoryModel, ask
 from memory_engine.projections.base import Rows
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.views.conversation.events import SummaryRolled
-from memory_engine.views.conversation.exchanges import ConversationLimits
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
     ExchangeRow,

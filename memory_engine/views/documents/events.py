@@ -2,8 +2,7 @@
 
 import msgspec
 
-from memory_engine.core.events.base import Event, event
-from memory_engine.views.layers.events import Moment, Place
+from memory_engine.core.events.base import Event, Moment, Place, event
 
 
 class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -13,8 +13,8 @@ from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.ids import check_identifier
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import InvalidMemory
+from memory_engine.errors.effects import Usage
 from memory_engine.views.layers.events import Layer, MemoryAppended, MemoryShared
 from memory_engine.views.layers.fold import LAYER_NAMES, EntryRow
 

@@ -11,8 +11,8 @@ from attrs import frozen
 
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.lazy import regex
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import LanguageModel, ask
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.entries import metadata_of

@@ -14,8 +14,8 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, ask
 from memory_engine.views.promotion.phrases import GENERAL, LASTING, ONE_OFF, TALK, UNEXPECTED
 from memory_engine.views.promotion.wording import evidence, folded, quoted, says_the_same, specifics_of, words_of

@@ -1,9 +1,7 @@
 """Scratchpad: what a flow found out, in sentences, for the flows after it."""
 
 from memory_engine.core.events.base import Event, event
-
-SNIPPETS_MAX = 64
-"""Snippets a scratchpad holds unless its writer says otherwise."""
+from memory_engine.runtime.config import SNIPPETS_MAX
 
 
 @event("scratchpad_written")

@@ -18,11 +18,11 @@ from memory_engine.core.operations import Add
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.reducing import ReduceContext, Reduction
 from memory_engine.core.state import StateView
+from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, told
-from memory_engine.views.tool_cache.view import cache_key, canonical
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):

@@ -1,7 +1,7 @@
 """Conversation memory: exchanges, the cycle under way, the rolling summary."""
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 
 
 @event("cycle_started", tracked=True)
