@@ -31,7 +31,6 @@ from memory_engine.recall.reranking import Reranker
 from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import builtin_reducers
 from memory_engine.reducing import ReducerRegistry
-from memory_engine.storage.memory import MemoryStore
 from memory_engine.tokens import EstimatedTokens, TokenCounter
 
 Durability = Literal["normal", "full"]
@@ -141,6 +140,8 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
 
 async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
     if path == ":memory:":
+        from memory_engine.storage.memory import MemoryStore
+
         return MemoryStore()
     if path.startswith(("postgres://", "postgresql://")):
         raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')

@@ -4,24 +4,31 @@ from hashlib import sha256
 from pathlib import Path
 
 from memory_engine.recall.base import VectorIndex
-from memory_engine.storage.adaptive import AdaptiveIndex
-from memory_engine.storage.graph_files import Origin
 
 
 class GraphFolder:
-    """See `memory_engine.recall.vectors.Graphs`. The folder is made when the first graph is written."""
+    """See `memory_engine.recall.vectors.Graphs`. The folder is made when the first graph is written.
+
+    An engine without an embedder only drops graphs, so what builds them loads with the first vectors.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, index: VectorIndex, thread_id: str, model: str) -> bool:
         """Take what an earlier process built, as far as it is of these vectors; a damaged file is passed over."""
+        from memory_engine.storage.adaptive import AdaptiveIndex
+        from memory_engine.storage.graph_files import Origin
+
         if not isinstance(index, AdaptiveIndex) or len(index) <= index.threshold:
             return False
         return index.load(self._path(thread_id, model), Origin(model, thread_id)) is None
 
     def save(self, index: VectorIndex, thread_id: str, model: str) -> None:
         """Keep what was built. Raises `OSError`."""
+        from memory_engine.storage.adaptive import AdaptiveIndex
+        from memory_engine.storage.graph_files import Origin
+
         if isinstance(index, AdaptiveIndex) and len(index) > index.threshold:
             self._folder.mkdir(exist_ok=True)
             index.save(self._path(thread_id, model), Origin(model, thread_id))

@@ -11,11 +11,11 @@ from memory_engine.cli.excerpts import of_chunk, parents
 from memory_engine.cli.messages import measure, put_messages
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.cli.text import counted, number, one_line, size
-from memory_engine.llm import Tokenizer
 from memory_engine.recall.found import Hit
 from memory_engine.replay.data import chunk_as_data, hit_as_data
 from memory_engine.state import State
 from memory_engine.thread_info import ThreadInfo
+from memory_engine.tokens import TokenCounter
 
 REASONS_MAX = 10
 """Of passages that were recalled, so many are explained."""
@@ -143,10 +143,15 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
 
 
+def _exact(name: str) -> TokenCounter:
+    from memory_engine.llm.tokens import Tokenizer
+
+    return Tokenizer(name)
+
+
 async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
-    tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
-    async with existing(asked.db, tokens) as engine:
+    async with existing(asked.db, _exact(asked.tokenizer) if asked.tokenizer else None) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.parts.counter
