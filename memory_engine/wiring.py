@@ -34,7 +34,6 @@ from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Observers, Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Store
 from memory_engine.views.conversation import plugin as conversation
@@ -186,6 +185,8 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
 
 async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
     if path == ":memory:":
+        from memory_engine.storage.memory import MemoryStore
+
         return MemoryStore()
     if path.startswith(("postgres://", "postgresql://")):
         raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
@@ -304,6 +305,6 @@ def _graphs(path: str | Store) -> Graphs | None:
     """Beside the database file, if there is one."""
     if not isinstance(path, str) or path == ":memory:":
         return None
-    from memory_engine.storage.vectors.adaptive import GraphFolder
+    from memory_engine.storage.vectors.graphs import GraphFolder
 
     return GraphFolder(Path(f"{path}-graphs"))

@@ -25,7 +25,7 @@ from memory_engine.cli.terminal import Column, Terminal, counted, number, one_li
 from memory_engine.context.rendering import Rendering
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.llm.tokens import Tokenizer
+from memory_engine.core.tokens import TokenCounter
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data, hit_as_data
 from memory_engine.store.reading import Moment
@@ -158,10 +158,15 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
 
 
+def _exact(name: str) -> TokenCounter:
+    from memory_engine.llm.tokens import Tokenizer
+
+    return Tokenizer(name)
+
+
 async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
-    tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
-    async with existing(asked.db, tokens) as engine:
+    async with existing(asked.db, _exact(asked.tokenizer) if asked.tokenizer else None) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.kernel[Rendering].counter
