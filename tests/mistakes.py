@@ -284,7 +284,7 @@ async def worker_dies(p: Place) -> None:
 
 async def ledger_of_too_much(p: Place) -> None:
     """A page would wait for minutes."""
-    p.patched.setattr("memory_engine.inspector.routes_log.CHUNKS_MAX", 1)
+    p.patched.setattr("memory_engine.inspector.routes_log.LEDGER_STATE_CHUNKS_MAX", 1)
     await ledger(Inspection(p.engine, ""), Query({"thread": "t"}))
 
 
