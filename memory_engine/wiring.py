@@ -26,7 +26,7 @@ from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection
 from memory_engine.projections.follower import ProjectionWorker
-from memory_engine.projections.outbox import FACTS, OUTBOX
+from memory_engine.projections.outbox import FACTS, OUTBOX, folds_of
 from memory_engine.recall.index import SearchModels
 from memory_engine.recall.ranking import Ranker, rank
 from memory_engine.recall.reranking import Reranker
@@ -245,6 +245,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         compactors += plugin.compactors
         renderers.update(plugin.renderers)
         extractors.update(plugin.extractors)
+    projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events.classes())}
     kernel = Kernel(
         store=store,
         config=config,

@@ -61,8 +61,7 @@ from memory_engine.views.layers.events import (
     MemoryShared,
 )
 from memory_engine.views.patterns.fold import EXTRACTORS as PATTERNS
-from memory_engine.views.playbooks.events import PlaybookPromoted, PlaybookRemoved, PlaybookSaved
-from memory_engine.views.playbooks.view import playbook_id
+from memory_engine.views.playbooks.events import PlaybookPromoted, PlaybookRemoved, PlaybookSaved, playbook_id
 from memory_engine.views.preferences.events import PreferenceRemoved, PreferenceUpdated
 from memory_engine.views.promotion.events import (
     AgentMdPromoted,

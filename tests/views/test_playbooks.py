@@ -14,9 +14,10 @@ import memory_engine
 from memory_engine import Engine, Thread, errors
 from memory_engine import events as e
 from memory_engine.llm.vectors import Vector
+from memory_engine.views.playbooks.events import playbook_id
 from memory_engine.views.playbooks.flows import Flows
 from memory_engine.views.playbooks.reactions import Reaction
-from memory_engine.views.playbooks.view import Playbook, Playbooks, playbook_id
+from memory_engine.views.playbooks.view import Playbook, Playbooks
 
 QUERY = "Show me revenue by month for 2026"
 LIKE_IT = "Show revenue by month for 2025"

@@ -16,7 +16,8 @@ from memory_engine import events as e
 from memory_engine.errors import StorageBusy
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore, ManualClock
-from memory_engine.views.tool_cache.view import TOOL_CACHE, Flights, cache_key, canonical
+from memory_engine.views.tool_cache.events import cache_key
+from memory_engine.views.tool_cache.view import TOOL_CACHE, Flights, canonical
 
 PARAMETERS = {"champion": "droideka", "level": 3}
 

@@ -16,7 +16,8 @@ from memory_engine.errors import InvalidParameters
 from memory_engine.views.conversation.fold import CycleRow, ExchangeRow, SummaryRow, seqs_of
 from memory_engine.views.screen.events import told
 from memory_engine.views.screen.view import ScreenRow
-from memory_engine.views.tool_cache.view import CacheEntry, cache_key, canonical
+from memory_engine.views.tool_cache.events import cache_key
+from memory_engine.views.tool_cache.view import CacheEntry, canonical
 
 NO_ANSWER = "[no answer]"
 """Stands for the answer that a question did not get: two questions in a row would read as one."""

@@ -22,7 +22,8 @@ from memory_engine.errors import IdempotencyConflict, InvalidParameters
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, told
-from memory_engine.views.tool_cache.view import cache_key, canonical
+from memory_engine.views.tool_cache.events import cache_key
+from memory_engine.views.tool_cache.view import canonical
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):

@@ -11,7 +11,6 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
-from hashlib import sha256
 from typing import cast
 
 import msgspec
@@ -26,7 +25,7 @@ from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.conversation.events import ExchangeFinished
 from memory_engine.views.screen.events import ScreenInjected
-from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
+from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached, cache_key
 
 _DEPTH_MAX = 64
 
@@ -50,11 +49,6 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
     except ValueError as error:  # an integer of more digits than Python writes
         raise InvalidParameters(tool, "$", str(error)) from None
     return text
-
-
-def cache_key(tool: str, parameters: str) -> str:
-    """32 hexadecimal digits for a tool and the canonical text of its parameters."""
-    return sha256(f"{len(tool)}:{tool}{parameters}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def _check_is_mapping(tool: str, parameters: object) -> None:
