@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 import msgspec
 
@@ -23,6 +23,7 @@ from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection
 from memory_engine.projections.follower import ProjectionWorker
+from memory_engine.projections.outbox import folds_of
 from memory_engine.recall.extractors import extractors_of
 from memory_engine.recall.index import SearchModels
 from memory_engine.recall.ranking import Ranker, rank
@@ -240,6 +241,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         renderers.update(plugin.renderers)
         extractors.update(plugin.extractors)
         kinds.update((kind.name, kind) for kind in plugin.kinds)
+    projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events.classes())}
     kernel = Kernel(
         store=store,
         config=config,

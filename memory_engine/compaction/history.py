@@ -19,6 +19,7 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import decode_reduction
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.compaction import (
+    STEPS,
     CompactionAbandoned,
     CompactionCompleted,
     CompactionFailed,
@@ -94,10 +95,6 @@ class Forgettings(msgspec.Struct, frozen=True):
         return chunk
 
 
-_STEPS = frozenset(
-    cls.event_type
-    for cls in (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone)
-)
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
 """What the record of an event holds that takes a chunk out of the state or puts another in its place."""
 
@@ -225,7 +222,7 @@ async def read_steps(reader: LogReader, thread_id: str, upto: int) -> Steps:
     undone: dict[int, int] = {}
     restored: dict[int, tuple[str, ...]] = {}
     unfinished: dict[str, str] = {}
-    async for page in reader.pages(thread_id, after=0, upto=upto, types=_STEPS):
+    async for page in reader.pages(thread_id, after=0, upto=upto, types=STEPS):
         for stored in page:
             event, reduction = decode_row(thread_id, stored, reader.registry)
             match event:

@@ -8,6 +8,13 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import GENESIS, commitment, decode_reduction, link, resolve_chunks
 from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.compaction import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+)
+from memory_engine.core.events.memory import ExecutionPause, ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import RecordedEvent, StoredEvent
@@ -17,9 +24,9 @@ from memory_engine.core.threads import ACTIVE, PAUSED, Head, LiveChunk, LoadedTh
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
 
 DIGEST_BYTES = 32
-_STATUS_AFTER = {"execution_pause": PAUSED, "execution_resume": ACTIVE}
+_STATUS_AFTER = {ExecutionPause.event_type: PAUSED, ExecutionResume.event_type: ACTIVE}
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
-_COMPACTION_ENDS = frozenset({"compaction_completed", "compaction_failed", "compaction_abandoned"})
+_COMPACTION_ENDS = frozenset(cls.event_type for cls in (CompactionCompleted, CompactionFailed, CompactionAbandoned))
 
 
 def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
@@ -50,14 +57,14 @@ def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: 
 def next_head(head: Head, stored: StoredEvent, tally: Tally, *, tracked: bool) -> Head:
     """The head after an event, `tracked` if its type is."""
     open_compaction = head.open_compaction
-    if stored.type == "compaction_started":
+    if stored.type == CompactionStarted.event_type:
         open_compaction = stored.seq
     elif stored.type in _COMPACTION_ENDS:
         open_compaction = 0
     return Head(
         seq=stored.seq,
         hash=stored.hash,
-        epoch=head.epoch + (stored.type == "compaction_abandoned"),
+        epoch=head.epoch + (stored.type == CompactionAbandoned.event_type),
         status=_STATUS_AFTER.get(stored.type, head.status),
         open_compaction=open_compaction,
         chunks=tally.chunks,

@@ -15,6 +15,7 @@ from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import ToolCall
 from memory_engine.core.events.compaction import (
+    STEPS,
     CompactionAbandoned,
     CompactionCompleted,
     CompactionFailed,
@@ -37,10 +38,6 @@ from memory_engine.core.threads import Head
 from memory_engine.errors import IntegrityError
 from memory_engine.store.reading import LogReader
 
-TYPES = frozenset(
-    cls.event_type
-    for cls in (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone)
-)
 THREADS_MAX = 64
 
 
@@ -86,7 +83,7 @@ class Outlines:
         read, known = self._kept.get(thread_id, (0, {}))
         if read < head.seq:
             found = dict(known)
-            async for page in self._reader.pages(thread_id, after=read, upto=head.seq, types=TYPES):
+            async for page in self._reader.pages(thread_id, after=read, upto=head.seq, types=STEPS):
                 for stored in page:
                     _apply(found, self._reader.decode(thread_id, stored))
             read, known = head.seq, found
@@ -138,28 +135,6 @@ OPERATIONS_MAX = 500
 IDS_MAX = 8
 """Ids in one line."""
 
-_ROLES = {
-    "user": "user_message parent_agent_message",
-    "assistant": "llm_text_response llm_thinking llm_tool_call llm_skill_call llm_subagent_spawn llm_subagent_message "
-    "llm_clarification",
-    "tool": "tool_result skill_result subagent_result tool_error subagent_error skill_error",
-    "system": "session_started session_ended system_error external_inject external_timer environment_change "
-    "execution_retry execution_resume execution_pause thread_seeded event_skipped",
-}
-_ROLE_OF = {name: role for role, names in _ROLES.items() for name in names.split()}
-_MEMORY = (
-    "memory_", "scratchpad_", "preference_", "playbook_", "agent_md_", "pattern", "document_", "tool_cache_",
-    "tool_result_cached", "results_offloaded", "facts_", "flow_", "feedback_", "report_", "promotion_", "exchange_",
-    "summary_", "cycle_",
-)  # fmt: skip
-
-
-def role_of(event_type: str) -> str:
-    """The family of an event type: user, assistant, tool, system, compaction, memory or other."""
-    if event_type.startswith("compaction_"):
-        return "compaction"
-    return _ROLE_OF.get(event_type) or ("memory" if event_type.startswith(_MEMORY) else "other")
-
 
 def event_row(reader: LogReader, thread_id: str, stored: StoredEvent) -> dict[str, object]:
     """A row of the timeline. Of an event that cannot be read, what is wrong with it."""
@@ -174,7 +149,7 @@ def event_row(reader: LogReader, thread_id: str, stored: StoredEvent) -> dict[st
         "tokens": 0,
         "correlation_id": stored.correlation_id,
         "causation_id": stored.causation_id,
-        "role": role_of(stored.type),
+        "role": reader.registry.role(stored.type),
     }
     try:
         recorded = reader.decode(thread_id, stored)

@@ -326,7 +326,7 @@ async def ledger(inspection: Inspection, query: Query) -> object:
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:
     """The seq before so many answers of a model, or so far back as a ledger goes."""
     store, registry = inspection.engine.store, inspection.engine.events
-    types = {cls.event_type for cls in registry.classes() if cls.event_type.startswith("llm_")}
+    types = {cls.event_type for cls in registry.classes() if cls.event_role == "assistant"}
     last, found, least = upto.seq, 0, max(0, upto.seq - LEDGER_EVENTS_MAX)
     while last > least:
         first = max(least, last - _WINDOW)

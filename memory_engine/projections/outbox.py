@@ -8,32 +8,18 @@ attempt the first one's.
 Event ids made from what an event is about: a second attempt at the same thing is the first one's.
 """
 
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
-from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.delivery import Delivering, Delivery, Destination, FactsDelivered, Withdrawing
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import EventDecodeError, InvalidEvent
 from memory_engine.projections.base import ProjectionMode, Rows
-from memory_engine.views.layers.events import MemoryShared
-from memory_engine.views.patterns.events import PatternApproved, PatternRevoked, PatternsLeft
-from memory_engine.views.playbooks.events import PlaybookPromoted
-from memory_engine.views.promotion.events import AgentMdRemoved, PromotionDecided
-
-
-@runtime_checkable
-class Delivering(Protocol):
-    """An event that brings facts for other threads."""
-
-    def deliveries(self) -> tuple[Delivery, ...]:
-        """What is to be dispatched elsewhere: always the same for the same event."""
-        ...
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,26 +53,16 @@ class WaitingFact(msgspec.Struct, frozen=True):
         return event
 
 
-_FOR_INDUSTRIES: frozenset[type[Event]] = frozenset({PatternApproved, PatternRevoked})
-"""The events, of a tenant's, that may bring anything out of it."""
-_DELIVERING: tuple[type[Event], ...] = (
-    PromotionDecided, PlaybookPromoted, MemoryShared, MemoryForget, PatternApproved, PatternRevoked,
-)  # fmt: skip
-_ENDING: tuple[type[Event], ...] = (AgentMdRemoved, PatternsLeft)
-DELIVERING = frozenset(cls.event_type for cls in (*_DELIVERING, *_ENDING))
-"""The types of events that may bring facts for other threads, or end what such facts rested on."""
-
-
 def check_destinations(event: Event, tenant_id: str) -> None:
     """Raise `InvalidEvent` where a fact would leave its thread's tenant, `InvalidIdentifier` for no thread's id.
 
-    Patterns alone leave it, as the approval of a tenant's proposal and its end, for an industry.
+    Of a tenant's events those that deliver to an industry leave it: approved patterns, and their end.
     """
     for delivery in event.deliveries() if isinstance(event, Delivering) else ():
         destination = delivery.destination
         check_identifier(f"{destination.kind} id", destination.id)
         if destination.kind == "industry":
-            if type(event) not in _FOR_INDUSTRIES or not tenant_id or destination.tenant_id:
+            if event.event_delivers != "industry" or not tenant_id or destination.tenant_id:
                 why = f"it is for industry {destination.id!r}; nothing but a tenant's approved patterns goes there"
                 raise InvalidEvent(event.event_type, "destination", why)
             continue
@@ -103,8 +79,11 @@ class OutboxFold:
     version = 1
     mode: ProjectionMode = "inline"
     row = WaitingFact
-    events = (*_DELIVERING, FactsDelivered)
     lazy = False
+
+    def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
+        """Of an engine whose events that bring facts are these."""
+        self.events: tuple[type[Event], ...] = (*delivering, FactsDelivered)
 
     def apply(self, rows: Rows[WaitingFact], event: RecordedEvent) -> None:
         """Take what an event brings; let go of what has arrived, and of what is forgotten before it left."""
@@ -112,11 +91,9 @@ class OutboxFold:
         if isinstance(body, FactsDelivered):
             for fact_id in (*body.facts, *(refused.id for refused in body.refused)):
                 rows.drop(fact_id)
-        if isinstance(body, MemoryForget):
-            for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in body.seqs]:
-                rows.drop(fact_id)
-        if isinstance(body, PatternRevoked):
-            for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in body.approvals]:
+        if isinstance(body, Withdrawing):
+            withdrawn = body.withdrawn()
+            for fact_id in [key for key, waiting in rows.items() if waiting.fact.seq in withdrawn]:
                 rows.drop(fact_id)
         for delivery, fact in _facts(event):
             payload = msgspec.Raw(msgspec.json.encode(delivery.event))
@@ -130,8 +107,11 @@ class FactsFold:
     version = 1
     mode: ProjectionMode = "inline"
     row = Fact
-    events = _DELIVERING
     lazy = False
+
+    def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
+        """Of an engine whose events that bring facts are these."""
+        self.events: tuple[type[Event], ...] = tuple(delivering)
 
     def apply(self, rows: Rows[Fact], event: RecordedEvent) -> None:
         """Note what an event brings."""
@@ -167,6 +147,13 @@ def _arrival(event_hash: str, destination: Destination) -> str:
 
 OUTBOX = OutboxFold()
 FACTS = FactsFold()
+"""What to ask a thread's rows for. An engine's own, which know the events that it has, are those of `folds_of`."""
+
+
+def folds_of(classes: Iterable[type[Event]]) -> tuple[OutboxFold, FactsFold]:
+    """The folds of an engine that has these events."""
+    delivering = tuple(cls for cls in classes if cls.event_delivers in ("tenant", "industry"))
+    return OutboxFold(delivering), FactsFold(delivering)
 
 
 def derived_id(purpose: str, *parts: str) -> str:

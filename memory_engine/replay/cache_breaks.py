@@ -12,17 +12,9 @@ from memory_engine.context.builder import FRAME, TRAILING
 from memory_engine.context.rendering import NO_RESULT, Message
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
+from memory_engine.core.events.compaction import STEPS, CompactionCompleted, CompactionUndone, EventSkipped
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
-from memory_engine.core.events.messages import (
-    LlmClarification,
-    LlmSkillCall,
-    LlmSubagentMessage,
-    LlmSubagentSpawn,
-    LlmTextResponse,
-    LlmThinking,
-    LlmToolCall,
-)
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
@@ -31,18 +23,7 @@ from memory_engine.replay.lineage import flattened
 from memory_engine.replay.rolling import Rolled, Rolling, Settled
 from memory_engine.views.layers.events import ResultsOffloaded
 
-RESPONSES = frozenset(
-    cls.event_type
-    for cls in (
-        LlmTextResponse, LlmThinking, LlmToolCall, LlmSkillCall, LlmSubagentSpawn, LlmSubagentMessage, LlmClarification
-    )
-)  # fmt: skip
-"""What a model's response is recorded as: the first of a run of such events marks a call."""
-COMPACTIONS = frozenset(
-    {"compaction_started", "compaction_completed", "compaction_failed", "compaction_abandoned", "compaction_undone"}
-)
-"""What a compaction, or its end, is recorded as."""
-_BESIDE = COMPACTIONS | {"event_skipped"}
+BESIDE = STEPS | {EventSkipped.event_type}
 """What may stand between the events of one response and ends it not."""
 
 
@@ -50,6 +31,7 @@ _BESIDE = COMPACTIONS | {"event_skipped"}
 class Runs:
     """Tells which call each event of a log belongs to, as the events come by."""
 
+    _registry: EventRegistry
     _key: str = ""
     _last: str = ""
     _response_id: str = ""
@@ -60,9 +42,9 @@ class Runs:
         A new one gets the `key`, unless it is known which call the event `answers`.
         """
         event_type = event.type if isinstance(event, UnknownEvent) else event.event_type
-        if event_type in _BESIDE:
+        if event_type in BESIDE:
             return "", False
-        if event_type not in RESPONSES:
+        if self._registry.role(event_type) != "assistant":
             self._key = ""
             return "", False
         response_id = getattr(event, "response_id", "")
@@ -202,9 +184,9 @@ class Walk:
 
     _rolling: Rolling
     _after: int
+    _runs: Runs
     calls: list[CachedCall] = field(factory=list)
     breaks: list[CacheBreak] = field(factory=list)
-    _runs: Runs = field(factory=Runs)
     _sent: _Sent | None = None
     _since: list[Row] = field(factory=list)
 

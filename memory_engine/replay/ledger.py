@@ -7,7 +7,7 @@ from attrs import field, frozen
 from memory_engine.context.rendering import Rendering
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
-from memory_engine.replay.cache_breaks import COMPACTIONS, RESPONSES, CacheBreak, CachedCall, Row, Runs, Walk
+from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, CachedCall, Row, Runs, Walk
 from memory_engine.replay.rolling import Drawn, Rolling
 from memory_engine.replay.verify import Progress
 from memory_engine.runtime.handle import PastHandle
@@ -16,8 +16,6 @@ __all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "CachedCall", "cache_ledg
 
 WINDOW = 512
 """Rows that are read in one go to find the call before the first."""
-_WITHIN_ANSWERS = RESPONSES | COMPACTIONS | {"event_skipped"}
-"""What may stand between the first and the last event of a model's answer."""
 
 
 @frozen(kw_only=True)
@@ -89,7 +87,7 @@ async def cache_ledger(
     begin = await _last_call(after)
     drawn = Drawn(kernel[Rendering].renderers, kernel[Rendering].counter)
     state = await kernel.reader.state_at(thread_id, begin)
-    walk = Walk(Rolling(state, thread_id, max_tokens, drawn), after.seq)
+    walk = Walk(Rolling(state, thread_id, max_tokens, drawn), after.seq, Runs(kernel.events))
     async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
         for stored in page:
             event, reduction = decode_row(thread_id, stored, kernel.events)
@@ -108,15 +106,17 @@ async def cache_ledger(
 
 async def _last_call(past: PastHandle) -> int:
     """The seq of the state that the last call up to a moment was made with; that of the moment if there was none."""
+    registry = past.kernel.events
     async for rows in _backwards(past):
-        runs, found = Runs(), 0
+        runs, found = Runs(registry), 0
         is_certain = bool(rows) and rows[0][0] == 1  # the first answer may be the rest of one from before the window
         for seq, event in rows:
             _, is_new = runs.next(event, str(seq))
             if is_new and is_certain:
                 found = seq
             event_type = event.type if isinstance(event, UnknownEvent) else event.event_type
-            is_certain = is_certain or event_type not in _WITHIN_ANSWERS
+            is_within = event_type in BESIDE or registry.role(event_type) == "assistant"
+            is_certain = is_certain or not is_within
         if found:
             return found - 1
     return past.seq

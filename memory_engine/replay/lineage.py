@@ -14,16 +14,6 @@ from memory_engine.errors import IntegrityError
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 
-_ONLY_ADD = frozenset(
-    {
-        "compaction_abandoned", "compaction_failed", "compaction_started", "llm_clarification", "llm_skill_call",
-        "llm_subagent_message", "llm_subagent_spawn", "llm_text_response", "llm_thinking", "llm_tool_call",
-        "memory_recalled", "parent_agent_message", "skill_error", "skill_result", "subagent_error", "subagent_result",
-        "system_error", "tool_error", "tool_result", "user_message",
-    }
-)  # fmt: skip
-"""Events whose chunks come from no others: most of a log, and not read for what became of chunks."""
-
 _ID_CHARS_MAX = 40
 Carried = Mapping[str, bool]
 """The ids of the chunks that another stands for: whether it covers them, or is a version of them."""
@@ -64,7 +54,8 @@ async def carriers(
     carried: dict[str, dict[str, bool]] = {}
     if not base or upto <= after:
         return carried
-    types = {cls.event_type for cls in kernel.events.classes()} - _ONLY_ADD
+    # most of a log brings chunks that come from no others: that is not read
+    types = kernel.events.of_chunks("any", "versions", "copies", "summaries")
     async for page in kernel.reader.pages(thread_id, after=after, upto=upto, types=types):
         for stored in page:
             if stored.record:

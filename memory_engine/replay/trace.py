@@ -10,9 +10,10 @@ from collections.abc import Collection, Iterable, Sequence
 from attrs import define, field, frozen
 
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted
-from memory_engine.core.events.exchanges import ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
@@ -21,8 +22,6 @@ from memory_engine.replay.lineage import place, removed_at, taken_by
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.views.layers.events import MemoryAppended, MemoryCompacted
-from memory_engine.views.patterns.events import PatternApproved, PatternProposed
 from memory_engine.views.promotion.events import PromotionDecided
 
 CHUNKS_MAX = 10_000
@@ -247,7 +246,7 @@ class Tracer:
     async def _find_started(self, completed: RecordedEvent, compaction_id: str) -> None:
         thread_id, seq = completed.thread_id, completed.seq
         rows = await self._kernel.store.read(
-            thread_id, after=max(0, seq - 9), upto=seq - 1, limit=8, types={"compaction_started"}
+            thread_id, after=max(0, seq - 9), upto=seq - 1, limit=8, types={CompactionStarted.event_type}
         )
         for stored in reversed(rows):
             started = self._kernel.reader.decode(thread_id, stored)
@@ -266,12 +265,12 @@ class Tracer:
 
     async def _forgettings(self, past: PastHandle) -> list[tuple[int, MemoryForget]]:
         try:
-            if not (await self._kernel.store.head(past.id)).marks.get("memory_forget"):
+            if not (await self._kernel.store.head(past.id)).marks.get(MemoryForget.event_type):
                 return []
         except ThreadNotFound:
             return []
         found = []
-        async for page in self._kernel.reader.pages(past.id, after=0, upto=past.seq, types={"memory_forget"}):
+        async for page in self._kernel.reader.pages(past.id, after=0, upto=past.seq, types={MemoryForget.event_type}):
             for stored in page:
                 event = self._kernel.reader.decode(past.id, stored).event
                 if isinstance(event, MemoryForget):
@@ -281,19 +280,9 @@ class Tracer:
 
 def _named(recorded: RecordedEvent) -> list[Link]:
     """The events of its own thread that an event names by their seqs: what it sums up, ends, or was drawn from."""
-    seqs: Collection[int] = ()
-    match recorded.event:
-        case MemoryAppended(drawn_from=drawn_from):
-            seqs = drawn_from
-        case MemoryCompacted(lines=lines):
-            seqs = [seq for line in lines for seq in line.seqs]
-        case SummaryRolled(covers=covers, base=base):
-            seqs = (*covers, base)
-        case ExchangeFinished(cycle=cycle, answer_at=answer_at):
-            seqs = (cycle, answer_at if answer_at >= 0 else recorded.seq - 1)
-        case PatternProposed(source=source):
-            seqs = (source,)
-        case PatternApproved(proposal=proposal):
-            seqs = (proposal,)
+    if isinstance(recorded.event, UnknownEvent):
+        return []
+    named = (value for source, value in sources_in(recorded.event) if source is Source.SEQ)
+    seqs = [one if one >= 0 else recorded.seq + one for one in named if isinstance(one, int)]
     earlier = [seq for seq in dict.fromkeys(seqs) if 0 < seq < recorded.seq]
     return [Link("drawn from", f"#{seq}", (recorded.thread_id, seq)) for seq in earlier]

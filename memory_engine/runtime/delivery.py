@@ -24,7 +24,7 @@ from memory_engine.errors import (
     ThreadNotFound,
     WrongThreadKind,
 )
-from memory_engine.projections.outbox import DELIVERING, FACTS, OUTBOX, Fact, WaitingFact
+from memory_engine.projections.outbox import FACTS, OUTBOX, Fact, WaitingFact
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.correlation import UNLINKED, Links, linked
 from memory_engine.runtime.handle import ThreadHandle
@@ -91,7 +91,7 @@ class Relay:
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         """Deliver what a commit brought for other threads; with a pause's end, what waited for it."""
         for step in reduced:
-            if step.stored.type in DELIVERING:
+            if step.event.event_delivers:
                 self.touched(runtime.id)
             if step.stored.type == ExecutionResume.event_type:
                 self.resumed()

@@ -187,7 +187,9 @@ class ThreadHandle:
             return Rows(projection.row, {})
         seq = await self.upto(at)
         if seq is not None:
-            return await rows_at(projection, self.kernel.reader, self.id, seq)
+            # the engine's own of that name: it knows which events there are
+            own = next((one for one in self.kernel.projections if one.name == projection.name), projection)
+            return await rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
         if projection.mode == "async":
             worker = self.kernel[ProjectionWorker]
             return cast("Rows[V]", await worker.catch_up(cast("Projection[object]", projection), self.id))

@@ -32,7 +32,7 @@ from memory_engine.errors import (
 )
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
-from memory_engine.projections.outbox import DELIVERING, check_destinations
+from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.commit import Attempt, Reduced, linked_row
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
@@ -205,7 +205,7 @@ class ThreadRuntime:
         for sent in request.pending:
             prepared = self.kind.admit(sent) if self.kind.admit is not None else sent
             event, draft = prepared.event, state.draft()
-            if event.event_type in DELIVERING:
+            if event.event_delivers:
                 check_destinations(event, self.record.tenant_id)
             context = ReduceContext(head.seq + 1, prepared.id, now_us)
             entries = self._kernel.reducers.of_type(event.event_type)

@@ -17,35 +17,21 @@ import msgspec
 from memory_engine.core.chain import decode_row, fold, load_state, read_back
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
+from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
 from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots
-from memory_engine.views.layers.events import MemoryRecalled
 
 PAGE = 512
 """Rows read in one go."""
 FAR = 2_000
 """Events that are folded before the state is kept for the next who comes this way."""
-_UNDONE = "compaction_undone"
-_MAKE_SUMMARIES = frozenset({"compaction_completed", "memory_forget"})
-_MAKE_VERSIONS = frozenset(
-    {
-        _UNDONE,
-        "memory_mark_critical",
-        "memory_recalled",
-        "results_offloaded",
-        "task_completed",
-        "task_abandoned",
-        "task_terminated",
-    }
-)
-"""Events that put a chunk with the words of another in its place."""
-_REPEAT = frozenset({_UNDONE, "memory_mark_critical", "results_offloaded"})
-"""Those of them whose chunks say nothing of their own."""
 
 
 class LogReader:
@@ -178,7 +164,7 @@ class LogReader:
             restored = {
                 chunk_id: chunk.parent_ids[0]
                 for chunk_id, chunk in found.items()
-                if chunk.parent_ids and types[chunk.seq] == _UNDONE
+                if chunk.parent_ids and types[chunk.seq] == CompactionUndone.event_type
             }
             if not restored:
                 break
@@ -201,12 +187,13 @@ class LogReader:
         summaries: list[str] = []
         first = min((*seqs, *map(_seq, reached)), default=0)
         head = await self._store.head(thread_id)
+        types = self.registry.of_chunks("recalled", "versions", "copies", "summaries")
         async for page in self.pages(thread_id, after=first, upto=head.seq):
             for stored in page:
-                if stored.type not in _MAKE_SUMMARIES and stored.type not in _MAKE_VERSIONS:
+                if stored.type not in types:
                     continue
                 event, reduction = decode_row(thread_id, stored, self.registry)
-                if isinstance(event, MemoryRecalled) and not recalled_from.isdisjoint(event.sources):
+                if _recalls(event, recalled_from):
                     versions += (chunk.id for chunk in reduction.chunks)
                     reached.update(chunk.id for chunk in reduction.chunks)
                 for chunk in reduction.chunks:
@@ -217,15 +204,23 @@ class LogReader:
 
     async def _older(self, thread_id: str, chunk_ids: Collection[str]) -> list[str]:
         """The older versions of these chunks: they hold the same words."""
+        copies = self.registry.of_chunks("copies")
         found: dict[str, None] = {}
         waiting = set(chunk_ids)
         while waiting:
             rows = await self.rows_at(thread_id, set(map(_seq, waiting)))
-            repeats = (decode_row(thread_id, row, self.registry)[1] for row in rows.values() if row.type in _REPEAT)
+            repeats = (decode_row(thread_id, row, self.registry)[1] for row in rows.values() if row.type in copies)
             parents = [p for made in repeats for chunk in made.chunks if chunk.id in waiting for p in chunk.parent_ids]
             waiting = {parent for parent in parents if parent not in found}
             found.update(dict.fromkeys(parents))
         return list(found)
+
+
+def _recalls(event: Event | UnknownEvent, event_ids: Collection[str]) -> bool:
+    """Whether an event shows the words of one of these."""
+    if isinstance(event, UnknownEvent) or event.event_chunks != "recalled":
+        return False
+    return any(source is Source.EVENT and value in event_ids for source, value in sources_in(event))
 
 
 def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:

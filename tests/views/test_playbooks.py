@@ -14,9 +14,10 @@ import memory_engine
 from memory_engine import Engine, Thread, errors
 from memory_engine import events as e
 from memory_engine.llm.vectors import Vector
+from memory_engine.views.playbooks.events import playbook_id
 from memory_engine.views.playbooks.flows import Flows
 from memory_engine.views.playbooks.reactions import Reaction
-from memory_engine.views.playbooks.view import Playbook, Playbooks, playbook_id
+from memory_engine.views.playbooks.view import Playbook, Playbooks
 
 QUERY = "Show me revenue by month for 2026"
 LIKE_IT = "Show revenue by month for 2025"
@@ -398,7 +399,6 @@ async def test_S6_a_recalled_playbook_is_not_promoted_as_a_finding() -> None:
 DIES = """
 import asyncio, os, sys
 import memory_engine
-from memory_engine import events as e
 
 async def main():
     async with memory_engine.open(sys.argv[1]) as engine:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Annotated, ClassVar, TypeVar, dataclass_transform
+from typing import ClassVar, Literal, TypeVar, dataclass_transform
 
 import msgspec
-from msgspec import Meta
+
+from memory_engine.core.events.roles import ChunkId, Id, JsonText
 
 
 class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text", gc=False):
@@ -18,7 +19,7 @@ class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit
     """An image inside mixed content, by address or as a `data:` URL."""
 
     url: str
-    media_type: str = ""
+    media_type: Id = ""
     alt: str = ""
 
 
@@ -29,9 +30,9 @@ Content = str | tuple[TextPart | ImagePart, ...]
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One call of a response. `arguments` is the JSON text as the model wrote it."""
 
-    id: str
-    name: str
-    arguments: str = "{}"
+    id: Id
+    name: Id
+    arguments: JsonText = "{}"
     long_running: bool = False
 
     @classmethod
@@ -47,9 +48,23 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class SummaryLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One line of a summary, and the ids of the chunks that it was drawn from. An array on the wire: they are many."""
 
-    section: str
+    section: Id
     text: str
-    sources: tuple[str, ...] = ()
+    sources: tuple[ChunkId, ...] = ()
+
+
+EventRole = Literal["user", "assistant", "tool", "system", "compaction", "memory", "other"]
+"""Whose word an event is, or what it does: `assistant` is a part of a model's response."""
+ChunkOrigin = Literal["any", "own", "recalled", "versions", "copies", "summaries"]
+"""Where the chunks that an event brings come from.
+
+`own`: from no others. `recalled`: from no others, and they show the words of the events that it was drawn from.
+`versions` hold the words of the chunks whose places they take, and `copies` hold nothing else; `summaries` stand for
+several. `any`: it may be any of these.
+"""
+Delivers = Literal["", "tenant", "industry", "ending"]
+"""Whether an event has `deliveries()`: facts for threads of its own tenant, or for an industry. `ending`: it has none,
+and ends what such facts rested on."""
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +88,10 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
     event_type: ClassVar[str] = ""
     event_version: ClassVar[int] = 0
     event_tracked: ClassVar[bool] = False
+    event_role: ClassVar[EventRole] = "other"
+    event_chunks: ClassVar[ChunkOrigin] = "any"
+    event_delivers: ClassVar[Delivers] = ""
+    event_unreduced: ClassVar[str] = ""
     bodies_in_order: ClassVar[bool] = False
     """Whether the n-th chunk shares with the n-th body only, and not with the first that fits."""
 
@@ -83,6 +102,10 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         return (
             Body(content=content, calls=calls, call_id=getattr(self, "call_id", ""), label=getattr(self, "name", "")),
         )
+
+    def digests(self) -> tuple[str, ...]:
+        """The names made of its texts by which later events and rows call what it brought."""
+        return ()
 
 
 class _Unknown(msgspec.Struct, frozen=True, gc=False):
@@ -113,13 +136,24 @@ class UnknownEvent(msgspec.Struct, frozen=True):
 E = TypeVar("E", bound=Event)
 
 
-def event(name: str, *, version: int = 1, tracked: bool = False) -> Callable[[type[E]], type[E]]:
-    """Declare an event class's wire name and schema version.
+def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
+    name: str,
+    *,
+    version: int = 1,
+    tracked: bool = False,
+    role: EventRole = "other",
+    chunks: ChunkOrigin = "any",
+    delivers: Delivers = "",
+    unreduced: str = "",
+) -> Callable[[type[E]], type[E]]:
+    """Declare an event class's wire name, its schema version, and what others must know of it.
 
     The name and the version, never the Python path, are what the log holds: a class
     may move or be renamed without touching a stored byte. `tracked`: the thread's head
     remembers the seq of the latest event of the type, so that a view which reads only
-    such types is opened without reading the log.
+    such types is opened without reading the log; whatever `delivers` is tracked.
+    `role` groups the event in lists, `chunks` says where its chunks come from (leave it out
+    where you are not sure), `unreduced` why it has no reducer.
     Raises `ValueError` for an empty name or a version below 1.
     """
     if not name or version < 1:
@@ -128,15 +162,11 @@ def event(name: str, *, version: int = 1, tracked: bool = False) -> Callable[[ty
     def declare(cls: type[E]) -> type[E]:
         cls.event_type = name
         cls.event_version = version
-        cls.event_tracked = tracked
+        cls.event_tracked = tracked or bool(delivers)
+        cls.event_role = role
+        cls.event_chunks = chunks
+        cls.event_delivers = delivers
+        cls.event_unreduced = unreduced
         return cls
 
     return declare
-
-
-Moment = Annotated[int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
-"""Microseconds since 1970, of the years 1 to 9999."""
-
-
-Place = Annotated[int, Meta(ge=0, le=9_999_999_999)]
-"""A seq of the thread, or 0."""

@@ -8,37 +8,38 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, SummaryLine, ToolCall, event
+from memory_engine.core.events.roles import ChunkId, Id, Name, SeenSeq, Seq, StatusWord
 from memory_engine.errors.effects import Usage
 
 
 class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     """What stands in place of the covered chunks: the lines of one summary, or nothing (dropped)."""
 
-    covers: tuple[str, ...]
+    covers: tuple[ChunkId, ...]
     lines: tuple[SummaryLine, ...] = ()
 
 
-@event("compaction_started")
+@event("compaction_started", role="compaction", chunks="own")
 class CompactionStarted(Event):
     """The queue is blocked and a compactor is at work on these chunks until `deadline_us`."""
 
-    compaction_id: str
+    compaction_id: Id
     trigger: Literal["auto", "manual", "hard"]
-    chunk_ids: tuple[str, ...]
-    compactor: str
-    owner: str
+    chunk_ids: tuple[ChunkId, ...]
+    compactor: Id
+    owner: Id
     deadline_us: int
 
 
-@event("compaction_completed")
+@event("compaction_completed", role="compaction", chunks="summaries")
 class CompactionCompleted(Event):
     """The result: what replaces what, by whom, and what it cost."""
 
-    compaction_id: str
+    compaction_id: Id
     trigger: Literal["auto", "manual", "hard"]
     replacements: tuple[Replacement, ...]
-    compactor: str
-    model: str = ""
+    compactor: Id
+    model: Id = ""
     usage: Usage = Usage()
     tokens_before: int = 0
     tokens_after: int = 0
@@ -48,22 +49,22 @@ class CompactionCompleted(Event):
         return tuple(Body(lines=replacement.lines) for replacement in self.replacements)
 
 
-@event("compaction_failed")
+@event("compaction_failed", role="compaction", chunks="own")
 class CompactionFailed(Event):
     """The compactor failed or its result was refused; nothing was replaced."""
 
-    compaction_id: str
-    compactor: str
+    compaction_id: Id
+    compactor: Id
     reason: str
     error: str = ""
     usage: Usage = Usage()
 
 
-@event("compaction_abandoned")
+@event("compaction_abandoned", role="compaction", chunks="own")
 class CompactionAbandoned(Event):
     """A compaction that nobody can finish any more; the originals stand."""
 
-    compaction_id: str
+    compaction_id: Id
     reason: str
 
 
@@ -75,27 +76,27 @@ class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     or the `original` of another chunk that comes back. `type`, `retention` and `category` are wire names of theirs.
     """
 
-    original: str
-    type: str
-    retention: str
-    category: str
-    parent_ids: tuple[str, ...]
+    original: ChunkId
+    type: Id
+    retention: Id
+    category: Id
+    parent_ids: tuple[ChunkId, ...]
     content: Content = ""
     calls: tuple[ToolCall, ...] = ()
     lines: tuple[SummaryLine, ...] = ()
-    call_id: str = ""
+    call_id: Id = ""
     label: str = ""
-    name: str = ""
+    name: Name = ""
     final: bool = True
-    response_id: str = ""
-    status: str = ""
+    response_id: Id = ""
+    status: StatusWord = ""
     is_container: bool = False
-    container: str = ""
-    before: str = ""
-    after: str = ""
+    container: ChunkId = ""
+    before: ChunkId = ""
+    after: ChunkId = ""
 
 
-@event("compaction_undone", tracked=True)
+@event("compaction_undone", tracked=True, role="compaction", chunks="copies")
 class CompactionUndone(Event):
     """The `summaries` of a compaction go, and what it took stands there again, but for what was forgotten since.
 
@@ -103,12 +104,12 @@ class CompactionUndone(Event):
     the event is refused after any other, since something may have been forgotten in between (0: not checked).
     """
 
-    compaction_id: str
-    completed: int
-    summaries: tuple[str, ...]
+    compaction_id: Id
+    completed: Seq
+    summaries: tuple[ChunkId, ...]
     restored: tuple[RestoredChunk, ...]
     reason: str = ""
-    seen: int = 0
+    seen: SeenSeq = 0
 
     bodies_in_order: ClassVar[bool] = True
 
@@ -120,13 +121,20 @@ class CompactionUndone(Event):
         )
 
 
-@event("event_skipped")
+STEPS = frozenset(
+    cls.event_type
+    for cls in (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone)
+)
+"""What a compaction, its end or its undoing is recorded as."""
+
+
+@event("event_skipped", role="system")
 class EventSkipped(Event):
     """The place of an event of the original log that a rerun leaves out: its seq stays taken, and nothing comes of it.
 
     So the chunk ids of all later events stay as they were. `skipped_type` and `skipped_id` are the event's.
     """
 
-    skipped_type: str
-    skipped_id: str
+    skipped_type: Id
+    skipped_id: Id
     reason: str = ""

@@ -3,19 +3,21 @@
 The outbox: facts on their way from this thread to another.
 """
 
-from typing import Literal
+from collections.abc import Collection
+from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import FactId, Id
 
 
 class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
     """A user, tenant or agent: whose thread a fact goes to. An industry: where patterns go, and nothing else."""
 
     kind: Literal["user", "tenant", "agent", "industry"]
-    id: str
-    tenant_id: str = ""
+    id: Id
+    tenant_id: Id = ""
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -25,16 +27,34 @@ class Delivery(msgspec.Struct, frozen=True):
     event: Event
 
 
+@runtime_checkable
+class Delivering(Protocol):
+    """An event that brings facts for other threads: one that is declared with `delivers`."""
+
+    def deliveries(self) -> tuple[Delivery, ...]:
+        """What is to be dispatched elsewhere: always the same for the same event."""
+        ...
+
+
+@runtime_checkable
+class Withdrawing(Protocol):
+    """An event that takes facts back which have not left yet."""
+
+    def withdrawn(self) -> Collection[int]:
+        """The seqs of the events that brought them."""
+        ...
+
+
 class RefusedFact(msgspec.Struct, frozen=True):
     """A fact (by its id) that can never arrive, and why."""
 
-    id: str
+    id: FactId
     reason: str
 
 
-@event("facts_delivered", tracked=True)
+@event("facts_delivered", tracked=True, role="memory")
 class FactsDelivered(Event):
     """Facts (by their ids) arrived in their threads; those `refused` never will."""
 
-    facts: tuple[str, ...]
+    facts: tuple[FactId, ...]
     refused: tuple[RefusedFact, ...] = ()

@@ -1,10 +1,23 @@
 """Conversation memory: exchanges, the cycle under way, the rolling summary."""
 
+from typing import Annotated
+
 from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import (
+    Id,
+    Reference,
+    Role,
+    Seq,
+    SeqBound,
+    Source,
+    SourceChunkId,
+    SourceSeq,
+    SourceSeqBack,
+)
 from memory_engine.errors.effects import Usage
 
 
-@event("cycle_started", tracked=True)
+@event("cycle_started", tracked=True, role="memory")
 class CycleStarted(Event):
     """A question opens a cycle. One that was open and unanswered becomes an exchange without an answer.
 
@@ -13,10 +26,10 @@ class CycleStarted(Event):
     """
 
     question: str
-    question_at: int = 0
+    question_at: Annotated[int, Role(reference=Reference.BACK, source=Source.WORDS)] = 0
 
 
-@event("exchange_finished", tracked=True)
+@event("exchange_finished", tracked=True, role="memory")
 class ExchangeFinished(Event):
     """A question and its final answer. `short` stands in for an answer that is too long; `method` made it.
 
@@ -29,15 +42,15 @@ class ExchangeFinished(Event):
     question: str
     answer: str
     short: str = ""
-    method: str = ""
-    model: str = ""
+    method: Id = ""
+    model: Id = ""
     usage: Usage | None = None
-    cycle: int = 0
-    answer_at: int = 0
+    cycle: SourceSeq = 0
+    answer_at: SourceSeqBack = 0
     failure: str = ""
 
 
-@event("summary_rolled", tracked=True)
+@event("summary_rolled", tracked=True, role="memory")
 class SummaryRolled(Event):
     """The oldest exchanges (`covers`, by their seqs) fold into the summary, which replaces the one of seq `base`.
 
@@ -49,14 +62,14 @@ class SummaryRolled(Event):
     """
 
     content: str
-    covers: tuple[int, ...] = ()
-    base: int = 0
-    forgotten: int = 0
+    covers: tuple[SourceSeq, ...] = ()
+    base: SourceSeq = 0
+    forgotten: Seq = 0
     exchanges: int = 0
-    method: str = ""
+    method: Id = ""
     compressed: bool = False
-    insights: tuple[str, ...] = ()
-    insights_upto: int = 0
-    model: str = ""
+    insights: tuple[SourceChunkId, ...] = ()
+    insights_upto: SeqBound = 0
+    model: Id = ""
     usage: Usage | None = None
     failure: str = ""

@@ -13,13 +13,14 @@ import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.events.roles import ChunkId, Id, Name, Seq
 
 
-@event("memory_mark_critical")
+@event("memory_mark_critical", role="memory", chunks="copies")
 class MemoryMarkCritical(Event):
     """These chunks may never be compacted from here on."""
 
-    chunk_ids: tuple[str, ...]
+    chunk_ids: tuple[ChunkId, ...]
 
 
 class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,7 +30,7 @@ class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
     seqs: tuple[int, ...]
 
 
-@event("memory_forget", tracked=True)
+@event("memory_forget", role="memory", chunks="summaries", delivers="tenant")
 class MemoryForget(Event):
     """Hide chunks, or all that came of the events at `seqs`, from every view.
 
@@ -39,17 +40,21 @@ class MemoryForget(Event):
     (to destroy them is another, administrative act).
     """
 
-    chunk_ids: tuple[str, ...] = ()
-    seqs: tuple[int, ...] = ()
+    chunk_ids: tuple[ChunkId, ...] = ()
+    seqs: tuple[Seq, ...] = ()
     reason: str = ""
-    summaries: tuple[str, ...] = ()
+    summaries: tuple[ChunkId, ...] = ()
     reach: tuple[Reach, ...] = ()
-    call_ids: tuple[str, ...] = ()
+    call_ids: tuple[Id, ...] = ()
 
     def origins(self) -> frozenset[int]:
         """The seqs of all events that are forgotten, as such or in a chunk of theirs."""
         heads = (chunk_id.partition(".")[0] for chunk_id in self.chunk_ids)
         return frozenset((*self.seqs, *(int(head) for head in heads if head.isdecimal() and len(head) <= 18)))
+
+    def withdrawn(self) -> tuple[int, ...]:
+        """What has not left yet of the events that are forgotten stays here."""
+        return self.seqs
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """The same, for the threads that what is forgotten had reached."""
@@ -62,12 +67,12 @@ class InitialChunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """A chunk that a thread starts with. `type` and `retention` are wire names of theirs."""
 
     content: Content
-    type: str = "system"
-    retention: str = "critical"
-    name: str = ""
+    type: Id = "system"
+    retention: Id = "critical"
+    name: Name = ""
 
 
-@event("thread_seeded")
+@event("thread_seeded", role="system")
 class ThreadSeeded(Event):
     """The chunks that a thread was created with."""
 
@@ -78,23 +83,23 @@ class ThreadSeeded(Event):
         return tuple(Body(content=chunk.content) for chunk in self.chunks)
 
 
-@event("session_started", tracked=True)
+@event("session_started", tracked=True, role="system")
 class SessionStarted(Event):
     """A session begins. `content` is its instructions: the system prompt, kept whole."""
 
     content: Content = ""
-    session_id: str = ""
+    session_id: Id = ""
 
 
-@event("session_ended", tracked=True)
+@event("session_ended", tracked=True, role="system")
 class SessionEnded(Event):
     """A session ends: EPHEMERAL chunks go."""
 
     content: str = ""
-    session_id: str = ""
+    session_id: Id = ""
 
 
-@event("execution_retry")
+@event("execution_retry", role="system")
 class ExecutionRetry(Event):
     """A step is tried again."""
 
@@ -102,21 +107,21 @@ class ExecutionRetry(Event):
     attempt: int = 1
 
 
-@event("execution_pause")
+@event("execution_pause", role="system")
 class ExecutionPause(Event):
     """The thread is paused: events wait until it is resumed."""
 
     content: str = ""
 
 
-@event("execution_resume")
+@event("execution_resume", role="system")
 class ExecutionResume(Event):
     """The thread goes on."""
 
     content: str = ""
 
 
-@event("external_inject")
+@event("external_inject", role="system")
 class ExternalInject(Event):
     """Content put into the thread by the application. `source` says from where."""
 
@@ -127,17 +132,17 @@ class ExternalInject(Event):
     )
 
 
-@event("external_timer")
+@event("external_timer", role="system")
 class ExternalTimer(Event):
     """A timer went off."""
 
     content: str = ""
-    timer_id: str = ""
+    timer_id: Id = ""
 
 
-@event("environment_change")
+@event("environment_change", role="system")
 class EnvironmentChange(Event):
     """The world around the agent changed. A later change under the same `key` replaces it."""
 
     content: Content
-    key: str = ""
+    key: Name = ""

@@ -8,9 +8,10 @@ Errors. Those with a `call_id` answer that call: a failed call is an answered on
 """
 
 from memory_engine.core.events.base import Content, Event, ToolCall, event
+from memory_engine.core.events.roles import Id, JsonText
 
 
-@event("user_message")
+@event("user_message", role="user", chunks="own")
 class UserMessage(Event):
     """A person's message. `name` is the speaker, where there is more than one."""
 
@@ -18,138 +19,138 @@ class UserMessage(Event):
     name: str = ""
 
 
-@event("parent_agent_message")
+@event("parent_agent_message", role="user", chunks="own")
 class ParentAgentMessage(Event):
     """A message from the agent that spawned this one."""
 
     content: Content
-    agent_id: str = ""
+    agent_id: Id = ""
 
 
-@event("llm_text_response")
+@event("llm_text_response", role="assistant", chunks="own")
 class LlmTextResponse(Event):
     """Text that the model answered."""
 
     content: Content
-    response_id: str = ""
+    response_id: Id = ""
     name: str = ""
 
 
-@event("llm_thinking")
+@event("llm_thinking", role="assistant", chunks="own")
 class LlmThinking(Event):
     """The model's reasoning. `signature` is the provider's, which it wants back unchanged."""
 
     content: str
-    response_id: str = ""
+    response_id: Id = ""
     signature: str = ""
 
 
-@event("llm_tool_call")
+@event("llm_tool_call", role="assistant", chunks="own")
 class LlmToolCall(Event):
     """One tool call, or the N parallel calls of one response, with the text that came along."""
 
     calls: tuple[ToolCall, ...]
     content: str = ""
-    response_id: str = ""
+    response_id: Id = ""
 
 
-@event("llm_skill_call")
+@event("llm_skill_call", role="assistant", chunks="own")
 class LlmSkillCall(Event):
     """A skill is invoked; `call_id` binds its result."""
 
-    call_id: str
-    name: str
-    arguments: str = "{}"
-    response_id: str = ""
+    call_id: Id
+    name: Id
+    arguments: JsonText = "{}"
+    response_id: Id = ""
 
 
-@event("llm_subagent_spawn")
+@event("llm_subagent_spawn", role="assistant", chunks="own")
 class LlmSubagentSpawn(Event):
     """A sub-agent is started with a task; `call_id` binds its result."""
 
-    call_id: str
-    agent_id: str
+    call_id: Id
+    agent_id: Id
     task: str
-    response_id: str = ""
+    response_id: Id = ""
 
 
-@event("llm_subagent_message")
+@event("llm_subagent_message", role="assistant", chunks="own")
 class LlmSubagentMessage(Event):
     """A message to or from a running sub-agent."""
 
-    agent_id: str
+    agent_id: Id
     content: Content
-    response_id: str = ""
+    response_id: Id = ""
 
 
-@event("llm_clarification")
+@event("llm_clarification", role="assistant", chunks="own")
 class LlmClarification(Event):
     """The model asks a person something, or (`approval`) to allow something, and waits."""
 
     content: str
-    clarification_id: str = ""
+    clarification_id: Id = ""
     approval: bool = False
-    response_id: str = ""
+    response_id: Id = ""
 
 
-@event("tool_result")
+@event("tool_result", role="tool", chunks="own")
 class ToolResult(Event):
     """What a tool returned for `call_id`."""
 
-    call_id: str
+    call_id: Id
     content: Content
-    name: str = ""
+    name: Id = ""
     final: bool = True
 
 
-@event("skill_result")
+@event("skill_result", role="tool", chunks="own")
 class SkillResult(Event):
     """What a skill returned for `call_id`."""
 
-    call_id: str
+    call_id: Id
     content: Content
-    name: str = ""
+    name: Id = ""
     final: bool = True
 
 
-@event("subagent_result")
+@event("subagent_result", role="tool", chunks="own")
 class SubagentResult(Event):
     """What a sub-agent returned for `call_id`."""
 
-    call_id: str
+    call_id: Id
     content: Content
-    agent_id: str = ""
+    agent_id: Id = ""
     final: bool = True
 
 
-@event("tool_error")
+@event("tool_error", role="tool", chunks="own")
 class ToolError(Event):
     """A tool failed, or its call was rejected."""
 
-    call_id: str
+    call_id: Id
     content: str
-    name: str = ""
+    name: Id = ""
 
 
-@event("skill_error")
+@event("skill_error", role="tool", chunks="own")
 class SkillError(Event):
     """A skill failed."""
 
-    call_id: str
+    call_id: Id
     content: str
-    name: str = ""
+    name: Id = ""
 
 
-@event("subagent_error")
+@event("subagent_error", role="tool", chunks="own")
 class SubagentError(Event):
     """A sub-agent failed."""
 
-    call_id: str
+    call_id: Id
     content: str
-    agent_id: str = ""
+    agent_id: Id = ""
 
 
-@event("system_error")
+@event("system_error", role="system", chunks="own")
 class SystemFailure(Event):
     """Something around the agent failed: the provider, the network, the host."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.events.base import ChunkOrigin, Event, EventRole, UnknownEvent
 from memory_engine.errors import DuplicateRegistration, EventDecodeError, UndeclaredEvent
 
 Upcaster = Callable[[dict[str, object]], dict[str, object]]
@@ -58,6 +58,15 @@ class EventRegistry:
         """Whether the head of a thread remembers the latest event of a type."""
         cls = self._classes.get(name)
         return cls is not None and cls.event_tracked
+
+    def role(self, name: str) -> EventRole:
+        """How events of a type are grouped; `other` where it is not known."""
+        cls = self._classes.get(name)
+        return cls.event_role if cls is not None else "other"
+
+    def of_chunks(self, *origins: ChunkOrigin) -> frozenset[str]:
+        """The types whose chunks are declared to come from there."""
+        return frozenset(name for name, cls in self._classes.items() if cls.event_chunks in origins)
 
     def decode(self, name: str, version: int, payload: bytes) -> Event | UnknownEvent:
         """The typed event, upcast where its schema is older; `UnknownEvent` where it is not known.

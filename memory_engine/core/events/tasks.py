@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import Id
 
 
 @event("task_started")
@@ -15,31 +16,31 @@ class TaskStarted(Event):
     """A task begins; its goal stays in view, whatever is compacted."""
 
     goal: str
-    task_id: str = ""
+    task_id: Id = ""
 
 
-@event("task_completed")
+@event("task_completed", chunks="versions")
 class TaskCompleted(Event):
     """The task is done."""
 
     content: str = ""
-    task_id: str = ""
+    task_id: Id = ""
 
 
-@event("task_abandoned")
+@event("task_abandoned", chunks="versions")
 class TaskAbandoned(Event):
     """The agent gave the task up."""
 
     content: str = ""
-    task_id: str = ""
+    task_id: Id = ""
 
 
-@event("task_terminated")
+@event("task_terminated", chunks="versions")
 class TaskTerminated(Event):
     """The task was stopped from outside."""
 
     content: str = ""
-    task_id: str = ""
+    task_id: Id = ""
 
 
 TodoStatus = Literal["pending", "in_progress", "completed"]
@@ -48,7 +49,7 @@ TodoStatus = Literal["pending", "in_progress", "completed"]
 class TodoItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing to do. `id` is unique in its list."""
 
-    id: str
+    id: Id
     text: str
     status: TodoStatus = "pending"
 
@@ -64,14 +65,14 @@ class TodoSet(Event):
 class TodoCompleted(Event):
     """An item is done."""
 
-    id: str
+    id: Id
 
 
 @event("todo_expanded")
 class TodoExpanded(Event):
     """An item is split: the new items follow it."""
 
-    id: str
+    id: Id
     items: tuple[TodoItem, ...]
 
 
@@ -79,7 +80,7 @@ class TodoExpanded(Event):
 class TodoUpdated(Event):
     """An item's text or status changes; what is `None` stays."""
 
-    id: str
+    id: Id
     text: str | None = None
     status: TodoStatus | None = None
 
@@ -88,7 +89,7 @@ class TodoUpdated(Event):
 class TodoDeleted(Event):
     """An item is dropped."""
 
-    id: str
+    id: Id
 
 
 def upcast_todo_set_v1(payload: dict[str, object]) -> dict[str, object]:

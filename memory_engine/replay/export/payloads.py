@@ -13,8 +13,9 @@ from attrs import define, field
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolCall
+from memory_engine.core.events.roles import Kind, roles_of
 from memory_engine.errors import InvalidRedaction
-from memory_engine.replay.export.redaction import STAND_IN, Kind, Scrubber, is_chunk_id, is_opaque, is_status
+from memory_engine.replay.export.redaction import STAND_IN, Scrubber, is_chunk_id, is_opaque, is_status
 
 _OWN = "memory_engine."
 _OPEN = shapes.AnyType()
@@ -24,34 +25,6 @@ _WRITTEN = (
     | shapes.UUIDType | shapes.DecimalType
 )  # fmt: skip
 """What JSON holds as text, and is none."""
-_IDS = frozenset(
-    "agent_id call_id call_ids category claim clarification_id compaction_id compactor criterion entry_id facts "
-    "flow_id format id industry kind lines media_type method model owner response_id retention scorer section "
-    "session_id skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool tool_id trigger "
-    "type".split()
-)
-_NAMES = frozenset("channel digest document_id ended flow flow_dact key keys playbook_id secret share thread".split())
-_CHUNKS = frozenset(
-    "after before chunk_ids container covers insights original parent_ids read snippet summaries".split()
-)
-_JSON = frozenset({"arguments", "parameters"})
-_TOOLS = frozenset(
-    {"ToolCall", "LlmSkillCall", "ToolResult", "SkillResult", "ToolError", "SkillError", "RuleReference"}
-)
-"""Classes whose `name` is a tool's or a function's."""
-_NAMED = frozenset({"InitialChunk", "RestoredChunk"})
-"""Classes whose `name` is a chunk's."""
-
-
-_DIGESTS = {
-    "DocumentAdded": {"digest": "", "document_id": "text:"},
-    "DocumentPassage": {"key": ""},
-    "PatternApproved": {"share": ""},
-    "PatternPublished": {"share": ""},
-    "PreferenceUpdated": {"key": "promoted:"},
-    "PromotionDecided": {"key": "promoted:"},
-}
-"""Names that the package makes of the texts beside them, and how they then begin: from a short text's it is guessed."""
 
 
 class Hide(IntEnum):
@@ -153,15 +126,15 @@ class Walk:
             else:
                 name = self.scrubber.renamed(key) if hide and is_free else self.scrubber.named(key)
                 found[name] = self.value(item, inner, Kind.TEXT, inside, how)
-        if isinstance(shape, shapes.StructType) and shape.cls.__name__ in _DIGESTS and found != value:
-            self._rename_digests(_DIGESTS[shape.cls.__name__], found)
+        if isinstance(shape, shapes.StructType) and found != value:
+            self._rename_digests(shape.cls, found)
         return found
 
-    def _rename_digests(self, digests: Mapping[str, str], found: dict[str, object]) -> None:
-        """Give another name to what is made of texts that are others now."""
-        for name, beginning in digests.items():
+    def _rename_digests(self, cls: type, found: dict[str, object]) -> None:
+        """Give another name to what is made of texts that are others now: from a short text's it is guessed."""
+        for name, role in roles_of(cls).items():
             text = found.get(name)
-            if isinstance(text, str) and text.startswith(beginning):
+            if role.digest is not None and isinstance(text, str) and text.startswith(role.digest):
                 found[name] = self.text(text, Kind.NAME, Hide.TEXTS)
 
     def _named(self, path: tuple[str, ...]) -> Hide:
@@ -192,18 +165,11 @@ def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, Kind]]:
 
 def _kind(cls: type, name: str) -> Kind:
     """What the field of a class is for. Whatever is not known to be anything else is text."""
-    if not cls.__module__.startswith(_OWN):
-        is_name = name in ("id", "key", "keys", "ids") or name.endswith(("_id", "_ids", "_key"))
-        return Kind.NAME if is_name else Kind.TEXT
-    if name == "name":
-        return Kind.ID if cls.__name__ in _TOOLS else Kind.NAME if cls.__name__ in _NAMED else Kind.TEXT
-    if name in _CHUNKS or (name == "sources" and cls.__name__ == "SummaryLine"):
-        return Kind.CHUNK
-    if name in _JSON:
-        return Kind.JSON
-    if name == "status":
-        return Kind.STATUS
-    return Kind.ID if name in _IDS else Kind.NAME if name in _NAMES else Kind.TEXT
+    role = roles_of(cls).get(name)
+    if role is not None:
+        return role.kind
+    is_named = name in ("id", "key", "keys", "ids") or name.endswith(("_id", "_ids", "_key"))
+    return Kind.NAME if is_named and not cls.__module__.startswith(_OWN) else Kind.TEXT
 
 
 def _items(shape: shapes.Type, kind: Kind, count: int) -> list[tuple[shapes.Type, Kind]]:

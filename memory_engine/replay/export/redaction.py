@@ -6,8 +6,7 @@ Which events repeat what others said: as far as they say so themselves.
 """
 
 import re
-from collections.abc import Sequence
-from enum import Enum
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -17,14 +16,10 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.roles import Source, roles_of, sources_in
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
-from memory_engine.views.layers.events import MemoryCompacted
-from memory_engine.views.patterns.events import PatternApproved, PatternProposed
-from memory_engine.views.promotion.events import PromotionDecided
-from memory_engine.views.scratchpad.events import ScratchpadWritten
-from memory_engine.views.tool_cache.events import ToolResultCached
 
 STAND_IN = "[redacted]"
 """What stands in the place of a text, whatever its length."""
@@ -97,22 +92,6 @@ _JSON_DEPTH_MAX = 8
 _STATUSES = frozenset(
     "abandoned approval completed failed in_progress pending recalled redacted retry started terminated".split()
 )
-
-
-class Kind(Enum):
-    """What a text of an event is for.
-
-    `TEXT` is read, `JSON` is read by programs. `NAME` names something, in words or by a digest of words: it gets
-    another name where its event is hidden. `ID` binds events together, and tells nothing: it stays, unless it is of a
-    type that is not the package's own. `CHUNK` is a chunk's id. `STATUS` is a word of a few, or anything.
-    """
-
-    TEXT = 1
-    JSON = 2
-    NAME = 3
-    ID = 4
-    CHUNK = 5
-    STATUS = 6
 
 
 class Scrubber:
@@ -233,46 +212,44 @@ class Hidden:
 
     def is_repeated_by(self, event: Event, seq: int) -> bool:
         """Whether an event names something of it as its source."""
-        if not self.events.isdisjoint(_texts(getattr(event, "sources", ()))):
-            return True
-        if not self.seqs.isdisjoint(_numbers_in(getattr(event, "drawn_from", ()))):
-            return True
-        return self._is_source(event, seq)
+        is_of_cycle = self._is_of_cycle(event, seq)
+        named = [*sources_in(event), *_usual_sources(event)]
+        return is_of_cycle or any(self._holds(source, value, seq) for source, value in named)
 
-    def _is_source(self, event: Event, seq: int) -> bool:
+    def _holds(self, source: Source, value: object, seq: int) -> bool:
+        match source, value:
+            case ((Source.SEQ | Source.WORDS), int()):
+                return (value if value >= 0 else seq + value) in self.seqs
+            case Source.EVENT, str():
+                return value in self.events
+            case Source.CHUNK, str():
+                return value in self.chunks
+            case Source.CALL, str():
+                return value in self.calls
+        return False
+
+    def _is_of_cycle(self, event: Event, seq: int) -> bool:
+        """What no field says: an exchange ends the open cycle where it names none, and goes whole, question and all."""
         match event:
-            case CycleStarted(question_at=at):
+            case CycleStarted():
                 self._cycle = seq
-                return _at(at, seq) in self.seqs
-            case ExchangeFinished(answer_at=at, cycle=cycle):
+            case ExchangeFinished(cycle=cycle):
                 asked = self._asked[seq] = cycle or self._cycle
                 if asked == self._cycle:
                     self._cycle = 0
-                return _at(at, seq) in self.seqs or asked in self.seqs
-            case SummaryRolled(covers=covers, base=base, insights=insights):
-                return (
-                    not self.seqs.isdisjoint((*covers, base))
-                    or not self._exchanges.isdisjoint(covers)
-                    or not self.chunks.isdisjoint(insights)
-                )
-            case MemoryCompacted(lines=lines):
-                return any(not self.seqs.isdisjoint(line.seqs) for line in lines)
-            case ToolResultCached(call_id=call_id):
-                return call_id in self.calls
-            case PatternProposed(source=source, line=line):
-                return not self.seqs.isdisjoint((source, line))
-            case PatternApproved(proposal=proposal):
-                return proposal in self.seqs
-            case ScratchpadWritten(read=read):
-                return not self.chunks.isdisjoint(read)
-            case PromotionDecided(snippet=snippet):
-                return snippet in self.chunks
+                return asked in self.seqs
+            case SummaryRolled(covers=covers):
+                return not self._exchanges.isdisjoint(covers)
         return False
 
 
-def _at(place: int, seq: int) -> int:
-    """The seq that an event at `seq` means: -1 is the one before it, 0 is none."""
-    return seq - 1 if place == -1 else place or -1
+def _usual_sources(event: Event) -> Iterator[tuple[Source, object]]:
+    """What fields of the usual names say that declare no role, as those of plug-ins may."""
+    roles = roles_of(type(event))
+    if "sources" not in roles:
+        yield from ((Source.EVENT, one) for one in _texts(getattr(event, "sources", ())))
+    if "drawn_from" not in roles:
+        yield from ((Source.SEQ, one) for one in _numbers_in(getattr(event, "drawn_from", ())))
 
 
 def _texts(value: object) -> tuple[str, ...]:

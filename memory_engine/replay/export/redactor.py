@@ -17,26 +17,22 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import ReductionRecord, decode_reduction, encode_json, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, SummaryLine
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk
-from memory_engine.core.events.memory import MemoryForget, MemoryMarkCritical
+from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.events.roles import Kind
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reducing import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.core.tool_calls import cache_key
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, InvalidRedaction, MemoryEngineError
 from memory_engine.replay.export.payloads import Hide, Walk, chunk_without, line_without, shape_of
-from memory_engine.replay.export.redaction import Hidden, Kind, Redaction, Scrubber, is_opaque
+from memory_engine.replay.export.redaction import Hidden, Redaction, Scrubber, is_opaque
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.views.layers.events import ResultsOffloaded
-from memory_engine.views.playbooks.events import PlaybookSaved
-from memory_engine.views.playbooks.view import playbook_id
-from memory_engine.views.tool_cache.events import ToolResultCached
 
 _RESTORED = shape_of(RestoredChunk)
-_REPEATING = (CompactionCompleted, CompactionUndone, MemoryForget, MemoryMarkCritical, ResultsOffloaded)
-"""Events whose chunks say what others said: those go one by one. The chunk of any other says what its event does."""
+_REPEATING = ("copies", "summaries")
+"""Where chunks come from that say what others said: those go one by one. Any other says what its event does."""
 
 
 class Redactor:
@@ -135,14 +131,12 @@ class Redactor:
         self._seen_types.add(stored.type)
         hidden = self._hidden
         repeats = event is not None and hidden.is_repeated_by(event, stored.seq)
+        does_repeat = event is not None and event.event_chunks in _REPEATING
         return (
             repeats
             or stored.type in self._rules.types
             or stored.seq in hidden.seqs
-            or any(
-                chunk.id in hidden.forgotten and not (chunk.parent_ids and isinstance(event, _REPEATING))
-                for chunk in record.chunks
-            )
+            or any(chunk.id in hidden.forgotten and not (chunk.parent_ids and does_repeat) for chunk in record.chunks)
         )
 
     def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: Walk) -> object:
@@ -192,10 +186,8 @@ class Redactor:
         """What later events must not tell either: names that were changed, and what is made of them."""
         self._used_fields |= walk.fields
         self._names.update(walk.renamed)
-        if isinstance(event, ToolResultCached) and is_changed:
-            self._names.add(cache_key(event.tool, event.parameters))
-        if isinstance(event, PlaybookSaved) and is_changed:
-            self._names.add(playbook_id(event.flow_dact, event.slots, event.tool_calls))
+        if event is not None and is_changed:
+            self._names.update(event.digests())
 
     def _check_is_readable(self, stored: StoredEvent, event: Event | None, payload: bytes) -> None:
         if event is None:

@@ -3,27 +3,13 @@
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TypeVar, cast
 
 import msgspec
 
-from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.events.compaction import CompactionStarted, CompactionUndone, Replacement, RestoredChunk
-from memory_engine.core.events.delivery import FactsDelivered, RefusedFact
-from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
-from memory_engine.core.events.memory import MemoryForget, MemoryMarkCritical, Reach
+from memory_engine.core.events.roles import Reference, roles_of
 from memory_engine.core.lazy import regex
-from memory_engine.views.documents.events import DocumentRemoved
-from memory_engine.views.layers.events import (
-    LayerLine,
-    MemoryAppended,
-    MemoryCompacted,
-    MemoryRemoved,
-    ResultsOffloaded,
-)
-from memory_engine.views.patterns.events import PatternApproved, PatternProposed, PatternRejected, PatternRevoked
-from memory_engine.views.promotion.events import AgentMdRemoved, PromotionDecided
-from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
 
 _CHUNK = regex(r"([1-9][0-9]{0,17})\.(0|[1-9][0-9]*)")
 _FACT = regex(r"([0-9]{10,18})\.(0|[1-9][0-9]*)")
@@ -133,52 +119,27 @@ def _unchecked(_places: Places, _value: object, _seq: int) -> object:
     return 0
 
 
-_REFERENCES: Mapping[type[msgspec.Struct], Mapping[str, Refer]] = {
-    AgentMdRemoved: {"lines": _number},
-    CompactionStarted: {"chunk_ids": _chunk},
-    CompactionUndone: {"completed": _seq, "summaries": _chunk, "seen": _unchecked},
-    CycleStarted: {"question_at": _counted_back},
-    DocumentRemoved: {"seqs": _seq},
-    ExchangeFinished: {"cycle": _seq, "answer_at": _counted_back},
-    FactsDelivered: {"facts": _fact},
-    LayerLine: {"seqs": _seq},
-    MemoryAppended: {"drawn_from": _seq},
-    MemoryCompacted: {"upto": _bound, "first": _seq, "drawn_at": _bound},
-    MemoryForget: {"chunk_ids": _chunk, "seqs": _seq, "summaries": _chunk},
-    MemoryMarkCritical: {"chunk_ids": _chunk},
-    MemoryRemoved: {"seqs": _seq},
-    PatternApproved: {"proposal": _seq},
-    PatternProposed: {"line": _seq, "source": _seq},
-    PatternRejected: {"proposal": _seq},
-    PatternRevoked: {"approvals": _seq},
-    PromotionDecided: {"snippet": _chunk},
-    RefusedFact: {"id": _fact},
-    Replacement: {"covers": _chunk},
-    RestoredChunk: {
-        "original": _chunk, "parent_ids": _chunk, "container": _chunk, "before": _chunk, "after": _chunk,
-    },
-    ResultsOffloaded: {"chunk_ids": _chunk},
-    ScratchpadRemoved: {"chunk_ids": _chunk},
-    ScratchpadWritten: {"read": _chunk},
-    SummaryLine: {"sources": _chunk},
-    SummaryRolled: {
-        "covers": _seq, "base": _seq, "forgotten": _seq, "insights": _chunk, "insights_upto": _bound,
-    },
+_REFER: Mapping[Reference, Refer] = {
+    Reference.CHUNK: _chunk, Reference.FACT: _fact, Reference.SEQ: _seq, Reference.WRITTEN: _number,
+    Reference.BACK: _counted_back, Reference.BOUND: _bound, Reference.SEEN: _unchecked,
 }  # fmt: skip
-"""The fields of built-in events, and of what is in them, that name other events of the same log."""
-_ELSEWHERE = frozenset({Reach})
-"""What names events of other logs."""
 _USUAL: Mapping[str, Refer] = {
     "chunk_id": _chunk, "chunk_ids": _chunk, "seq": _seq, "seqs": _seq, "drawn_from": _seq,
 }  # fmt: skip
 """What such fields are called in events of plug-ins."""
 
 
+@cache
 def references_of(cls: type[msgspec.Struct]) -> Mapping[str, Refer]:
     """The fields of an event's class, or of a struct inside events, that name events of the same log."""
-    if cls in _REFERENCES or cls.__module__.partition(".")[0] == "memory_engine":
-        return _REFERENCES.get(cls, {})
-    return {name: _USUAL[name] for name in cls.__struct_fields__ if name in _USUAL}
+    roles = roles_of(cls)
+    is_own = cls.__module__.partition(".")[0] == "memory_engine"
+    found = {} if is_own else {name: _USUAL[name] for name in cls.__struct_fields__ if name in _USUAL}
+    for name, role in roles.items():
+        found.pop(name, None)
+        if role.reference is not Reference.NONE:
+            found[name] = _REFER[role.reference]
+    return found
 
 
 def renumbered(event: S, places: Places, seq: int) -> S:
@@ -191,8 +152,6 @@ def renumbered(event: S, places: Places, seq: int) -> S:
 
 
 def _struct(value: S, places: Places, seq: int) -> S:
-    if type(value) in _ELSEWHERE:
-        return value
     refers = references_of(type(value))
     changes: dict[str, object] = {}
     for name in value.__struct_fields__:

@@ -20,6 +20,7 @@ from memory_engine.core.clock import to_us
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import (
+    STEPS,
     CompactionAbandoned,
     CompactionCompleted,
     CompactionStarted,
@@ -34,7 +35,7 @@ from memory_engine.core.reducing import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import CompactionPolicy, LoadedThread, ThreadRecord
 from memory_engine.errors import InvalidChange, ReducerError
-from memory_engine.replay.cache_breaks import COMPACTIONS, Runs
+from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.what_if.calls import CallSeries, Measure
 from memory_engine.replay.what_if.change import Compactions, EventCounts, Refused, Script
 from memory_engine.replay.what_if.fork_log import Envelope, ForkLog, Origin, Recompaction, Rules
@@ -81,6 +82,8 @@ class Rerun:
     setting: Setting
     _draft: StateDraft
     _hash: bytes
+    _runs: Runs
+    _fork_runs: Runs
     counts: EventCounts = field(factory=EventCounts)
     refused: list[Refused] = field(factory=list)
     before: Compactions = Compactions()
@@ -89,8 +92,6 @@ class Rerun:
     shared_calls: int = 0
     log: ForkLog | None = None
     _last_call: State | None = None
-    _runs: Runs = field(factory=Runs)
-    _fork_runs: Runs = field(factory=Runs)
     _places: Places = field(factory=Places)
     _compaction: Recompaction | None = None
     _cause: StoredEvent | None = None
@@ -101,7 +102,8 @@ class Rerun:
     @classmethod
     def begin(cls, setting: Setting, state: State, digest: bytes) -> "Rerun":
         """After a state of the original, and the log's hash there. What lies before is not looked at."""
-        run = cls(setting, state.draft(), digest)
+        registry = setting.kernel.events
+        run = cls(setting, state.draft(), digest, Runs(registry), Runs(registry))
         if setting.measures is not None:
             original, fork = setting.measures
             run.calls = _Calls(CallSeries(original), CallSeries(fork))
@@ -171,7 +173,7 @@ class Rerun:
         if self.setting.script.concerns(stored.seq):
             return False
         if self._compaction is not None:
-            if stored.type in COMPACTIONS:
+            if stored.type in STEPS:
                 return False
             if is_call and is_overdue(self._draft.tally, self.setting.policy):
                 return False
@@ -225,7 +227,7 @@ class Rerun:
 
     async def _again(self, stored: StoredEvent, event: Event | UnknownEvent, key: str) -> None:
         """Append what an event comes out as."""
-        if self._compaction is not None and stored.type in COMPACTIONS:
+        if self._compaction is not None and stored.type in STEPS:
             self._places.drop(stored.seq)
             self.counts.left_out += 1
             await self._where_asked(stored, event)
@@ -267,7 +269,7 @@ class Rerun:
         try:
             step = self._put(event, Envelope.of(stored), stored if is_same else None)
         except ReducerError as error:
-            if self.setting.changed_types and stored.type not in COMPACTIONS:
+            if self.setting.changed_types and stored.type not in STEPS:
                 raise self._named(stored, error) from error
             return self._refuse(stored, event, error.why)
         self.counts.note(why or ("kept" if is_same else "renumbered"))

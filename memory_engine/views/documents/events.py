@@ -1,8 +1,11 @@
 """Documents: what an organisation wrote, said or was sent, brought to its tenant passage by passage."""
 
+from typing import Annotated
+
 import msgspec
 
-from memory_engine.core.events.base import Event, Moment, Place, event
+from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import Digest, Id, Kind, Moment, Name, Place, Role
 
 
 class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -11,7 +14,7 @@ class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False)
     `about` are the headings that it stands under, `speaker` who says or wrote it, if not the document's author.
     """
 
-    key: str
+    key: Digest
     text: str
     about: str = ""
     speaker: str = ""
@@ -22,11 +25,11 @@ class DocumentSplice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A change of a document's passages: at place `at` (from 0) those with the keys `ended` go, `passages` come."""
 
     at: int
-    ended: tuple[str, ...] = ()
+    ended: tuple[Name, ...] = ()
     passages: tuple[DocumentPassage, ...] = ()
 
 
-@event("document_added", tracked=True)
+@event("document_added", tracked=True, role="memory")
 class DocumentAdded(Event):
     """A document that is new, or what changed in one that was there; a large one is several events, one commit.
 
@@ -35,25 +38,25 @@ class DocumentAdded(Event):
     that it came from, or what its bringer says; `thread` the conversation that an e-mail or a message is part of.
     """
 
-    document_id: str
+    document_id: Annotated[str, Role(Kind.NAME, digest="text:")]
     title: str
     splices: tuple[DocumentSplice, ...]
-    format: str = "text"
+    format: Id = "text"
     source: str = ""
-    digest: str = ""
+    digest: Digest = ""
     author: str = ""
     date_us: Moment | None = None
-    channel: str = ""
-    thread: str = ""
+    channel: Name = ""
+    thread: Name = ""
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     part: int = 1
     parts: int = 1
 
 
-@event("document_removed", tracked=True)
+@event("document_removed", tracked=True, role="memory")
 class DocumentRemoved(Event):
     """A document goes, whole. `seqs` are the events that brought any of it: their passages are destroyed."""
 
-    document_id: str
+    document_id: Name
     seqs: tuple[Place, ...] = ()
     reason: str = ""

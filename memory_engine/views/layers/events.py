@@ -4,8 +4,9 @@ from typing import Literal
 
 import msgspec
 
-from memory_engine.core.events.base import Event, Moment, Place, event
+from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.events.roles import ChunkId, Id, Moment, Name, Place, PlaceBound, Seq, SourceEventId, SourceSeq
 from memory_engine.errors.effects import Usage
 from memory_engine.runtime.config import WORKING_MAX
 
@@ -13,7 +14,7 @@ Layer = Literal["working", "episodic", "semantic", "procedural"]
 """The four layers of an agent's memory."""
 
 
-@event("memory_appended", tracked=True)
+@event("memory_appended", tracked=True, role="memory")
 class MemoryAppended(Event):
     """An entry of a layer. `key`: semantic memory holds one entry a key. `condition` and `content`: a rule.
 
@@ -26,24 +27,24 @@ class MemoryAppended(Event):
 
     layer: Layer
     content: str
-    key: str = ""
+    key: Name = ""
     condition: str = ""
     metadata: dict[str, object] = msgspec.field(default_factory=dict)
-    entry_id: str = ""
+    entry_id: Id = ""
     timestamp_us: Moment | None = None
     capacity: int = WORKING_MAX
     recalled: bool = False
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
-    drawn_from: tuple[int, ...] = ()
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
+    drawn_from: tuple[SourceSeq, ...] = ()
 
 
-@event("memory_removed", tracked=True)
+@event("memory_removed", tracked=True, role="memory")
 class MemoryRemoved(Event):
     """Entries of a layer go, by the seqs that they came with: of a key, what was learned since stays."""
 
     layer: Layer
-    seqs: tuple[int, ...]
+    seqs: tuple[Seq, ...]
     reason: str = ""
 
 
@@ -51,10 +52,10 @@ class LayerLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One line of a layer's summary, and the seqs of the entries that it was drawn from, and of what these were."""
 
     text: str
-    seqs: tuple[int, ...] = ()
+    seqs: tuple[SourceSeq, ...] = ()
 
 
-@event("memory_compacted", tracked=True)
+@event("memory_compacted", tracked=True, role="memory")
 class MemoryCompacted(Event):
     """The entries of a layer up to the one of seq `upto` become one summary, or, without `lines`, go.
 
@@ -63,19 +64,19 @@ class MemoryCompacted(Event):
     """
 
     layer: Layer
-    upto: Place
+    upto: PlaceBound
     count: int
     first: Place = 0
-    drawn_at: Place = 0
+    drawn_at: PlaceBound = 0
     lines: tuple[LayerLine, ...] = ()
     left_out: int = 0
-    method: str = ""
-    model: str = ""
+    method: Id = ""
+    model: Id = ""
     usage: Usage | None = None
     failure: str = ""
 
 
-@event("memory_cleared", tracked=True)
+@event("memory_cleared", tracked=True, role="memory")
 class MemoryCleared(Event):
     """Layers are emptied. The log keeps what they held."""
 
@@ -83,7 +84,7 @@ class MemoryCleared(Event):
     reason: str = ""
 
 
-@event("memory_granted", tracked=True)
+@event("memory_granted", tracked=True, role="memory")
 class MemoryGranted(Event):
     """This agent lets another read layers of its memory, or write to them too."""
 
@@ -92,7 +93,7 @@ class MemoryGranted(Event):
     write: bool = False
 
 
-@event("memory_revoked", tracked=True)
+@event("memory_revoked", tracked=True, role="memory")
 class MemoryRevoked(Event):
     """What was granted to an agent ends."""
 
@@ -100,7 +101,7 @@ class MemoryRevoked(Event):
     reason: str = ""
 
 
-@event("memory_shared", tracked=True)
+@event("memory_shared", role="memory", delivers="tenant")
 class MemoryShared(Event):
     """An entry that goes to an agent's memory: another's, which granted it, or that of the agent at work here.
 
@@ -111,15 +112,15 @@ class MemoryShared(Event):
     destination: Destination
     layer: Layer
     content: str
-    key: str = ""
+    key: Name = ""
     condition: str = ""
     metadata: dict[str, object] = msgspec.field(default_factory=dict)
-    entry_id: str = ""
+    entry_id: Id = ""
     timestamp_us: Moment | None = None
     capacity: int = WORKING_MAX
     recalled: bool = False
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """The entry, for the agent's thread."""
@@ -139,7 +140,7 @@ class MemoryShared(Event):
         return (Delivery(self.destination, entry),)
 
 
-@event("memory_recalled")
+@event("memory_recalled", role="memory", chunks="recalled")
 class MemoryRecalled(Event):
     """Memory put before the model: not said by anybody now, so nothing is extracted or promoted from it.
 
@@ -148,12 +149,12 @@ class MemoryRecalled(Event):
 
     content: str
     query: str = ""
-    sources: tuple[str, ...] = ()
+    sources: tuple[SourceEventId, ...] = ()
 
 
-@event("results_offloaded")
+@event("results_offloaded", role="memory", chunks="copies")
 class ResultsOffloaded(Event):
     """Large chunks leave the context but for their beginning and a reference by which they can be opened."""
 
-    chunk_ids: tuple[str, ...]
+    chunk_ids: tuple[ChunkId, ...]
     keep_chars: int = 400

@@ -4,22 +4,25 @@ The events of the tenant's own thread know whose they are. `pattern_published` a
 industry's thread: they hold nothing but an opaque name of the share, and the redacted text.
 """
 
+from typing import Annotated
+
 import msgspec
 
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.events.roles import Digest, Id, Name, Reference, Role, Seq, Source, SourceSeq
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
     """What a redactor took out: the characters `start` to `end` of the text it was given, and what stands there now."""
 
-    kind: str
+    kind: Id
     start: int
     end: int
     replacement: str
 
 
-@event("patterns_joined", tracked=True)
+@event("patterns_joined", tracked=True, role="memory")
 class PatternsJoined(Event):
     """A tenant reads an industry's patterns from here on, and may share some.
 
@@ -27,41 +30,41 @@ class PatternsJoined(Event):
     tenants share the same.
     """
 
-    industry: str
-    secret: str
+    industry: Id
+    secret: Name
     min_tenants: int = 1
     by: str = ""
 
 
-@event("patterns_left", tracked=True)
+@event("patterns_left", role="memory", delivers="ending")
 class PatternsLeft(Event):
     """A tenant neither reads nor shares an industry's patterns any more."""
 
-    industry: str
+    industry: Id
     by: str = ""
     reason: str = ""
 
 
-@event("pattern_proposed", tracked=True)
+@event("pattern_proposed", tracked=True, role="memory")
 class PatternProposed(Event):
     """A promoted line (by its id, in the wording of the event at seq `source`), redacted, for a person to review."""
 
-    industry: str
-    line: int
-    source: int
+    industry: Id
+    line: Annotated[int, Role(reference=Reference.SEQ, source=Source.WORDS)]
+    source: SourceSeq
     text: str
     found: tuple[Finding, ...] = ()
     cautions: tuple[str, ...] = ()
     by: str = ""
 
 
-@event("pattern_approved", tracked=True)
+@event("pattern_approved", role="memory", delivers="industry")
 class PatternApproved(Event):
     """A person lets a text out: what is published under the name `share`, for a proposal (by its seq)."""
 
-    proposal: int
-    industry: str
-    share: str
+    proposal: SourceSeq
+    industry: Id
+    share: Digest
     text: str
     by: str
     min_tenants: int = 1
@@ -72,41 +75,45 @@ class PatternApproved(Event):
         return (Delivery(Destination("industry", self.industry), published),)
 
 
-@event("pattern_rejected", tracked=True)
+@event("pattern_rejected", tracked=True, role="memory")
 class PatternRejected(Event):
     """A person keeps a proposal (by its seq) in."""
 
-    proposal: int
+    proposal: Seq
     by: str
     reason: str = ""
 
 
-@event("pattern_revoked", tracked=True)
+@event("pattern_revoked", role="memory", delivers="industry")
 class PatternRevoked(Event):
     """A share is taken back. What its approvals (`approvals`, seqs) have not delivered yet never leaves."""
 
-    industry: str
-    share: str
-    approvals: tuple[int, ...] = ()
+    industry: Id
+    share: Name
+    approvals: tuple[Seq, ...] = ()
     by: str = ""
     reason: str = ""
+
+    def withdrawn(self) -> tuple[int, ...]:
+        """What the approvals have not delivered yet never leaves."""
+        return self.approvals
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """That the share goes, for the industry; neither who says so nor why."""
         return (Delivery(Destination("industry", self.industry), PatternWithdrawn(share=self.share)),)
 
 
-@event("pattern_published", tracked=True)
+@event("pattern_published", tracked=True, role="memory")
 class PatternPublished(Event):
     """A redacted text in an industry's pool. `share` is opaque: one tenant's share of one text."""
 
-    share: str
+    share: Digest
     text: str
     min_tenants: int = 1
 
 
-@event("pattern_withdrawn", tracked=True)
+@event("pattern_withdrawn", tracked=True, role="memory")
 class PatternWithdrawn(Event):
     """A share is gone from an industry's pool."""
 
-    share: str
+    share: Name

@@ -1,55 +1,65 @@
 """Playbooks: flows that went well, kept to be followed again."""
 
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
 import msgspec
 
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.events.roles import Id, Name, SourceEventId
 
 
 class PlaybookCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """One call of a recipe: the tool and its key parameters."""
 
-    tool_id: str
+    tool_id: Id
     parameters: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-@event("flow_completed", tracked=True)
+def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
+    """The id of a recipe: a digest of what it consists of, whatever the order of slots and parameters."""
+    recipe = (flow_dact, slots, [(call.tool_id, call.parameters) for call in tool_calls])
+    return f"pb-{sha256(msgspec.json.encode(recipe, order='deterministic')).hexdigest()[:24]}"
+
+
+@event("flow_completed", tracked=True, role="memory")
 class FlowCompleted(Event):
     """A flow ran to its end. `flow_id` names this run, `flow_dact` the kind of flow."""
 
-    flow_id: str
-    flow_dact: str
+    flow_id: Id
+    flow_dact: Name
     user_query: str
     slots: dict[str, object] = msgspec.field(default_factory=dict)
     tool_calls: tuple[PlaybookCall, ...] = ()
     outcome: str = ""
 
 
-@event("feedback_given", tracked=True)
+@event("feedback_given", tracked=True, role="memory")
 class FeedbackGiven(Event):
     """A person's word on a flow (empty: the last one)."""
 
     satisfied: bool
-    flow_id: str = ""
+    flow_id: Id = ""
     content: str = ""
 
 
-@event("playbook_promoted", tracked=True)
+@event("playbook_promoted", role="memory", delivers="tenant")
 class PlaybookPromoted(Event):
     """A completed flow becomes a playbook of its user. `reason` says what showed satisfaction.
 
     `sources` are the ids of the events that it was drawn from, in `source_thread`.
     """
 
-    flow_id: str
-    flow_dact: str
+    flow_id: Id
+    flow_dact: Name
     user_query: str
     slots: dict[str, object] = msgspec.field(default_factory=dict)
     tool_calls: tuple[PlaybookCall, ...] = ()
     outcome: str = ""
     reason: str = ""
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
     destination: Destination | None = None
 
     def deliveries(self) -> tuple[Delivery, ...]:
@@ -69,23 +79,27 @@ class PlaybookPromoted(Event):
         return (Delivery(self.destination, playbook),)
 
 
-@event("playbook_saved", tracked=True)
+@event("playbook_saved", tracked=True, role="memory")
 class PlaybookSaved(Event):
     """A playbook of a user. `sources` are the ids of the events it was drawn from, in `source_thread`."""
 
-    flow_dact: str
+    flow_dact: Name
     user_query: str
     slots: dict[str, object] = msgspec.field(default_factory=dict)
     tool_calls: tuple[PlaybookCall, ...] = ()
     outcome: str = ""
     reason: str = ""
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
+
+    def digests(self) -> tuple[str, ...]:
+        """The playbook's id."""
+        return (playbook_id(self.flow_dact, self.slots, self.tool_calls),)
 
 
-@event("playbook_removed", tracked=True)
+@event("playbook_removed", tracked=True, role="memory")
 class PlaybookRemoved(Event):
     """A playbook (by id) goes."""
 
-    playbook_id: str
+    playbook_id: Name
     reason: str = ""

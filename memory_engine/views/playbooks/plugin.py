@@ -9,9 +9,10 @@ from memory_engine.views.playbooks.events import (
     PlaybookPromoted,
     PlaybookRemoved,
     PlaybookSaved,
+    playbook_id,
 )
 from memory_engine.views.playbooks.flows import FLOWS
-from memory_engine.views.playbooks.view import PLAYBOOKS, playbook_id
+from memory_engine.views.playbooks.view import PLAYBOOKS
 
 PLUGIN = Plugin("playbooks", events=[FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved])
 PLUGIN.folded(*PLUGIN.events)

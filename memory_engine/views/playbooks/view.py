@@ -1,7 +1,6 @@
 """`engine.user(id).playbooks`: flows that went well for a user, found again for requests like those they answered."""
 
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.recall.likeness import REQUESTS, Corpus, TextIndex
 from memory_engine.recall.service import Recall
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.views.playbooks.events import PlaybookCall, PlaybookRemoved, PlaybookSaved
+from memory_engine.views.playbooks.events import PlaybookCall, PlaybookRemoved, PlaybookSaved, playbook_id
 
 VALUE_CHARS_MAX = 200
 LINE_CHARS_MAX = 400
@@ -134,12 +133,6 @@ def _forget(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
             rows.drop(key)
         elif len(kept) < playbook.count:
             rows.put(key, replace(playbook, times=kept))
-
-
-def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
-    """The id of a recipe: a digest of what it consists of, whatever the order of slots and parameters."""
-    recipe = (flow_dact, slots, [(call.tool_id, call.parameters) for call in tool_calls])
-    return f"pb-{sha256(msgspec.json.encode(recipe, order='deterministic')).hexdigest()[:24]}"
 
 
 PLAYBOOKS = PlaybooksFold()

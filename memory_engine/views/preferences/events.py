@@ -1,11 +1,14 @@
 """Preferences of a user: values and rules that change how the agent behaves."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import Id, Kind, Name, Role, SourceEventId
 
+PromotedName = Annotated[str, Role(Kind.NAME, digest="promoted:")]
+"""A preference's key: it names it, or was made of the snippet that was promoted to it."""
 PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent"]
 """Who set a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself."""
 
@@ -13,27 +16,27 @@ PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent"]
 class RuleReference(msgspec.Struct, frozen=True, omit_defaults=True):
     """A registered rule function by name, with its arguments; it is applied when the situation holds all of `when`."""
 
-    name: str
+    name: Id
     arguments: dict[str, object] = msgspec.field(default_factory=dict)
     when: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-@event("preference_updated", tracked=True)
+@event("preference_updated", tracked=True, role="memory")
 class PreferenceUpdated(Event):
     """A preference is set. `value` is any JSON value; with a `rule` the preference acts instead of being read."""
 
-    key: str
+    key: PromotedName
     value: object = None
     rule: RuleReference | None = None
-    kind: str = ""
+    kind: Id = ""
     origin: PreferenceOrigin = "explicit"
     reason: str = ""
-    sources: tuple[str, ...] = ()
+    sources: tuple[SourceEventId, ...] = ()
 
 
-@event("preference_removed", tracked=True)
+@event("preference_removed", tracked=True, role="memory")
 class PreferenceRemoved(Event):
     """A preference goes back to its default."""
 
-    key: str
+    key: Name
     reason: str = ""

@@ -6,35 +6,36 @@ import msgspec
 
 from memory_engine.core.events.base import Content, Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
+from memory_engine.core.events.roles import Id, Name, SeqText, SourceChunkId, SourceEventId
 from memory_engine.errors.effects import Usage
-from memory_engine.views.preferences.events import PreferenceUpdated
+from memory_engine.views.preferences.events import PreferenceUpdated, PromotedName
 
 PromotionTarget = Literal["", "preferences", "agent_md"]
 """Where a promoted snippet goes; empty: nowhere."""
 
 
-@event("report_saved")
+@event("report_saved", role="memory")
 class ReportSaved(Event):
     """A person saved an analysis: the moment to look at what the scratchpad holds."""
 
     title: str
     content: Content = ""
-    flow: str = ""
+    flow: Name = ""
 
 
 class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
     """What one criterion says of a snippet: 0 to 1, against its threshold, and why."""
 
-    criterion: str
+    criterion: Id
     value: float
     threshold: float
     reason: str = ""
-    scorer: str = ""
-    model: str = ""
+    scorer: Id = ""
+    model: Id = ""
     usage: Usage | None = None
 
 
-@event("promotion_decided", tracked=True)
+@event("promotion_decided", role="memory", delivers="tenant")
 class PromotionDecided(Event):
     """The verdict on one snippet (a chunk id), with the scores that it rests on.
 
@@ -42,16 +43,16 @@ class PromotionDecided(Event):
     asked for the verdict, `sources` are the ids of the events that the snippet came of, in `source_thread`.
     """
 
-    snippet: str
+    snippet: SourceChunkId
     content: str
-    trigger: str
+    trigger: Id
     scores: tuple[PromotionScore, ...] = ()
     target: PromotionTarget = ""
-    key: str = ""
+    key: PromotedName = ""
     reason: str = ""
     destination: Destination | None = None
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
 
     def deliveries(self) -> tuple[Delivery, ...]:
         """The line for the tenant's `agent.md`, or the preference for the user; nothing without a target."""
@@ -68,26 +69,26 @@ class PromotionDecided(Event):
         return (Delivery(self.destination, preference),)
 
 
-@event("agent_md_uploaded", tracked=True)
+@event("agent_md_uploaded", tracked=True, role="memory")
 class AgentMdUploaded(Event):
     """A tenant's `agent.md` as a person wrote it. Promoted lines stand apart from it and stay."""
 
     content: str
 
 
-@event("agent_md_promoted", tracked=True)
+@event("agent_md_promoted", tracked=True, role="memory")
 class AgentMdPromoted(Event):
     """A line promoted to a tenant's `agent.md`; `source_thread` and `sources` (event ids) say where it is from."""
 
     content: str
     reason: str = ""
-    source_thread: str = ""
-    sources: tuple[str, ...] = ()
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
 
 
-@event("agent_md_removed", tracked=True)
+@event("agent_md_removed", role="memory", delivers="ending")
 class AgentMdRemoved(Event):
     """Promoted lines (by id) go."""
 
-    lines: tuple[str, ...]
+    lines: tuple[SeqText, ...]
     reason: str = ""

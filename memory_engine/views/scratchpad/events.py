@@ -1,10 +1,11 @@
 """Scratchpad: what a flow found out, in sentences, for the flows after it."""
 
 from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import ChunkId, Name, SourceChunkId
 from memory_engine.runtime.config import SNIPPETS_MAX
 
 
-@event("scratchpad_written")
+@event("scratchpad_written", role="memory")
 class ScratchpadWritten(Event):
     """A snippet. Above `cap` snippets those go that were used longest ago.
 
@@ -13,15 +14,15 @@ class ScratchpadWritten(Event):
     """
 
     content: str
-    flow: str = ""
-    read: tuple[str, ...] = ()
+    flow: Name = ""
+    read: tuple[SourceChunkId, ...] = ()
     cap: int = SNIPPETS_MAX
     recalled: bool = False
 
 
-@event("scratchpad_removed")
+@event("scratchpad_removed", role="memory")
 class ScratchpadRemoved(Event):
     """Snippets go: those of the given chunk ids, or all."""
 
-    chunk_ids: tuple[str, ...] = ()
+    chunk_ids: tuple[ChunkId, ...] = ()
     all: bool = False

@@ -3,6 +3,7 @@
 import msgspec
 
 from memory_engine.core.events.base import Body, Event, event
+from memory_engine.core.events.roles import Id, JsonText
 
 
 def told(content: str) -> str:
@@ -13,10 +14,10 @@ def told(content: str) -> str:
 class ProactiveResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A tool that was run before anybody asked. `parameters` is canonical JSON; `duration` caches the result."""
 
-    tool: str
-    parameters: str
+    tool: Id
+    parameters: JsonText
     result: str
-    call_id: str
+    call_id: Id
     duration: int = 0
 
 
@@ -29,8 +30,8 @@ class ScreenInjected(Event):
 
     content: str
     results: tuple[ProactiveResult, ...] = ()
-    session_id: str = ""
-    claim: str = ""
+    session_id: Id = ""
+    claim: Id = ""
 
     def bodies(self) -> tuple[Body, ...]:
         """Each result under its call's id, as its chunk holds it."""

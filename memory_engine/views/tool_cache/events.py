@@ -1,33 +1,45 @@
 """The tool cache: results that later exchanges may use again. Durations count exchanges, not time."""
 
+from hashlib import sha256
+
 from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import Id, JsonText, Name, SourceCallId
 
 
-@event("tool_result_cached", tracked=True)
+def cache_key(tool: str, parameters: str) -> str:
+    """32 hexadecimal digits for a tool and the canonical text of its parameters."""
+    return sha256(f"{len(tool)}:{tool}{parameters}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+@event("tool_result_cached", tracked=True, role="memory")
 class ToolResultCached(Event):
     """A result is kept for `duration` exchanges. `parameters` is canonical JSON (sorted keys).
 
     `call_id` is the call that it answered: to forget that call or its result is to forget this.
     """
 
-    tool: str
-    parameters: str
+    tool: Id
+    parameters: JsonText
     result: str
     duration: int
-    call_id: str = ""
+    call_id: SourceCallId = ""
     proactive: bool = False
 
+    def digests(self) -> tuple[str, ...]:
+        """The key that the result is kept under."""
+        return (cache_key(self.tool, self.parameters),)
 
-@event("tool_cache_hit", tracked=True)
+
+@event("tool_cache_hit", tracked=True, role="memory")
 class ToolCacheHit(Event):
     """A cached result was used: its duration begins anew."""
 
-    key: str
+    key: Name
 
 
-@event("tool_cache_dropped", tracked=True)
+@event("tool_cache_dropped", tracked=True, role="memory")
 class ToolCacheDropped(Event):
     """Cached results go: those under the given keys, or all."""
 
-    keys: tuple[str, ...] = ()
+    keys: tuple[Name, ...] = ()
     all: bool = False

@@ -1,0 +1,149 @@
+"""What the fields of events are for, declared with the field and read by whoever must know it.
+
+A plain `str` is text that somebody wrote: redaction takes it out. What is anything else says so by one of the aliases
+below, which change neither how a field is encoded nor what it may hold. Redaction, reruns and explanations loop over
+the roles that they find, so that an event of yours is treated as the built-in ones are.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from functools import cache
+from types import MappingProxyType
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import msgspec
+
+
+class Kind(Enum):
+    """What a text of an event is for.
+
+    `TEXT` is read, `JSON` is read by programs. `NAME` names something, in words or by a digest of words: it gets
+    another name where its event is hidden. `ID` binds events together, and tells nothing: it stays. `CHUNK` is a
+    chunk's id. `STATUS` is a word of a few, or anything.
+    """
+
+    TEXT = 1
+    JSON = 2
+    NAME = 3
+    ID = 4
+    CHUNK = 5
+    STATUS = 6
+
+
+class Reference(Enum):
+    """How a field names another event of the same log, or what came of it.
+
+    `CHUNK` is a chunk's id, `FACT` that of a fact in an outbox. `SEQ` is a seq, `WRITTEN` a seq as text, `BACK` a seq
+    or (negative) how many events before its own. `BOUND` is a seq up to which something was read: any event may stand
+    there. `SEEN` is the seq of the state that the event was made from, which a rerun does not check.
+    """
+
+    NONE = 0
+    CHUNK = 1
+    FACT = 2
+    SEQ = 3
+    WRITTEN = 4
+    BACK = 5
+    BOUND = 6
+    SEEN = 7
+
+
+class Source(Enum):
+    """What a field names that its event was drawn from. To take that out of a log is to take the event out.
+
+    `WORDS` is a seq, like `SEQ`, of an event whose very words are repeated: an explanation need not name it.
+    """
+
+    NONE = 0
+    EVENT = 1
+    CALL = 2
+    CHUNK = 3
+    SEQ = 4
+    WORDS = 5
+
+
+class Role(msgspec.Struct, frozen=True):
+    """What a field is for. `digest`: the name is made of the texts beside it, and then begins so; `None`: it is not."""
+
+    kind: Kind = Kind.TEXT
+    reference: Reference = Reference.NONE
+    source: Source = Source.NONE
+    digest: str | None = None
+
+
+JsonText = Annotated[str, Role(Kind.JSON)]
+"""JSON that programs read."""
+Name = Annotated[str, Role(Kind.NAME)]
+"""A name of something, in words or made of words."""
+Digest = Annotated[str, Role(Kind.NAME, digest="")]
+"""A name that is made of the texts beside it."""
+Id = Annotated[str, Role(Kind.ID)]
+"""An id or a code word: it tells nothing, and nothing that is redacted may stand in it."""
+StatusWord = Annotated[str, Role(Kind.STATUS)]
+"""How a chunk stands."""
+ChunkId = Annotated[str, Role(Kind.CHUNK, Reference.CHUNK)]
+"""The id of a chunk of the same log."""
+FactId = Annotated[str, Role(Kind.ID, Reference.FACT)]
+"""The id of a fact in the outbox of the same thread."""
+Seq = Annotated[int, Role(reference=Reference.SEQ)]
+"""The seq of an earlier event of the same log; 0: of none."""
+SeqText = Annotated[str, Role(Kind.ID, Reference.WRITTEN)]
+"""The same, as text."""
+SeqBack = Annotated[int, Role(reference=Reference.BACK)]
+"""The same, or (negative) how many events before its own."""
+SeqBound = Annotated[int, Role(reference=Reference.BOUND)]
+"""A seq up to which something was read."""
+SeenSeq = Annotated[int, Role(reference=Reference.SEEN)]
+"""The seq of the state that the event was made from; 0: nothing is checked."""
+SourceEventId = Annotated[str, Role(Kind.ID, source=Source.EVENT)]
+"""The id of an event, of whichever thread, that this one was drawn from."""
+SourceCallId = Annotated[str, Role(Kind.ID, source=Source.CALL)]
+"""The id of the call that this event was drawn from."""
+SourceChunkId = Annotated[str, Role(Kind.CHUNK, Reference.CHUNK, Source.CHUNK)]
+"""The id of a chunk that this event was drawn from."""
+SourceSeq = Annotated[int, Role(reference=Reference.SEQ, source=Source.SEQ)]
+"""The seq of an event of the same log that this one was drawn from."""
+SourceSeqBack = Annotated[int, Role(reference=Reference.BACK, source=Source.SEQ)]
+"""The same, or (negative) how many events before its own."""
+Moment = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
+"""Microseconds since 1970, of the years 1 to 9999."""
+_PLACE = msgspec.Meta(ge=0, le=9_999_999_999)
+Place = Annotated[Seq, _PLACE]
+"""A seq of the thread, or 0."""
+PlaceBound = Annotated[SeqBound, _PLACE]
+"""The same, up to which something was read."""
+
+
+@cache
+def roles_of(cls: type) -> MappingProxyType[str, Role]:
+    """The roles that the fields of a class declare, by name: the fields of an event, or of a struct inside events.
+
+    That of a list is the role of its items.
+    """
+    found = {name: _role_in(hint) for name, hint in get_type_hints(cls, include_extras=True).items()}
+    return MappingProxyType({name: role for name, role in found.items() if role is not None})
+
+
+def _role_in(hint: object) -> Role | None:
+    if get_origin(hint) is Annotated:
+        own = next((one for one in get_args(hint)[1:] if isinstance(one, Role)), None)
+        return own if own is not None else _role_in(get_args(hint)[0])
+    if get_origin(hint) in (dict, type):
+        return None
+    return next((role for inner in get_args(hint) if (role := _role_in(inner)) is not None), None)
+
+
+def sources_in(event: msgspec.Struct) -> Iterator[tuple[Source, object]]:
+    """What an event declares that it was drawn from, in the order of its fields, those of the structs in it included.
+
+    A place that is counted back from the event's own comes as it stands.
+    """
+    roles = roles_of(type(event))
+    for name in event.__struct_fields__:
+        value = getattr(event, name)
+        role = roles.get(name)
+        for one in value if isinstance(value, tuple | list) else (value,):
+            if role is not None and role.source is not Source.NONE:
+                yield role.source, one
+            elif isinstance(one, msgspec.Struct):
+                yield from sources_in(one)
