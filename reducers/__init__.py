@@ -1,4 +1,4 @@
-"""The built-in reducers, with their events and what search finds of them, as one plug-in."""
+"""The built-in reducers, as one plug-in."""
 
 from memory_engine import events as e
 from memory_engine.plugins import Plugin

@@ -1,6 +1,6 @@
 """The in-memory store: the same contract without a disk. For tests, and for memory that may be lost.
 
-Passages of the in-memory store: the same SQL as in a file, on a database in memory.
+Passages are kept by the same SQL as in a file, on a database in memory.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""What a command is, and the arguments that many of them take.
-
-Opening the database that a command works on.
-"""
+"""What a command is, the arguments that many of them take, and the database that it works on."""
 
 import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable

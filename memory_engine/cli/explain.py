@@ -1,8 +1,6 @@
-"""The commands that explain: diff, why, bisect.
+"""The commands that explain: diff, why, bisect; explanations are trees of lines.
 
-Explanations as trees of lines.
-
-Expressions of the command line that are asked about a thread as it was. They are code, and run as such.
+An expression that is asked about a thread as it was is code, and runs as such.
 """
 
 import argparse

@@ -1,9 +1,4 @@
-"""The commands that carry logs: export and import.
-
-The hashes of logs, kept elsewhere: the command that prints them, and the check of `verify`.
-
-The command that turns a piece of a recorded log into the source of a test.
-"""
+"""The commands that carry logs: export and import, the hashes kept elsewhere, a piece of a log as a test."""
 
 import argparse
 import time

@@ -1,9 +1,4 @@
-"""The commands that look: threads, show, context, stats. What prints logs is in `logs`.
-
-The command that reports: what a conversation's memory holds and what its agent receives.
-
-The command that shows views: the rows behind preferences, playbooks, caches, layers, at any seq.
-"""
+"""The commands that look: threads, show, context, stats, report, view. What prints events is in `log`."""
 
 import argparse
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The commands that work on what is there: compact and verify.
-
-The command that makes again what derives from logs: the state's rows, views, the search index.
-"""
+"""The commands that work on what is there: compact, verify and rebuild."""
 
 import argparse
 import time

@@ -1,7 +1,4 @@
-"""The commands that try things out: fork, and what-if.
-
-The command that compares compactors over recorded logs.
-"""
+"""The commands that try things out: fork, what-if, compare-compactors."""
 
 import argparse
 import asyncio

@@ -1,6 +1,6 @@
-"""What a compaction takes: whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
+"""What a compaction takes, and which compactor takes what.
 
-Which compactor takes which chunk of a plan.
+Whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
 """
 
 import logging

@@ -1,7 +1,4 @@
-"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one.
-
-What model calls took.
-"""
+"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one."""
 
 from typing import Protocol
 

@@ -1,7 +1,4 @@
-"""The bones of a log: its compactions and what became of them, read once and then as the log grows.
-
-Events and chunks as the page lists them: short, of a bounded size, and safe to show.
-"""
+"""The bones of a log, read once and then as it grows; and events and chunks as the page lists them, short and safe."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence

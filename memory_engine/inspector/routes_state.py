@@ -1,7 +1,4 @@
-"""What the page asks about a thread at a seq: its state, the context of the next call, chunks, views.
-
-What the page asks about the store: totals, its threads, and how forks hang together.
-"""
+"""What the page asks about the store and its threads, and about one at a seq: its state, context, chunks, views."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version

@@ -1,7 +1,4 @@
-"""What the engine asks of a language model.
-
-A model of the user's own, held to the protocol.
-"""
+"""The protocol of language models, and a user's own model held to it."""
 
 import asyncio
 import logging

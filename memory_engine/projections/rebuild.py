@@ -1,6 +1,6 @@
-"""Make again what derives from a log, beside the old, and swap it in by one commit. No reducer runs.
+"""What derives from a log, made again beside the old, and swapped in by one commit. No reducer runs.
 
-Projections folded anew from the log, all in one pass: for rebuilding, verifying, and views of the past.
+Projections are folded anew in one pass over the log: for rebuilding, verifying, and views of the past.
 """
 
 from collections.abc import Callable, Mapping, Sequence

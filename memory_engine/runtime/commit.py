@@ -1,6 +1,6 @@
 """What one commit is about to make true: events reduced onto a state, and the rows they become.
 
-Events as they come from a sender, encoded so that waiting cannot change them.
+Events are encoded when their sender hands them over, so that waiting cannot change them.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
-"""The relay: carries facts from outboxes to their threads, each once.
+"""What follows a commit: facts carried from outboxes to their threads, each once, and observers told.
 
-Observers: what is told of events once they are durable.
+Observers are told of events once they are durable.
 """
 
 import asyncio

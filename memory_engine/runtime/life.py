@@ -1,7 +1,4 @@
-"""A thread's life after it was made: paused, forked, archived, deleted.
-
-Forgetting: what is hidden from every view, here and where facts of it went.
-"""
+"""A thread's life after it was made: paused, forked, archived, deleted; and what of it is forgotten."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""The seam to storage: what a store keeps, and the protocol that every back end implements.
-
-What a thread is and where it stands, as one value.
-"""
+"""The seam to storage: what a store keeps of threads, and the protocol that every back end implements."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence

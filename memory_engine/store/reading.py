@@ -1,11 +1,8 @@
-"""Reading the log: pages of events, states in the past, originals of summaries.
+"""Reading the log: pages of events, states in the past, originals of summaries, moments as people name them.
 
-Points in a thread's history, as people name them.
-
-Which events of a thread came from a file: the facts that they have for others were delivered where they came from.
-
-Kept in the store as rows of a projection that folds nothing, written by the transaction of the events: a thread's go
-with it, and a rebuild does not touch them.
+Which events of a thread came from a file is kept in the store too, as rows of a projection that folds nothing, written
+by the transaction of the events: the facts that they have for others were delivered where they came from. The rows go
+with their thread, and a rebuild does not touch them.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,8 +1,6 @@
 """The storage contract, about the log: whole commits or none, in order, byte for byte.
 
-The storage contract, about what belongs together: events of all threads by their correlation id.
-
-The storage contract, about reading parts of the past: some types, a time, the row before a key.
+And about reading parts of it: by correlation id over all threads, by type, up to a time, the row before a key.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The storage contract, about threads: made once, found by exact values, deleted for good.
 
-The storage contract, about forks: a shared past is read through, and nothing else of its thread is.
+A fork reads through to its shared past, and to nothing else of that thread.
 """
 
 import msgspec

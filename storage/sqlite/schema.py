@@ -1,6 +1,6 @@
-"""The schema, as numbered migrations: forward only, each in one transaction.
+"""The schema, as numbered migrations: forward only, each in one transaction; and rows to values and back.
 
-Rows to values and back. Ids that are canonical UUIDs take 16 bytes, others are text.
+Ids that are canonical UUIDs take 16 bytes, others are text.
 """
 
 import sqlite3

@@ -1,6 +1,6 @@
 """The nearest of few vectors by comparing with all, of many by a graph; what is shown is always measured exactly.
 
-Where graphs of vectors lie: beside the database, a pair of files for a thread and a model. All can be deleted.
+Graphs lie beside the database, a pair of files for a thread and a model. All can be deleted.
 """
 
 import logging

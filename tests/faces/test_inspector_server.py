@@ -155,7 +155,7 @@ async def test_the_page_brings_its_own_files_and_no_others(browser: Browser) -> 
 
 @pytest.mark.parametrize(
     "target",
-    ["/page/index.html", "/../app.py", "/..%2fapp.py", "/%2e%2e/serving.py", "//etc/passwd", "/page/../../app.py",
+    ["/page/index.html", "/../app.py", "/..%2fapp.py", "/%2e%2e/server.py", "//etc/passwd", "/page/../../app.py",
      "/index.html/", "/index.html%00.js", "/..", "/%2e", "/__init__.py", "/app.js?x", "/C:\\Windows\\win.ini",
      "/INDEX.HTML"],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Compaction, recorded and never re-run: its result is an event.
 
-Reruns: what a log that was run again under a change says of what it left out.
+So is what a log that was run again under a change left out.
 """
 
 from typing import ClassVar, Literal

@@ -1,8 +1,7 @@
 """Redaction: what an exported log is not to tell.
 
-Texts made harmless: what a pattern matches goes, and what names something gets another name.
-
-Which events repeat what others said: as far as they say so themselves.
+What a pattern matches goes, and what names something gets another name; events that repeat what others said are known
+as far as they say so themselves.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""What readers of a conversation's memory get, made of its rows.
-
-How much a conversation's memory holds before it makes room.
-"""
+"""What readers of a conversation's memory get, made of its rows."""
 
 from datetime import datetime
 

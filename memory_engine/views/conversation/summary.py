@@ -1,8 +1,6 @@
-"""Folding what is over the limits into the rolling summary, and making a summary again of which part was forgotten.
+"""The rolling summary: what is over the limits is folded into it; it is made again when part of it was forgotten.
 
-Texts made shorter: by a model, and where there is none or it fails, by cutting.
-
-What a model is told when it is to shorten an answer or a summary.
+Texts are made shorter by a model, and where there is none or it fails, by cutting.
 """
 
 import asyncio

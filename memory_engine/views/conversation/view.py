@@ -1,6 +1,6 @@
 """Conversation memory: what an agent is told of the conversation so far, within limits.
 
-How a turn gets into the log: once, whoever asks how often, and whatever dies in between.
+A turn gets into the log once, whoever asks how often, and whatever dies in between.
 """
 
 import logging

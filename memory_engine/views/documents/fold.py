@@ -1,10 +1,6 @@
 """The view of documents: what each is, which passages it has in which order, and which events brought them.
 
-From what a document was to what it is: the fewest passages that must come and go, as events.
-
-The passages of documents, as search knows them: found with their title and headings, ended by their keys.
-
-What is said of a text beside it, and what is said of an ingestion after it.
+A document that changed becomes what it is now by the fewest passages that must come and go, as events.
 """
 
 from collections.abc import Mapping, Sequence

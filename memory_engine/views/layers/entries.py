@@ -1,7 +1,4 @@
-"""What the layers give back, and take: entries, knowledge, rules, hits, figures.
-
-What callers give for an entry, as an event: objects, mappings and plain texts.
-"""
+"""What the layers give back, and take: entries, knowledge, rules, hits, figures; objects, mappings and plain texts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,11 +1,8 @@
 """Search of layers by relevance: the index of passages finds, the rows say what is there.
 
 The index holds what the log holds, also entries that a summary covers or that working memory let go of. It is
-asked from the first entry of each layer on, and what it finds is given only where its row still stands.
-
-What makes an entry relevant: pure functions of texts and times.
-
-Which rules of procedural memory apply to a task.
+asked from the first entry of each layer on, and what it finds is given only where its row still stands. What makes an
+entry relevant, and a rule of procedural memory apply to a task, are pure functions of texts and times.
 """
 
 from collections import Counter

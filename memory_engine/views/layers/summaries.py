@@ -1,8 +1,7 @@
 """Compaction of a layer: older entries as one summary, made locally or by a model.
 
-What a compaction of a layer covers: all but its last entries.
-
-The entries that a summary covers: read from the log, as if the layer had never been compacted.
+It covers all but the last entries. What a summary covers is read from the log, as if the layer had never been
+compacted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
 """The fold of a tenant's patterns: what it proposed, what it shares, what it must take back.
 
-What patterns look like to those who read them, review them and ask where they are from.
-
-What search finds of an industry's patterns.
+And what patterns look like to those who read them, review them and ask where they are from.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,6 @@
-"""The domain: which preferences there are, how they hang together, and the rules that they may name.
+"""The domain: which preferences there are, of which kinds, how they hang together, and the rules they may name.
 
-Kinds of preferences: what a domain declares of one, and which values it takes.
-
-Domains as TOML.
+It may be written as TOML.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,8 +1,7 @@
-"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone.
+"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone, or by a language model.
 
-The same snippets give the same scores on any machine, and every score says what it rests on.
-
-A criterion judged by a language model, with the embedded scorer where the model gives nothing usable.
+The same snippets give the same embedded scores on any machine, and every score says what it rests on. Where the model
+gives nothing usable, the embedded scorer of its criterion stands in.
 """
 
 from collections import Counter

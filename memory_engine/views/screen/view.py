@@ -1,7 +1,4 @@
-"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question.
-
-The reducer for screen context: what the agent is told at the beginning of a session.
-"""
+"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast

@@ -1,9 +1,4 @@
-"""The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time.
-
-The fold of the tool cache: which results are kept, and until the end of which exchange.
-
-The parameters of a tool call as one canonical text, and the key that call and parameters make.
-"""
+"""The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time."""
 
 import asyncio
 import logging
