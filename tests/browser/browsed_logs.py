@@ -98,10 +98,12 @@ async def make_hostile(path: str) -> None:
 
 
 async def make_endless(path: str) -> int:
-    """A thread of 100,000 steps; gives its head. Every fifth is said, and what was said is compacted."""
+    """A thread of 100,000 steps, and a short one; gives the head. Every fifth is said, and that is compacted."""
     policy = CompactionPolicy(threshold=1_000, keep_recent=20)
     compactor = FakeCompactor("They counted on.")
     async with memory_engine.open(path, compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
+        short = await engine.create_thread("short", user_id="ann")
+        await short.dispatch_all([_step(n) for n in range(1, 101)])
         thread = await engine.create_thread("endless", user_id="ann")
         for first in range(1, ENDLESS + 1, 250):
             await thread.dispatch_all([_step(n) for n in range(first, first + 250)])
