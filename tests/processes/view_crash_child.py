@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -105,9 +106,9 @@ async def live(path: str, life: int) -> None:
         await asyncio.gather(*(again(work, engine, life) for work in WORK))
 
 
-async def warm() -> None:
+async def warm(path: str) -> None:
     """Load everything once, so that each life begins with its work."""
-    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+    async with memory_engine.open(path, config=CONFIG) as engine:
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         for work in WORK:
             await work(engine, thread, work.__name__, 0)
@@ -149,7 +150,8 @@ def main(path: str, seed: str, lives: str) -> None:
     out = os.dup(1)
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - what it says is no life's
         os.dup2(nowhere.fileno(), 1)
-        asyncio.run(warm())
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(warm(f"{folder}/warm.db"))
         os.dup2(out, 1)
     for life in range(int(lives)):
         sys.stdout.write(json.dumps(one_life(path, life, dice)) + "\n")
