@@ -70,6 +70,7 @@ SILENT: tuple[type[Event], ...] = (
 
 def spoken(kind: str, role: str, speaker: str) -> Extractor:
     """The extractor of events that are found by their `content`: see `SPOKEN`."""
+
     def extract(event: Event, _seq: int) -> Extracted:
         said = content_text(getattr(event, "content", ""))
         key = f"call:{call_id}" if kind == "tool" and (call_id := getattr(event, "call_id", "")) else ""

@@ -89,13 +89,6 @@ def add_thread(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", help="a thread's id (`memory-engine threads` lists them)")
 
 
-def add_plugins(parser: argparse.ArgumentParser) -> None:
-    """The events, reducers and views that are not the package's own."""
-    parser.add_argument(
-        "--plugins", action="store_true", help="with the plug-ins that installed packages publish (entry points)"
-    )
-
-
 @facts
 class NoDatabase(MemoryEngineError):
     """A command that reads was given a path with no database."""

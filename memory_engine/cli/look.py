@@ -39,7 +39,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List threads, oldest first."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
             user_id=asked.user,
@@ -102,7 +102,7 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's state: its chunks in order."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
     if terminal.as_json:
@@ -161,7 +161,9 @@ def _exact(name: str) -> TokenCounter:
 
 async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
-    async with existing(asked.db, _exact(asked.tokenizer) if asked.tokenizer else None) as engine:
+    async with existing(
+        asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, entry_points=asked.plugins
+    ) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.kernel[Rendering].counter
@@ -211,7 +213,7 @@ def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
 
 async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         totals = await engine.stats()
     terminal.json({"path": asked.db, **msgspec.to_builtins(totals)})
     shown: Mapping[str, str] = {
@@ -240,7 +242,7 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
 
 async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's memory state, its tool cache and the messages of the next model call."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         at = (await thread.at(asked.at)).seq if asked.at is not None else None
@@ -262,7 +264,7 @@ def _declare_view(parser: argparse.ArgumentParser) -> None:
 
 async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print which views of a thread have rows, or the rows of one."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         names = [projection.name for projection in engine.kernel.projections]

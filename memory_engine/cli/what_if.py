@@ -38,7 +38,7 @@ def _declare_fork(parser: argparse.ArgumentParser) -> None:
 
 async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Make a thread that shares another's past."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
         made = await past.fork(thread_id=asked.id)
@@ -152,7 +152,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")
     progress = Progress("running again", terminal)
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)
