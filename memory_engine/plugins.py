@@ -19,7 +19,7 @@ from attrs import define, field
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
-from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
 from memory_engine.core.reducing import Reducer, ReducerRegistry
 from memory_engine.projections.base import Projection
@@ -46,9 +46,18 @@ class Plugin:
     renderers: list[tuple[str, Renderer]] = field(factory=list)
     extractors: dict[str, Extractor] = field(factory=dict)
 
-    def event(self, name: str, *, version: int = 1, tracked: bool = False) -> Callable[[type[E]], type[E]]:
+    def event(  # noqa: PLR0913 - as the decorator `event`, which says what each is
+        self,
+        name: str,
+        *,
+        version: int = 1,
+        tracked: bool = False,
+        role: EventRole = "other",
+        chunks: ChunkOrigin = "any",
+        delivers: Delivers = "",
+    ) -> Callable[[type[E]], type[E]]:
         """Declare an event class and add it; `tracked` where a view (see `projections.View`) reads it."""
-        declare = event(name, version=version, tracked=tracked)
+        declare = event(name, version=version, tracked=tracked, role=role, chunks=chunks, delivers=delivers)
 
         def add(cls: type[E]) -> type[E]:
             declared = declare(cls)

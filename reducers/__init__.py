@@ -1,6 +1,6 @@
 """The built-in reducers, as one plug-in.
 
-The reducer for changes of views, which projections fold: the state of chunks stays as it is.
+What changes no chunk has one reducer, which does nothing: projections fold it, or it only holds a place.
 """
 
 from memory_engine import events as e
@@ -19,20 +19,8 @@ def reduce_view_change(_view: StateView, _event: Event, _ctx: ReduceContext) -> 
     return NOTHING
 
 
-_VIEW_CHANGES = (
-    e.PreferenceUpdated, e.PreferenceRemoved,
-    e.ReportSaved, e.PromotionDecided, e.AgentMdUploaded, e.AgentMdPromoted, e.AgentMdRemoved,
-    e.FlowCompleted, e.FeedbackGiven, e.PlaybookPromoted, e.PlaybookSaved, e.PlaybookRemoved,
-    e.CycleStarted, e.ExchangeFinished, e.SummaryRolled,
-    e.ToolResultCached, e.ToolCacheHit, e.ToolCacheDropped,
-    e.MemoryAppended, e.MemoryRemoved, e.MemoryCompacted, e.MemoryCleared,
-    e.MemoryGranted, e.MemoryRevoked, e.MemoryShared, e.FactsDelivered,
-)  # fmt: skip
-"""Events that projections fold, and that change no chunk."""
-
-
 def builtin_reducers() -> Plugin:
-    """A plug-in with a reducer for every built-in event."""
+    """A plug-in with a reducer for every built-in event, also for those that declare that they bring no chunk."""
     plugin = Plugin("memory_engine.reducers")
     plugin.reducer(e.UserMessage)(conversation.reduce_user_message)
     plugin.reducer(e.ParentAgentMessage)(conversation.reduce_parent_agent_message)
@@ -77,5 +65,5 @@ def builtin_reducers() -> Plugin:
     plugin.reducer(e.ScreenInjected)(screen.reduce_screen_injected)
     plugin.reducer(e.MemoryRecalled)(offloading.reduce_memory_recalled)
     plugin.reducer(e.ResultsOffloaded)(offloading.reduce_results_offloaded)
-    plugin.reducer(*_VIEW_CHANGES)(reduce_view_change)
+    plugin.reducer(*(cls for cls in e.BUILTIN_EVENTS if cls.event_chunks == "none"))(reduce_view_change)
     return plugin

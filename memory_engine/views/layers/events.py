@@ -24,7 +24,7 @@ WORKING_MAX = 50
 """Entries that working memory holds unless its writer says otherwise."""
 
 
-@event("memory_appended", tracked=True, role="memory")
+@event("memory_appended", tracked=True, role="memory", chunks="none")
 class MemoryAppended(Event):
     """An entry of a layer. `key`: semantic memory holds one entry a key. `condition` and `content`: a rule.
 
@@ -49,7 +49,7 @@ class MemoryAppended(Event):
     drawn_from: tuple[SourceSeq, ...] = ()
 
 
-@event("memory_removed", tracked=True, role="memory")
+@event("memory_removed", tracked=True, role="memory", chunks="none")
 class MemoryRemoved(Event):
     """Entries of a layer go, by the seqs that they came with: of a key, what was learned since stays."""
 
@@ -65,7 +65,7 @@ class LayerLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seqs: tuple[SourceSeq, ...] = ()
 
 
-@event("memory_compacted", tracked=True, role="memory")
+@event("memory_compacted", tracked=True, role="memory", chunks="none")
 class MemoryCompacted(Event):
     """The entries of a layer up to the one of seq `upto` become one summary, or, without `lines`, go.
 
@@ -86,7 +86,7 @@ class MemoryCompacted(Event):
     failure: str = ""
 
 
-@event("memory_cleared", tracked=True, role="memory")
+@event("memory_cleared", tracked=True, role="memory", chunks="none")
 class MemoryCleared(Event):
     """Layers are emptied. The log keeps what they held."""
 
@@ -94,7 +94,7 @@ class MemoryCleared(Event):
     reason: str = ""
 
 
-@event("memory_granted", tracked=True, role="memory")
+@event("memory_granted", tracked=True, role="memory", chunks="none")
 class MemoryGranted(Event):
     """This agent lets another read layers of its memory, or write to them too."""
 
@@ -103,7 +103,7 @@ class MemoryGranted(Event):
     write: bool = False
 
 
-@event("memory_revoked", tracked=True, role="memory")
+@event("memory_revoked", tracked=True, role="memory", chunks="none")
 class MemoryRevoked(Event):
     """What was granted to an agent ends."""
 
@@ -111,7 +111,7 @@ class MemoryRevoked(Event):
     reason: str = ""
 
 
-@event("memory_shared", role="memory", delivers="tenant")
+@event("memory_shared", role="memory", chunks="none", delivers="tenant")
 class MemoryShared(Event):
     """An entry that goes to an agent's memory: another's, which granted it, or that of the agent at work here.
 
