@@ -19,7 +19,7 @@ from attrs import define, field
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
-from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
 from memory_engine.core.reducing import Reducer, ReducerRegistry, reduce_view_change
 from memory_engine.projections.base import Projection
@@ -51,9 +51,18 @@ class Plugin:
     settings: list[object] = field(factory=list)
     attachments: list[Callable[[Kernel], None]] = field(factory=list)
 
-    def event(self, name: str, *, version: int = 1, tracked: bool = False) -> Callable[[type[E]], type[E]]:
+    def event(  # noqa: PLR0913 - as the decorator `event`, which says what each is
+        self,
+        name: str,
+        *,
+        version: int = 1,
+        tracked: bool = False,
+        role: EventRole = "other",
+        chunks: ChunkOrigin = "any",
+        delivers: Delivers = "",
+    ) -> Callable[[type[E]], type[E]]:
         """Declare an event class and add it; `tracked` where a view (see `projections.View`) reads it."""
-        declare = event(name, version=version, tracked=tracked)
+        declare = event(name, version=version, tracked=tracked, role=role, chunks=chunks, delivers=delivers)
 
         def add(cls: type[E]) -> type[E]:
             declared = declare(cls)
@@ -82,11 +91,6 @@ class Plugin:
             return function
 
         return add
-
-    def folded(self, *classes: type[Event]) -> None:
-        """Say that projections alone read events of these classes: they change nothing of the model's context."""
-        for cls in classes:
-            self.reducers.append((cls, reduce_view_change, f"{reduce_view_change.__name__}[{cls.event_type}]", 0))
 
     def passages(self, cls: type[Event]) -> Callable[[F], F]:
         """Say which passages events of a class bring to search, in place of what is found of them otherwise."""
@@ -141,6 +145,10 @@ class Plugin:
             events.register(cls)
         for name, version, upcaster in self.upcasters:
             events.register_upcaster(name, version, upcaster)
+        reduced = {cls for cls, *_ in self.reducers}
+        for cls in self.events:
+            if cls.event_chunks == "none" and cls not in reduced:
+                reducers.add(cls, reduce_view_change, name=f"{reduce_view_change.__name__}[{cls.event_type}]")
         for cls, reducer, name, order in self.reducers:
             reducers.add(cls, reducer, name=name, order=order)
         for name, reducer in self.replaced_reducers:

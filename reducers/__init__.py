@@ -1,4 +1,4 @@
-"""The built-in reducers, as one plug-in."""
+"""The built-in reducers, with their events and what search finds of them, as one plug-in."""
 
 from memory_engine import events as e
 from memory_engine.plugins import Plugin
@@ -49,7 +49,6 @@ def core_plugin() -> Plugin:
     plugin.reducer(e.ExecutionPause, e.ExecutionResume)(memory.reduce_execution_flow)
     plugin.reducer(e.SessionStarted)(memory.reduce_session_started)
     plugin.reducer(e.SessionEnded)(memory.reduce_session_ended)
-    plugin.folded(e.FactsDelivered)
     add_passages(plugin)
     plugin.projection(OUTBOX)
     plugin.projection(FACTS)

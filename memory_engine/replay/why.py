@@ -12,6 +12,7 @@ from memory_engine.context.budget import render
 from memory_engine.context.builder import Context
 from memory_engine.context.rendering import Message, Rendering, message_tokens, render_scratchpad, render_todo_list
 from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.events.roles import Reference, Role, roles_of
 from memory_engine.core.state import State
 from memory_engine.errors import UnknownRow, UnknownView
 from memory_engine.recall.hits import Hit
@@ -61,7 +62,8 @@ async def _row(past: PastHandle, what: str) -> Why:
     if key not in rows:
         raise UnknownRow(past.id, name, key)
     value = msgspec.to_builtins(rows[key])
-    seqs = sorted(seq for seq in _seqs(value) if 0 < seq <= past.seq)
+    named = _seqs(rows[key] if isinstance(rows[key], msgspec.Struct) else value)
+    seqs = sorted(seq for seq in named if 0 < seq <= past.seq)
     refs: list[EventRef] = [(past.id, seq) for seq in seqs]
     tracer = Tracer(past)
     await tracer.follow([], refs)
@@ -80,20 +82,30 @@ async def _row(past: PastHandle, what: str) -> Why:
 
 
 def _seqs(value: object) -> set[int]:
-    """The seqs that a row names: its own, those of what it lists, and those that it was drawn from."""
-    found: set[int] = set()
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if name == "seq" and isinstance(inner, int):
-                found.add(inner)
-            elif name in ("seqs", "drawn_from") and isinstance(inner, list | tuple):
-                found.update(seq for seq in inner if isinstance(seq, int))
-            else:
-                found |= _seqs(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            found |= _seqs(inner)
-    return found
+    """The seqs that a row names: its own, those of what it lists, and those that it was drawn from.
+
+    A field says so by its role or, where it declares none, by its name.
+    """
+    match value:
+        case msgspec.Struct():
+            roles = roles_of(type(value))
+            named = [(name, getattr(value, name), roles.get(name)) for name in value.__struct_fields__]
+            return set().union(*(_seqs_of(*one) for one in named))
+        case dict():
+            return set().union(*(_seqs_of(name, inner, None) for name, inner in value.items()))
+        case list() | tuple():
+            return set().union(*map(_seqs, value))
+    return set()
+
+
+def _seqs_of(name: object, value: object, role: Role | None) -> set[int]:
+    if role is not None:
+        is_named = role.reference is Reference.SEQ
+    else:
+        is_named = name == "seq" if isinstance(value, int) else name in ("seqs", "drawn_from")
+    if not is_named:
+        return _seqs(value)
+    return {seq for seq in (value if isinstance(value, list | tuple) else (value,)) if isinstance(seq, int)}
 
 
 class _Blocks:

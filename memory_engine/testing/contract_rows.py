@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from memory_engine.core.events.messages import UserMessage
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
@@ -52,7 +53,7 @@ def event(seq: int, payload: bytes = b"{}", *, id: str = "", record: bytes = b""
     return StoredEvent(
         seq=seq,
         id=id or f"e{seq}",
-        type="user_message",
+        type=UserMessage.event_type,
         version=1,
         recorded_at_us=1_000_000 + seq,
         occurred_at_us=None,

@@ -55,12 +55,12 @@ class SummaryLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 EventRole = Literal["user", "assistant", "tool", "system", "compaction", "memory", "other"]
 """Whose word an event is, or what it does: `assistant` is a part of a model's response."""
-ChunkOrigin = Literal["any", "own", "recalled", "versions", "copies", "summaries"]
+ChunkOrigin = Literal["any", "none", "own", "recalled", "versions", "copies", "summaries"]
 """Where the chunks that an event brings come from.
 
-`own`: from no others. `recalled`: from no others, and they show the words of the events that it was drawn from.
-`versions` hold the words of the chunks whose places they take, and `copies` hold nothing else; `summaries` stand for
-several. `any`: it may be any of these.
+`none`: it brings none, and changes none. `own`: from no others. `recalled`: from no others, and they show the words of
+the events that it was drawn from. `versions` hold the words of the chunks whose places they take, and `copies` hold
+nothing else; `summaries` stand for several. `any`: it may be any of these.
 """
 Delivers = Literal["", "tenant", "industry", "ending"]
 """Whether an event has `deliveries()`: facts for threads of its own tenant, or for an industry. `ending`: it has none,
@@ -91,7 +91,6 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
     event_role: ClassVar[EventRole] = "other"
     event_chunks: ClassVar[ChunkOrigin] = "any"
     event_delivers: ClassVar[Delivers] = ""
-    event_unreduced: ClassVar[str] = ""
     bodies_in_order: ClassVar[bool] = False
     """Whether the n-th chunk shares with the n-th body only, and not with the first that fits."""
 
@@ -144,7 +143,6 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
     role: EventRole = "other",
     chunks: ChunkOrigin = "any",
     delivers: Delivers = "",
-    unreduced: str = "",
 ) -> Callable[[type[E]], type[E]]:
     """Declare an event class's wire name, its schema version, and what others must know of it.
 
@@ -152,8 +150,8 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
     may move or be renamed without touching a stored byte. `tracked`: the thread's head
     remembers the seq of the latest event of the type, so that a view which reads only
     such types is opened without reading the log; whatever `delivers` is tracked.
-    `role` groups the event in lists, `chunks` says where its chunks come from (leave it out
-    where you are not sure), `unreduced` why it has no reducer.
+    `role` groups the event in lists, `chunks` says where its chunks come from: leave it out
+    where you are not sure.
     Raises `ValueError` for an empty name or a version below 1.
     """
     if not name or version < 1:
@@ -166,7 +164,6 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
         cls.event_role = role
         cls.event_chunks = chunks
         cls.event_delivers = delivers
-        cls.event_unreduced = unreduced
         return cls
 
     return declare

@@ -128,7 +128,7 @@ STEPS = frozenset(
 """What a compaction, its end or its undoing is recorded as."""
 
 
-@event("event_skipped", role="system")
+@event("event_skipped", role="system", chunks="none")
 class EventSkipped(Event):
     """The place of an event of the original log that a rerun leaves out: its seq stays taken, and nothing comes of it.
 

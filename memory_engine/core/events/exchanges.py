@@ -17,7 +17,7 @@ from memory_engine.core.events.roles import (
 from memory_engine.errors.effects import Usage
 
 
-@event("cycle_started", tracked=True, role="memory")
+@event("cycle_started", tracked=True, role="memory", chunks="none")
 class CycleStarted(Event):
     """A question opens a cycle. One that was open and unanswered becomes an exchange without an answer.
 
@@ -29,7 +29,7 @@ class CycleStarted(Event):
     question_at: Annotated[int, Role(reference=Reference.BACK, source=Source.WORDS)] = 0
 
 
-@event("exchange_finished", tracked=True, role="memory")
+@event("exchange_finished", tracked=True, role="memory", chunks="none")
 class ExchangeFinished(Event):
     """A question and its final answer. `short` stands in for an answer that is too long; `method` made it.
 
@@ -50,7 +50,7 @@ class ExchangeFinished(Event):
     failure: str = ""
 
 
-@event("summary_rolled", tracked=True, role="memory")
+@event("summary_rolled", tracked=True, role="memory", chunks="none")
 class SummaryRolled(Event):
     """The oldest exchanges (`covers`, by their seqs) fold into the summary, which replaces the one of seq `base`.
 

@@ -29,7 +29,7 @@ class DocumentSplice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     passages: tuple[DocumentPassage, ...] = ()
 
 
-@event("document_added", tracked=True, role="memory")
+@event("document_added", tracked=True, role="memory", chunks="none")
 class DocumentAdded(Event):
     """A document that is new, or what changed in one that was there; a large one is several events, one commit.
 
@@ -53,7 +53,7 @@ class DocumentAdded(Event):
     parts: int = 1
 
 
-@event("document_removed", tracked=True, role="memory")
+@event("document_removed", tracked=True, role="memory", chunks="none")
 class DocumentRemoved(Event):
     """A document goes, whole. `seqs` are the events that brought any of it: their passages are destroyed."""
 

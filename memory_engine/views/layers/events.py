@@ -14,7 +14,7 @@ Layer = Literal["working", "episodic", "semantic", "procedural"]
 """The four layers of an agent's memory."""
 
 
-@event("memory_appended", tracked=True, role="memory")
+@event("memory_appended", tracked=True, role="memory", chunks="none")
 class MemoryAppended(Event):
     """An entry of a layer. `key`: semantic memory holds one entry a key. `condition` and `content`: a rule.
 
@@ -39,7 +39,7 @@ class MemoryAppended(Event):
     drawn_from: tuple[SourceSeq, ...] = ()
 
 
-@event("memory_removed", tracked=True, role="memory")
+@event("memory_removed", tracked=True, role="memory", chunks="none")
 class MemoryRemoved(Event):
     """Entries of a layer go, by the seqs that they came with: of a key, what was learned since stays."""
 
@@ -55,7 +55,7 @@ class LayerLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
     seqs: tuple[SourceSeq, ...] = ()
 
 
-@event("memory_compacted", tracked=True, role="memory")
+@event("memory_compacted", tracked=True, role="memory", chunks="none")
 class MemoryCompacted(Event):
     """The entries of a layer up to the one of seq `upto` become one summary, or, without `lines`, go.
 
@@ -76,7 +76,7 @@ class MemoryCompacted(Event):
     failure: str = ""
 
 
-@event("memory_cleared", tracked=True, role="memory")
+@event("memory_cleared", tracked=True, role="memory", chunks="none")
 class MemoryCleared(Event):
     """Layers are emptied. The log keeps what they held."""
 
@@ -84,7 +84,7 @@ class MemoryCleared(Event):
     reason: str = ""
 
 
-@event("memory_granted", tracked=True, role="memory")
+@event("memory_granted", tracked=True, role="memory", chunks="none")
 class MemoryGranted(Event):
     """This agent lets another read layers of its memory, or write to them too."""
 
@@ -93,7 +93,7 @@ class MemoryGranted(Event):
     write: bool = False
 
 
-@event("memory_revoked", tracked=True, role="memory")
+@event("memory_revoked", tracked=True, role="memory", chunks="none")
 class MemoryRevoked(Event):
     """What was granted to an agent ends."""
 
@@ -101,7 +101,7 @@ class MemoryRevoked(Event):
     reason: str = ""
 
 
-@event("memory_shared", role="memory", delivers="tenant")
+@event("memory_shared", role="memory", chunks="none", delivers="tenant")
 class MemoryShared(Event):
     """An entry that goes to an agent's memory: another's, which granted it, or that of the agent at work here.
 

@@ -23,7 +23,6 @@ from memory_engine.views.layers.sharing import GRANTS
 PLUGIN = Plugin("layers")
 PLUGIN.events += [MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared]
 PLUGIN.events += [MemoryGranted, MemoryRevoked, MemoryShared]
-PLUGIN.folded(*PLUGIN.events)
 PLUGIN.events += [MemoryRecalled, ResultsOffloaded]
 PLUGIN.reducer(MemoryRecalled)(reduce_memory_recalled)
 PLUGIN.reducer(ResultsOffloaded)(reduce_results_offloaded)

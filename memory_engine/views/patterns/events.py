@@ -22,7 +22,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     replacement: str
 
 
-@event("patterns_joined", tracked=True, role="memory")
+@event("patterns_joined", tracked=True, role="memory", chunks="none")
 class PatternsJoined(Event):
     """A tenant reads an industry's patterns from here on, and may share some.
 
@@ -36,7 +36,7 @@ class PatternsJoined(Event):
     by: str = ""
 
 
-@event("patterns_left", role="memory", delivers="ending")
+@event("patterns_left", role="memory", chunks="none", delivers="ending")
 class PatternsLeft(Event):
     """A tenant neither reads nor shares an industry's patterns any more."""
 
@@ -45,7 +45,7 @@ class PatternsLeft(Event):
     reason: str = ""
 
 
-@event("pattern_proposed", tracked=True, role="memory")
+@event("pattern_proposed", tracked=True, role="memory", chunks="none")
 class PatternProposed(Event):
     """A promoted line (by its id, in the wording of the event at seq `source`), redacted, for a person to review."""
 
@@ -58,7 +58,7 @@ class PatternProposed(Event):
     by: str = ""
 
 
-@event("pattern_approved", role="memory", delivers="industry")
+@event("pattern_approved", role="memory", chunks="none", delivers="industry")
 class PatternApproved(Event):
     """A person lets a text out: what is published under the name `share`, for a proposal (by its seq)."""
 
@@ -75,7 +75,7 @@ class PatternApproved(Event):
         return (Delivery(Destination("industry", self.industry), published),)
 
 
-@event("pattern_rejected", tracked=True, role="memory")
+@event("pattern_rejected", tracked=True, role="memory", chunks="none")
 class PatternRejected(Event):
     """A person keeps a proposal (by its seq) in."""
 
@@ -84,7 +84,7 @@ class PatternRejected(Event):
     reason: str = ""
 
 
-@event("pattern_revoked", role="memory", delivers="industry")
+@event("pattern_revoked", role="memory", chunks="none", delivers="industry")
 class PatternRevoked(Event):
     """A share is taken back. What its approvals (`approvals`, seqs) have not delivered yet never leaves."""
 
@@ -103,7 +103,7 @@ class PatternRevoked(Event):
         return (Delivery(Destination("industry", self.industry), PatternWithdrawn(share=self.share)),)
 
 
-@event("pattern_published", tracked=True, role="memory")
+@event("pattern_published", tracked=True, role="memory", chunks="none")
 class PatternPublished(Event):
     """A redacted text in an industry's pool. `share` is opaque: one tenant's share of one text."""
 
@@ -112,7 +112,7 @@ class PatternPublished(Event):
     min_tenants: int = 1
 
 
-@event("pattern_withdrawn", tracked=True, role="memory")
+@event("pattern_withdrawn", tracked=True, role="memory", chunks="none")
 class PatternWithdrawn(Event):
     """A share is gone from an industry's pool."""
 

@@ -23,7 +23,7 @@ def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequenc
     return f"pb-{sha256(msgspec.json.encode(recipe, order='deterministic')).hexdigest()[:24]}"
 
 
-@event("flow_completed", tracked=True, role="memory")
+@event("flow_completed", tracked=True, role="memory", chunks="none")
 class FlowCompleted(Event):
     """A flow ran to its end. `flow_id` names this run, `flow_dact` the kind of flow."""
 
@@ -35,7 +35,7 @@ class FlowCompleted(Event):
     outcome: str = ""
 
 
-@event("feedback_given", tracked=True, role="memory")
+@event("feedback_given", tracked=True, role="memory", chunks="none")
 class FeedbackGiven(Event):
     """A person's word on a flow (empty: the last one)."""
 
@@ -44,7 +44,7 @@ class FeedbackGiven(Event):
     content: str = ""
 
 
-@event("playbook_promoted", role="memory", delivers="tenant")
+@event("playbook_promoted", role="memory", chunks="none", delivers="tenant")
 class PlaybookPromoted(Event):
     """A completed flow becomes a playbook of its user. `reason` says what showed satisfaction.
 
@@ -79,7 +79,7 @@ class PlaybookPromoted(Event):
         return (Delivery(self.destination, playbook),)
 
 
-@event("playbook_saved", tracked=True, role="memory")
+@event("playbook_saved", tracked=True, role="memory", chunks="none")
 class PlaybookSaved(Event):
     """A playbook of a user. `sources` are the ids of the events it was drawn from, in `source_thread`."""
 
@@ -97,7 +97,7 @@ class PlaybookSaved(Event):
         return (playbook_id(self.flow_dact, self.slots, self.tool_calls),)
 
 
-@event("playbook_removed", tracked=True, role="memory")
+@event("playbook_removed", tracked=True, role="memory", chunks="none")
 class PlaybookRemoved(Event):
     """A playbook (by id) goes."""
 

@@ -15,7 +15,6 @@ from memory_engine.views.playbooks.flows import FLOWS
 from memory_engine.views.playbooks.view import PLAYBOOKS
 
 PLUGIN = Plugin("playbooks", events=[FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved])
-PLUGIN.folded(*PLUGIN.events)
 PLUGIN.silent(PlaybookPromoted)
 PLUGIN.projection(FLOWS)
 PLUGIN.projection(PLAYBOOKS)

@@ -21,7 +21,7 @@ class RuleReference(msgspec.Struct, frozen=True, omit_defaults=True):
     when: dict[str, object] = msgspec.field(default_factory=dict)
 
 
-@event("preference_updated", tracked=True, role="memory")
+@event("preference_updated", tracked=True, role="memory", chunks="none")
 class PreferenceUpdated(Event):
     """A preference is set. `value` is any JSON value; with a `rule` the preference acts instead of being read."""
 
@@ -34,7 +34,7 @@ class PreferenceUpdated(Event):
     sources: tuple[SourceEventId, ...] = ()
 
 
-@event("preference_removed", tracked=True, role="memory")
+@event("preference_removed", tracked=True, role="memory", chunks="none")
 class PreferenceRemoved(Event):
     """A preference goes back to its default."""
 

@@ -9,7 +9,6 @@ from memory_engine.views.preferences.events import PreferenceRemoved, Preference
 from memory_engine.views.preferences.view import PREFERENCES
 
 PLUGIN = Plugin("preferences", events=[PreferenceUpdated, PreferenceRemoved])
-PLUGIN.folded(PreferenceUpdated, PreferenceRemoved)
 PLUGIN.projection(PREFERENCES)
 
 

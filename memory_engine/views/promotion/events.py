@@ -14,7 +14,7 @@ PromotionTarget = Literal["", "preferences", "agent_md"]
 """Where a promoted snippet goes; empty: nowhere."""
 
 
-@event("report_saved", role="memory")
+@event("report_saved", role="memory", chunks="none")
 class ReportSaved(Event):
     """A person saved an analysis: the moment to look at what the scratchpad holds."""
 
@@ -35,7 +35,7 @@ class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage | None = None
 
 
-@event("promotion_decided", role="memory", delivers="tenant")
+@event("promotion_decided", role="memory", chunks="none", delivers="tenant")
 class PromotionDecided(Event):
     """The verdict on one snippet (a chunk id), with the scores that it rests on.
 
@@ -69,14 +69,14 @@ class PromotionDecided(Event):
         return (Delivery(self.destination, preference),)
 
 
-@event("agent_md_uploaded", tracked=True, role="memory")
+@event("agent_md_uploaded", tracked=True, role="memory", chunks="none")
 class AgentMdUploaded(Event):
     """A tenant's `agent.md` as a person wrote it. Promoted lines stand apart from it and stay."""
 
     content: str
 
 
-@event("agent_md_promoted", tracked=True, role="memory")
+@event("agent_md_promoted", tracked=True, role="memory", chunks="none")
 class AgentMdPromoted(Event):
     """A line promoted to a tenant's `agent.md`; `source_thread` and `sources` (event ids) say where it is from."""
 
@@ -86,7 +86,7 @@ class AgentMdPromoted(Event):
     sources: tuple[SourceEventId, ...] = ()
 
 
-@event("agent_md_removed", role="memory", delivers="ending")
+@event("agent_md_removed", role="memory", chunks="none", delivers="ending")
 class AgentMdRemoved(Event):
     """Promoted lines (by id) go."""
 

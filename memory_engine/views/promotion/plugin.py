@@ -15,7 +15,6 @@ from memory_engine.views.promotion.events import (
 from memory_engine.views.promotion.judge import PROMOTION
 
 PLUGIN = Plugin("promotion", events=[ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved])
-PLUGIN.folded(*PLUGIN.events)
 PLUGIN.silent(PromotionDecided)
 PLUGIN.projection(PROMOTION)
 PLUGIN.projection(AGENT_MD)

@@ -11,7 +11,7 @@ def cache_key(tool: str, parameters: str) -> str:
     return sha256(f"{len(tool)}:{tool}{parameters}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-@event("tool_result_cached", tracked=True, role="memory")
+@event("tool_result_cached", tracked=True, role="memory", chunks="none")
 class ToolResultCached(Event):
     """A result is kept for `duration` exchanges. `parameters` is canonical JSON (sorted keys).
 
@@ -30,14 +30,14 @@ class ToolResultCached(Event):
         return (cache_key(self.tool, self.parameters),)
 
 
-@event("tool_cache_hit", tracked=True, role="memory")
+@event("tool_cache_hit", tracked=True, role="memory", chunks="none")
 class ToolCacheHit(Event):
     """A cached result was used: its duration begins anew."""
 
     key: Name
 
 
-@event("tool_cache_dropped", tracked=True, role="memory")
+@event("tool_cache_dropped", tracked=True, role="memory", chunks="none")
 class ToolCacheDropped(Event):
     """Cached results go: those under the given keys, or all."""
 

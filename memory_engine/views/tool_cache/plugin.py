@@ -7,7 +7,6 @@ from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit
 from memory_engine.views.tool_cache.view import TOOL_CACHE
 
 PLUGIN = Plugin("tool_cache", events=[ToolResultCached, ToolCacheHit, ToolCacheDropped])
-PLUGIN.folded(*PLUGIN.events)
 PLUGIN.projection(TOOL_CACHE)
 
 

@@ -3,7 +3,8 @@
 import msgspec
 
 from memory_engine import Event, Plugin, RecordedEvent, Rows
-from memory_engine.core.events.roles import Id
+from memory_engine.events import Id
+from memory_engine.projections.base import ProjectionMode
 from memory_engine.recall.extractors import found
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.passages import Extracted
@@ -11,7 +12,7 @@ from memory_engine.store.passages import Extracted
 PLUGIN = Plugin("highlights")
 
 
-@PLUGIN.event("text_highlighted", tracked=True)
+@PLUGIN.event("text_highlighted", tracked=True, chunks="none")
 class TextHighlighted(Event):
     """A passage that a reader marked on a page."""
 
@@ -31,8 +32,8 @@ class HighlightsFold:
 
     name = "highlights"
     version = 1
-    mode = "inline"
-    row = Highlight
+    mode: ProjectionMode = "inline"
+    row: type[Highlight] = Highlight
     events = (TextHighlighted,)
     lazy = False
 
@@ -44,7 +45,6 @@ class HighlightsFold:
 
 HIGHLIGHTS = HighlightsFold()
 PLUGIN.projection(HIGHLIGHTS)
-PLUGIN.folded(TextHighlighted)
 
 
 @PLUGIN.passages(TextHighlighted)
