@@ -86,6 +86,26 @@ def test_nothing_moves_where_nothing_moved(sample: Event) -> None:
     assert msgspec.json.encode(moved)
 
 
+def test_fields_of_a_plug_in_say_what_they_name() -> None:
+    """By their roles whatever they are called; where they declare none, by the names that are usual."""
+
+    class Inner(msgspec.Struct, frozen=True):
+        row: e.ChunkId
+        seqs: tuple[int, ...]
+
+    class Noted(Event):
+        at: e.Seq
+        since: e.SeqBound
+        chunk_id: e.Id
+        inner: tuple[Inner, ...]
+
+    places = Places(1)
+    places.drop(2)
+    places.put(3, 2)
+    noted = Noted(at=3, since=2, chunk_id="3.0", inner=(Inner(row="3.0", seqs=(1, 2, 3)),))
+    assert Noted(at=2, since=1, chunk_id="3.0", inner=(Inner("2.0", (1, 2)),)) == renumbered(noted, places, 4)
+
+
 def test_what_has_no_place_is_left_out() -> None:
     """Of a list; a single reference is empty then, and a bound falls to the last event that has a place."""
     places = Places(2)

@@ -120,7 +120,8 @@ def roles_of(cls: type) -> MappingProxyType[str, Role]:
 
     That of a list is the role of its items.
     """
-    found = {name: _role_in(hint) for name, hint in get_type_hints(cls, include_extras=True).items()}
+    hints = get_type_hints(get_origin(cls) or cls, include_extras=True)  # of a generic struct, the struct
+    found = {name: _role_in(hint) for name, hint in hints.items()}
     return MappingProxyType({name: role for name, role in found.items() if role is not None})
 
 
