@@ -218,17 +218,17 @@ async def test_ids_can_be_taken_out_by_name(engine: Engine, tmp_path: Path) -> N
 async def test_patterns_look_into_json_and_keys_and_numbers(engine: Engine, tmp_path: Path) -> None:
     """Escaped within a call's arguments, in a key, as a number: it is the same text."""
     thread = await engine.create_thread("t", metadata={"ticket": "for Zoë"}, user_id="Zoë")
-    arguments = json.dumps({"name": "Zoë", "Zoë's card": 4111, "nested": json.dumps(["Zoë", {"n": 4111}])})
+    arguments = json.dumps({"name": "Zoë", "Zoë's card": 4111222233334444, "nested": json.dumps(["Zoë", {"n": 4111222233334444}])})
     assert "Zo\\u00eb" in arguments
     await thread.dispatch_all(
         [
             LlmToolCall(calls=(ToolCall(id="c1", name="pay", arguments=arguments),)),
-            ToolResult(call_id="c1", content='{"to":"Zo\\u00eb","card":4111}'),
-            e.FlowCompleted(flow_id="f", flow_dact="pay", user_query="Pay!", slots={"Zoë": [4111]}, outcome="paid Zoë"),
+            ToolResult(call_id="c1", content='{"to":"Zo\\u00eb","card":4111222233334444}'),
+            e.FlowCompleted(flow_id="f", flow_dact="pay", user_query="Pay!", slots={"Zoë": [4111222233334444]}, outcome="paid Zoë"),
         ]
     )
-    whole = await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=["Zoë", "4111"]))
-    assert [] == re.findall(r"Zoë|u00eb|4111", whole.decode())
+    whole = await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=["Zoë", "4111222233334444"]))
+    assert [] == re.findall(r"Zoë|u00eb|4111222233334444", whole.decode())
     assert b"pay" in whole
 
 
