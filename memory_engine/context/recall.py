@@ -42,7 +42,7 @@ from memory_engine.store.reading import Moment
 async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
     """The ids of the other threads, those of scopes that nothing was dispatched to left out.
 
-    Raises `InvalidSearch` for what this thread may not recall from, for what is no handle, and where threads are
+    Raises `InvalidSearch` for what this thread may not recall from, for what is not a handle, and where threads are
     given together with `at`; `ThreadNotFound`, `WrongThreadKind`.
     """
     if not isinstance(others, Sequence):

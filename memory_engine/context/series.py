@@ -83,7 +83,7 @@ class Settled:
 
     bonds: Bonds = field(factory=Bonds)
     """Read to its end, and not a chunk further. To go on from, copy it."""
-    flow: Flow = Flow()
+    flow: Flow = field(factory=Flow)
     messages: Sequence[Message] = ()
     tokens: int = 0
     bytes: int = 0

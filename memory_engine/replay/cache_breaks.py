@@ -10,7 +10,7 @@ from attrs import define, field, frozen
 
 from memory_engine.context.builder import FRAME, TRAILING
 from memory_engine.context.rendering import NO_RESULT, Message, message_bytes
-from memory_engine.context.series import ContextSeries, MeasuredContext, Settled
+from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages, Settled
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
@@ -224,23 +224,10 @@ class Walk:
         kept = 0
         if self._sent is not None:
             difference = _Difference.of(self._sent.context, new)
-            kept, byte = self._kept(difference)
+            kept, byte = kept_of(difference.old, new, self._series.messages)
             if not difference.is_none:
                 self.breaks.append(self._broken(self._sent, difference, call_seq, byte))
         self.calls.append(CachedCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
-
-    def _kept(self, difference: _Difference) -> tuple[int, int]:
-        """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
-        new, size_of = difference.new, self._series.messages.size
-        behind = [size_of(message) for message in new.messages[difference.same :]]
-        tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
-        byte = new.bytes - sum(size.bytes for size in behind)
-        before, after = difference.messages()
-        if before is not None and after is not None:
-            partly = kept_bytes(message_bytes(before), message_bytes(after))
-            tokens += behind[0].tokens * partly // behind[0].bytes
-            byte += partly
-        return tokens, byte
 
     def _broken(self, sent: _Sent, difference: _Difference, call_seq: int, byte: int) -> CacheBreak:
         row = self._culprit(sent, difference)
@@ -334,6 +321,19 @@ class Walk:
         if after is not None and not size(after).chunk_id:
             return f"a text was cut: the newest turn does not fit the budget of {budget:,} tokens"
         return f"the window moved: the budget of {budget:,} tokens is full"
+
+
+def kept_of(old: MeasuredContext, new: MeasuredContext, messages: MeasuredMessages) -> tuple[int, int]:
+    """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
+    same = common(old.messages, new.messages)
+    behind = [messages.size(message) for message in new.messages[same:]]
+    tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
+    byte = new.bytes - sum(size.bytes for size in behind)
+    if behind and same < len(old.messages):
+        partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
+        tokens += behind[0].tokens * partly // behind[0].bytes
+        byte += partly
+    return tokens, byte
 
 
 def common(old: Sequence[Message], new: Sequence[Message]) -> int:

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 
 from attrs import define, evolve, field, frozen
 
-from memory_engine.context.builder import FRAME, ContextBuilder
-from memory_engine.context.rendering import message_bytes
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import State
 from memory_engine.core.tokens import Usage
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.cache_breaks import common
-from memory_engine.replay.diff import kept_bytes
+from memory_engine.replay.cache_breaks import kept_of
 
 
 @frozen(kw_only=True)
@@ -184,13 +182,7 @@ class CallSeries:
         """The tokens at the beginning that stayed the same; of the first message that differs, its share."""
         if old is None or new is None or self._series is None:
             return 0
-        same = common(old.messages, new.messages)
-        behind = [self._series.messages.size(message) for message in new.messages[same:]]
-        kept = new.tokens - FRAME - sum(size.tokens for size in behind)
-        if behind and same < len(old.messages):
-            partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
-            kept += behind[0].tokens * partly // behind[0].bytes
-        return kept
+        return kept_of(old, new, self._series.messages)[0]
 
 
 def paired(original: CallSeries, fork: CallSeries) -> tuple[Turn, ...]:
