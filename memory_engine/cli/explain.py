@@ -256,7 +256,7 @@ async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
         a = await _at(engine, asked.thread, asked.a)
         b = await _at(engine, asked.other or asked.thread, asked.b)
         found = await difference(a, b)
-    terminal.json(found.as_data())
+    terminal.json(found)
     _put_diff(found, terminal)
     return 0
 
@@ -343,7 +343,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, config=config) as engine:
         past = await _at(engine, asked.thread, asked.at)
         found = await explained(past, asked.what if asked.what is not None else await _context(past, asked))
-    terminal.json(found.as_data())
+    terminal.json(found)
     TreePrinter(terminal, asked.depth, whole=asked.all).put(found)
     return 0
 
@@ -379,7 +379,7 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
         after, upto = await _at(engine, asked.thread, asked.after), await _at(engine, asked.thread, asked.upto)
         found = await bisected(after, upto, holds, lambda count: progress.update({"moments": count}))
     progress.end()
-    terminal.json(found.as_data())
+    terminal.json(found)
     event = found.event
     terminal.say(f"it holds from event {found.seq} on: {event.type}, {event.recorded_at:%Y-%m-%d %H:%M:%S}", "bold")
     terminal.say("  " + one_line(of_event(event.event), terminal.width - 2))

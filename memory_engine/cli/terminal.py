@@ -15,6 +15,7 @@ from typing import TextIO
 
 from attrs import field, frozen
 
+from memory_engine.core.json_form import as_data
 from memory_engine.core.lazy import regex
 
 _TURNS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
@@ -153,9 +154,11 @@ class Terminal:
             self.out.write(line + "\n")
 
     def json(self, value: object) -> None:
-        """Print one JSON value on one line, if JSON is asked for."""
+        """Print one value on one line in its JSON form, if JSON is asked for."""
         if self.as_json:
-            self.out.write(escaped_in_json(json.dumps(value, ensure_ascii=False, allow_nan=False)) + "\n")
+            self.out.write(
+                escaped_in_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=as_data)) + "\n"
+            )
 
     def warn(self, text: str) -> None:
         """Print a line beside the output."""

@@ -92,10 +92,10 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             "threads": len(reports),
             "events": events,
             "seconds": round(seconds, 3),
-            "divergences": [divergence.as_data() for divergence in found],
+            "divergences": found,
             "heads": {report.thread_id: report.head_hash for report in reports},
             "redacted": redacted,
-            "anchors": anchors.as_data(),
+            "anchors": anchors,
         }
     )
     for divergence in found:
@@ -153,7 +153,7 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             "threads": len(reports),
             "events": events,
             "seconds": round(seconds, 3),
-            "rebuilt": [report.as_data() for report in reports],
+            "rebuilt": reports,
             "failed": [{"thread_id": thread_id, "why": str(error)} for thread_id, error in outcome.failed.items()],
         }
     )

@@ -165,7 +165,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
             )
         finally:
             progress.end()
-    terminal.json(report.as_data())
+    terminal.json(report)
     _put_report(report, terminal)
     return 0
 
@@ -357,7 +357,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
         progress.end()
     if asked.chart:
         await asyncio.to_thread(Path(asked.chart).write_text, draw(found), encoding="utf-8")
-    terminal.json(found.as_data())
+    terminal.json(found)
     _put(found, terminal)
     if asked.chart:
         terminal.say(f"the chart is in {asked.chart}")

@@ -26,6 +26,7 @@ from memory_engine.context.rendering import Rendering
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.json_form import JsonForm, as_data
 from memory_engine.core.lazy import regex
 from memory_engine.core.tokens import Usage
 from memory_engine.engine import Engine
@@ -123,12 +124,14 @@ Progress = Callable[[str, str], None]
 
 
 @frozen(kw_only=True)
-class Kept:
+class Kept(JsonForm):
     """What one compactor made of one log, or of all (`log` is empty).
 
     `tokens` (estimated) and `facts` of the messages that were compacted: first what they held, then what stands for
     them at the end: the tokens of the summaries, and the facts that the last context still says anywhere.
     """
+
+    json_names = "log compactor compactions failed tokens tokens_kept facts facts_kept usage seconds"
 
     log: str
     compactor: str
@@ -164,22 +167,7 @@ class Kept:
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
-        return {
-            "log": self.log,
-            "compactor": self.compactor,
-            "compactions": self.compactions,
-            "failed": self.failed,
-            "tokens": list(self.tokens),
-            "tokens_kept": self.tokens_kept,
-            "facts": list(self.facts),
-            "facts_kept": self.facts_kept,
-            "usage": {
-                "input_tokens": self.usage.input_tokens,
-                "output_tokens": self.usage.output_tokens,
-                "cost_usd": self.usage.cost_usd,
-            },
-            "seconds": round(self.seconds, 4),
-        }
+        return super().as_data() | {"seconds": round(self.seconds, 4)}
 
 
 @frozen
@@ -191,7 +179,7 @@ class Unread:
 
 
 @frozen(kw_only=True)
-class Comparison:
+class Comparison(JsonForm):
     """What each compactor made of each log, in the order of the logs, and the files that could not be read."""
 
     rows: tuple[Kept, ...]
@@ -206,11 +194,7 @@ class Comparison:
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
-        return {
-            "logs": [row.as_data() for row in self.rows],
-            "totals": [row.as_data() for row in self.totals()],
-            "unread": [{"path": one.path, "why": one.why} for one in self.unread],
-        }
+        return {"logs": as_data(self.rows), "totals": as_data(self.totals()), "unread": as_data(self.unread)}
 
 
 async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the two by keyword

@@ -21,6 +21,7 @@ from memory_engine.core.events.compaction import (
     CompactionStarted,
     CompactionUndone,
 )
+from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.operations import (
     Add,
     Batch,
@@ -45,7 +46,7 @@ THREADS_MAX = 64
 
 
 @frozen(kw_only=True)
-class Compaction:
+class Compaction(JsonForm):
     """A compaction as its events tell it. `started` and `seq` are where it began and ended, `seq` 0: it has not."""
 
     id: str
@@ -58,17 +59,8 @@ class Compaction:
     compactor: str = ""
 
     def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return {
-            "id": self.id,
-            "started": self.started or self.seq,
-            "seq": self.seq or None,
-            "status": self.status,
-            "covers": self.covers,
-            "tokens": list(self.tokens),
-            "summaries": list(self.summaries),
-            "compactor": self.compactor,
-        }
+        """As plain JSON values."""
+        return super().as_data() | {"started": self.started or self.seq, "seq": self.seq or None}
 
 
 class Outlines:
@@ -192,19 +184,11 @@ def chunk_row(chunk: Chunk, container: str = "") -> dict[str, object]:
     """A chunk in a list; its text is cut, `chars` is how long it is."""
     text = chunk.text
     return {
-        "id": chunk.id,
-        "type": chunk.type,
-        "category": chunk.category.value,
-        "retention": chunk.retention.value,
-        "tokens": chunk.tokens,
+        **named(chunk, "id type category retention tokens"),
         "text": text[:TEXT_MAX],
         "chars": len(text),
         "container": container,
-        "parent_ids": list(chunk.parent_ids),
-        "status": chunk.status,
-        "label": chunk.label,
-        "name": chunk.name,
-        "call_id": chunk.call_id,
+        **named(chunk, "parent_ids status label name call_id"),
         "calls": [_call_row(call) for call in chunk.calls],
     }
 
