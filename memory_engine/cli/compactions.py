@@ -4,13 +4,14 @@ import argparse
 from collections.abc import Sequence
 
 from memory_engine.cli.commands import MOMENT, Command, add_plugins, add_thread, existing, moment, positive
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, number, one_line
+from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.verify import put_compaction
 from memory_engine.cli.what_if import compactor_named
 from memory_engine.compaction.history import Compaction
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undo import compactions as compactions_of
 from memory_engine.core.events.compaction import CompactionUndone
+from memory_engine.core.excerpts import counted, number, one_line
 from memory_engine.core.json_form import named
 from memory_engine.replay.cache_breaks import CacheBreak
 from memory_engine.replay.ledger import CacheLedger

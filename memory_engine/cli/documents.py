@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from memory_engine.cli.commands import Command, Run, WrongArgument, existing, positive, whole, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number
+from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, escaped, number
 from memory_engine.core.json_form import named
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of

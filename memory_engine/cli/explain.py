@@ -18,10 +18,10 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
-from memory_engine.cli.excerpts import of_chunk, of_event
-from memory_engine.cli.terminal import Progress, Terminal, columns, counted, number, one_line
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.context.builder import Context
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.excerpts import columns, counted, number, of_chunk, of_event, one_line
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidExpression
 from memory_engine.replay.bisect import bisect as bisected

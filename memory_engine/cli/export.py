@@ -25,7 +25,8 @@ from memory_engine.cli.commands import (
     writable,
 )
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Progress, Terminal, counted, duration, escaped_in_json, size
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.engine import Engine
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from memory_engine.cli.commands import Command, WrongArgument, writable
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Progress, Terminal, counted, duration, number
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport

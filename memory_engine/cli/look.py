@@ -20,9 +20,10 @@ from memory_engine.cli.commands import (
     no_arguments,
     positive,
 )
-from memory_engine.cli.excerpts import measure, of_chunk, parents, put_messages
-from memory_engine.cli.terminal import Column, Terminal, counted, number, one_line, size
+from memory_engine.cli.messages import measure, put_messages
+from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.context.rendering import Rendering
+from memory_engine.core.excerpts import counted, number, of_chunk, one_line, parents, size
 from memory_engine.core.json_form import named
 from memory_engine.core.state import State
 from memory_engine.llm.tokens import Tokenizer

@@ -4,7 +4,8 @@ import argparse
 import textwrap
 
 from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
-from memory_engine.cli.terminal import Terminal, escaped
+from memory_engine.cli.terminal import Terminal
+from memory_engine.core.excerpts import escaped
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.recall.hits import KINDS, Found

@@ -13,10 +13,11 @@ from attrs import define, field
 from memory_engine.cli.commands import Command, add_plugins, add_thread, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number, one_line
+from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.compaction.base import render_lines
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.excerpts import counted, duration, escaped, number, one_line
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, ThreadNotFound
 from memory_engine.files.verify_file import verify_file

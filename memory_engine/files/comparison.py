@@ -19,7 +19,6 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-import memory_engine
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
 from memory_engine.context.builder import build_context
 from memory_engine.context.rendering import Rendering
@@ -40,6 +39,7 @@ from memory_engine.replay.what_if.fork_log import ForkLog
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import CompactionPolicy
+from memory_engine.wiring import open as open_engine
 
 VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
 """A word with what holds ids, dates, amounts, paths and addresses together."""
@@ -260,10 +260,10 @@ async def _opened(path: Path, plugins: Sequence[Plugin]) -> AsyncIterator[Engine
     """An engine with the threads of a file: the database itself, to look at only, or one in memory."""
     if path.suffix == ".db":
         _check_is_there(path)
-        async with memory_engine.open(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
+        async with open_engine(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
             yield engine
         return
-    async with memory_engine.open(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
+    async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
         if is_export(path):
             await engine.import_log(path)
         else:

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from attrs import evolve, frozen
 
-from memory_engine.cli.excerpts import of_event
-from memory_engine.cli.terminal import one_line
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import ToolCall
@@ -21,6 +19,7 @@ from memory_engine.core.events.compaction import (
     CompactionStarted,
     CompactionUndone,
 )
+from memory_engine.core.excerpts import of_event, one_line
 from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.operations import (
     Add,
