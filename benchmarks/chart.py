@@ -2,35 +2,20 @@
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 from attrs import frozen
 
 from benchmarks.figures import Figure
+from memory_engine.files import svg
 
 WIDTH, LEFT, RIGHT, ROW = 960, 450, 70, 26
-STYLE = """
-  svg { color-scheme: light dark; }
-  text { font-size: 13px; font-family: system-ui, "Segoe UI", sans-serif; fill: #24292f; }
-  .title { font-weight: 600; font-size: 15px; }
-  .quiet { fill: #57606a; font-size: 12px; }
-  .page { fill: #ffffff; }
-  .grid { stroke: #d0d7de; }
-  .limit { stroke: #57606a; stroke-dasharray: 4 3; }
-  .ours { fill: #0969da; }
-  .other { fill: #8c959f; }
-  .missed { fill: #cf222e; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3; }
-    .quiet { fill: #9da7b3; }
-    .page { fill: #0d1117; }
-    .grid { stroke: #30363d; }
-    .limit { stroke: #9da7b3; }
-    .ours { fill: #4493f8; }
-    .other { fill: #768390; }
-    .missed { fill: #f85149; }
-  }
-"""
+STYLE = ".limit { stroke-dasharray: 4 3; }"
+COLOURS = {
+    ".limit": ("stroke: #57606a;", "stroke: #9da7b3;"),
+    ".ours": ("fill: #0969da;", "fill: #4493f8;"),
+    ".other": ("fill: #8c959f;", "fill: #768390;"),
+    ".missed": ("fill: #cf222e;", "fill: #f85149;"),
+}
 
 
 @frozen
@@ -48,19 +33,8 @@ def draw(figures: Sequence[Figure]) -> str:
     appends, bars = _appends(figures), _bars(figures)
     first, first_end = _dots(appends, 20)
     second, end = _bar_rows(bars, first_end + 30)
-    height = end + 10
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
-            f'height="{height}" role="img" aria-label="Benchmark results, as in the table">',
-            f"<style>{STYLE}</style>",
-            f'<rect class="page" width="{WIDTH}" height="{height}" rx="6"/>',
-            *first,
-            *second,
-            "</svg>",
-            "",
-        ]
-    )
+    label = "Benchmark results, as in the table"
+    return svg.page(label, (WIDTH, end + 10), [*first, *second], colours=COLOURS, style=STYLE)
 
 
 def _appends(figures: Sequence[Figure]) -> list[tuple[str, float, str]]:
@@ -91,14 +65,14 @@ def _dots(rows: Sequence[tuple[str, float, str]], top: int) -> tuple[list[str], 
     bottom = top + ROW * len(rows)
     for tick in ticks:
         x = _x((math.log10(tick) - low) / (high - low))
-        parts.append(f'<line class="grid" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>')
-        parts.append(f'<text class="quiet" x="{x}" y="{bottom + 16}" text-anchor="middle">{tick:,}</text>')
+        parts.append(svg.line(x, top, x, bottom))
+        parts.append(svg.text((x, bottom + 16), f"{tick:,}", "quiet", anchor="middle"))
     for number, (name, value, kind) in enumerate(rows):
         y = top + ROW * number + ROW // 2
         x = _x((math.log10(value) - low) / (high - low))
         parts.append(_name(name, y))
-        parts.append(f'<circle class="{kind}" cx="{x}" cy="{y}" r="6"/>')
-        parts.append(f'<text class="quiet" x="{x + 12}" y="{y + 4}">{value:,.0f}</text>')
+        parts.append(svg.dot(x, y, 6, kind))
+        parts.append(svg.text((x + 12, y + 4), f"{value:,.0f}", "quiet"))
     return parts, bottom + 24
 
 
@@ -132,16 +106,14 @@ def _bar_rows(marks: Sequence[Mark], top: int) -> tuple[list[str], int]:
     bottom = top + ROW * len(marks)
     for number, mark in enumerate(marks):
         y = top + ROW * number
-        width = _x(max(0.0, min(mark.share, full)) / full) - LEFT
-        place = f'x="{LEFT}" y="{y + 5}" width="{width:.1f}" height="{ROW - 10}"'
-        after = f'x="{LEFT + width + 8:.1f}" y="{y + ROW // 2 + 4}"'
+        width = round(_x(max(0.0, min(mark.share, full)) / full) - LEFT, 1)
         parts += [
             _name(mark.name, y + ROW // 2),
-            f'<rect class="{mark.kind}" {place} rx="2"/>',
-            f'<text class="quiet" {after}>{mark.label}</text>',
+            svg.bar(LEFT, y + 5, width, ROW - 10, mark.kind),
+            svg.text((round(LEFT + width + 8, 1), y + ROW // 2 + 4), mark.label, "quiet"),
         ]
     x = _x(1 / full)
-    parts.append(f'<line class="limit" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>')
+    parts.append(svg.line(x, top, x, bottom, "limit"))
     return parts, bottom + 8
 
 
@@ -150,8 +122,8 @@ def _x(share: float) -> float:
 
 
 def _heading(text: str, top: int) -> list[str]:
-    return [f'<text class="title" x="16" y="{top + 10}">{escape(text, quote=False)}</text>']
+    return [svg.text((16, top + 10), text, "title")]
 
 
 def _name(name: str, y: int) -> str:
-    return f'<text x="{LEFT - 12}" y="{y + 4}" text-anchor="end">{escape(name, quote=False)}</text>'
+    return svg.text((LEFT - 12, y + 4), name, anchor="end")

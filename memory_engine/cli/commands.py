@@ -8,7 +8,6 @@ from pathlib import Path
 
 from attrs import frozen
 
-import memory_engine
 from memory_engine.cli.options import VARIABLE
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
@@ -18,6 +17,7 @@ from memory_engine.errors import InvalidInput, MemoryEngineError
 from memory_engine.errors.base import facts
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.reading import Moment
+from memory_engine.wiring import open as open_engine
 
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
 _TIME = regex(r"\d{4}-\d\d-\d\d([T ]|$)")
@@ -118,7 +118,7 @@ async def existing(
     """
     check_is_there(path)
     config = config or EngineConfig(read_only=read_only)
-    async with memory_engine.open(path, tokens=tokens, config=config, entry_points=entry_points) as engine:
+    async with open_engine(path, tokens=tokens, config=config, entry_points=entry_points) as engine:
         yield engine
 
 
@@ -140,5 +140,5 @@ def check_is_there(path: str) -> None:
 @asynccontextmanager
 async def writable(path: str, *, config: EngineConfig | None = None) -> AsyncIterator[Engine]:
     """Open a database, making it if it is not there."""
-    async with memory_engine.open(path, config=config or EngineConfig()) as engine:
+    async with open_engine(path, config=config or EngineConfig()) as engine:
         yield engine

@@ -4,13 +4,15 @@ import argparse
 from collections.abc import Sequence
 
 from memory_engine.cli.commands import MOMENT, Command, add_thread, existing, moment, positive
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, number, one_line
+from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.verify import put_compaction
 from memory_engine.cli.what_if import compactor_named
 from memory_engine.compaction.history import Compaction
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compaction.undo import compactions as compactions_of
 from memory_engine.core.events.compaction import CompactionUndone
+from memory_engine.core.excerpts import counted, number, one_line
+from memory_engine.core.json_form import named
 from memory_engine.replay.cache_breaks import CacheBreak
 from memory_engine.replay.ledger import CacheLedger
 
@@ -24,7 +26,7 @@ async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         found = await compactions_of(await thread.at((await thread.info()).events))
-    terminal.json([one.as_data() for one in found])
+    terminal.json(found)
     if not found:
         terminal.say("nothing was compacted")
         return 0
@@ -123,7 +125,7 @@ async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
             )
         finally:
             progress.end()
-    terminal.json({"thread_id": found.thread_id, "after": found.after, "upto": found.upto, **found.as_data()})
+    terminal.json({**named(found, "thread_id after upto"), **found.as_data()})
     _put_ledger(found, terminal)
     return 0
 

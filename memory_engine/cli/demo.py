@@ -13,14 +13,15 @@ from pathlib import Path
 from attrs import define, field
 
 from memory_engine.cli.commands import Command, WrongArgument, no_arguments, writable
-from memory_engine.cli.excerpts import measure, put_messages_briefly
+from memory_engine.cli.messages import measure, put_messages_briefly
 from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
-from memory_engine.cli.terminal import Terminal, counted, duration, escaped, number, one_line
+from memory_engine.cli.terminal import Terminal
 from memory_engine.context.builder import Context, ContextBuilder
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.excerpts import counted, duration, escaped, number, one_line
 from memory_engine.core.records import RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from memory_engine.cli.commands import Command, Run, WrongArgument, existing, positive, whole, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number
+from memory_engine.cli.terminal import Column, Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, escaped, number
+from memory_engine.core.json_form import named
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of
 from memory_engine.views.documents.readers.splitting import Splitting
@@ -71,24 +73,11 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
         finally:
             progress.end()
     seconds = time.perf_counter() - begun
-    terminal.json(_report_as_json(report, seconds))
+    done = named(report, "files added changed unchanged removed passages ended skipped")
+    failed = [named(one, "path place why") for one in report.failed]
+    terminal.json({**done, "failed": failed, "seconds": round(seconds, 3)})
     _put_report(report, asked.tenant, seconds, terminal)
     return FOUND_PROBLEMS if report.failed else 0
-
-
-def _report_as_json(report: DocumentReport, seconds: float) -> dict[str, object]:
-    return {
-        "files": report.files,
-        "added": report.added,
-        "changed": report.changed,
-        "unchanged": report.unchanged,
-        "removed": report.removed,
-        "passages": report.passages,
-        "ended": report.ended,
-        "skipped": report.skipped,
-        "failed": [{"path": one.path, "place": one.place, "why": one.why} for one in report.failed],
-        "seconds": round(seconds, 3),
-    }
 
 
 def _put_report(report: DocumentReport, tenant: str, seconds: float, terminal: Terminal) -> None:
@@ -144,18 +133,9 @@ def _day(document: Document) -> str:
 
 def _as_json(document: Document) -> dict[str, object]:
     return {
-        "id": document.id,
-        "title": document.title,
-        "format": document.format,
-        "source": document.source,
-        "author": document.author,
-        "date": None if document.date is None else document.date.isoformat(),
-        "channel": document.channel,
-        "thread": document.thread,
-        "metadata": document.metadata,
+        **named(document, "id title format source author date channel thread metadata"),
         "passages": len(document.passages),
-        "digest": document.digest,
-        "seqs": list(document.seqs),
+        **named(document, "digest seqs"),
     }
 
 
@@ -203,9 +183,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.json(
         {
             "query": asked.query,
-            "how": found.how,
-            "failure": found.failure,
-            "waiting": found.waiting,
+            **named(found, "how failure waiting"),
             "hits": [_hit_as_data(hit, known) for hit in found],
         }
     )
@@ -217,21 +195,11 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 def _hit_as_data(hit: Hit, known: Mapping[str, Document]) -> dict[str, object]:
     document_id = document_id_of(hit.key)
-    document = known.get(document_id)
-    return {
-        "document": document_id,
-        "title": document.title if document is not None else "",
-        "source": document.source if document is not None else "",
-        "channel": document.channel if document is not None else "",
-        "about": hit.about,
-        "speaker": hit.speaker,
-        "at": hit.at.isoformat(),
-        "score": hit.score,
-        "why": hit.why,
-        "text": hit.text,
-        "seq": hit.seq,
-        "event_id": hit.event_id,
-    }
+    described = named(known[document_id], "title source channel") if document_id in known else _UNKNOWN
+    return {"document": document_id, **described, **named(hit, "about speaker at score why text seq event_id")}
+
+
+_UNKNOWN = {"title": "", "source": "", "channel": ""}
 
 
 def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) -> None:

@@ -16,10 +16,10 @@ from attrs import evolve, frozen
 from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
-from memory_engine.cli.excerpts import of_chunk, of_event
-from memory_engine.cli.terminal import Progress, Terminal, columns, counted, number, one_line
+from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.context.builder import Context
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.excerpts import columns, counted, number, of_chunk, of_event, one_line
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidExpression
 from memory_engine.replay.bisect import bisect as bisected
@@ -254,7 +254,7 @@ async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
         a = await _at(engine, asked.thread, asked.a)
         b = await _at(engine, asked.other or asked.thread, asked.b)
         found = await difference(a, b)
-    terminal.json(found.as_data())
+    terminal.json(found)
     _put_diff(found, terminal)
     return 0
 
@@ -341,7 +341,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, config=config, entry_points=asked.plugins) as engine:
         past = await _at(engine, asked.thread, asked.at)
         found = await explained(past, asked.what if asked.what is not None else await _context(past, asked))
-    terminal.json(found.as_data())
+    terminal.json(found)
     TreePrinter(terminal, asked.depth, whole=asked.all).put(found)
     return 0
 
@@ -377,7 +377,7 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
         after, upto = await _at(engine, asked.thread, asked.after), await _at(engine, asked.thread, asked.upto)
         found = await bisected(after, upto, holds, lambda count: progress.update({"moments": count}))
     progress.end()
-    terminal.json(found.as_data())
+    terminal.json(found)
     event = found.event
     terminal.say(f"it holds from event {found.seq} on: {event.type}, {event.recorded_at:%Y-%m-%d %H:%M:%S}", "bold")
     terminal.say("  " + one_line(of_event(event.event), terminal.width - 2))

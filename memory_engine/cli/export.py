@@ -8,18 +8,11 @@ from pathlib import Path
 import msgspec
 from attrs import frozen
 
-from memory_engine.cli.commands import (
-    MOMENT,
-    Command,
-    WrongArgument,
-    add_thread,
-    existing,
-    moment,
-    positive,
-    writable,
-)
+from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, writable
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Progress, Terminal, counted, duration, escaped_in_json, size
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
+from memory_engine.core.json_form import JsonForm
 from memory_engine.engine import Engine
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
 from memory_engine.replay.export.export import ExportReport, export
@@ -76,7 +69,7 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument(f"{error.filename}: there is a file already; --force replaces it") from None
     finally:
         progress.end()
-    terminal.json(report.as_data())
+    terminal.json(report)
     _put_export(report, time.perf_counter() - begun, terminal)
     return FOUND_PROBLEMS if report.broken_at or report.idle_rules else 0
 
@@ -136,7 +129,7 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
             )
     finally:
         progress.end()
-    terminal.json(report.as_data())
+    terminal.json(report)
     _put_import(report, asked.db, time.perf_counter() - begun, terminal)
     return 0
 
@@ -162,15 +155,11 @@ IMPORT = Command(_declare_import, import_log)
 
 
 @frozen
-class Compared:
+class Compared(JsonForm):
     """Anchors that were compared, and those that the logs do not bear out."""
 
     checked: int = 0
     rewritten: Sequence[Anchor] = ()
-
-    def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return {"checked": self.checked, "rewritten": [one.as_data() for one in self.rewritten]}
 
     def put(self, terminal: Terminal) -> None:
         """Say which are not borne out."""
@@ -203,7 +192,7 @@ async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
     else:
         for one in found:
             terminal.put(escaped_in_json(msgspec.json.encode(one).decode()))
-    terminal.json([one.as_data() for one in found])
+    terminal.json(found)
     return 0
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from memory_engine.cli.commands import Command, WrongArgument, writable
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Progress, Terminal, counted, duration, number
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, number
+from memory_engine.core.json_form import named
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
@@ -85,23 +87,12 @@ def report_as_json(report: IngestReport, seconds: float) -> dict[str, object]:
     """The summary that `ingest --json` prints."""
     return {
         "files": report.files,
-        "threads": [
-            {
-                "id": thread.id,
-                "messages": thread.messages,
-                "added": thread.added,
-                "known": thread.known,
-            }
-            for thread in report.threads
-        ],
+        "threads": [named(thread, "id messages added known") for thread in report.threads],
         "messages": report.messages,
         "added": sum(thread.added for thread in report.threads),
         "known": sum(thread.known for thread in report.threads),
-        "compactions": report.compactions,
-        "tokens_before": report.tokens_before,
-        "tokens_after": report.tokens_after,
-        "invalid": report.invalid,
-        "errors": [{"path": error.path, "line": error.line, "why": error.why} for error in report.errors],
+        **named(report, "compactions tokens_before tokens_after invalid"),
+        "errors": [named(error, "path line why") for error in report.errors],
         "seconds": round(seconds, 3),
     }
 

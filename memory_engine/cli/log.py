@@ -9,8 +9,8 @@ from contextlib import suppress
 from attrs import frozen
 
 from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
-from memory_engine.cli.excerpts import of_event
-from memory_engine.cli.terminal import Terminal, columns, one_line, padded
+from memory_engine.cli.terminal import Terminal
+from memory_engine.core.excerpts import columns, of_event, one_line, padded
 from memory_engine.core.records import RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import StorageBusy, ThreadNotFound

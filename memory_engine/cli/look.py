@@ -15,14 +15,16 @@ from memory_engine.cli.commands import (
     no_arguments,
     positive,
 )
-from memory_engine.cli.excerpts import measure, of_chunk, parents, put_messages
-from memory_engine.cli.terminal import Column, Terminal, counted, number, one_line, size
+from memory_engine.cli.messages import measure, put_messages
+from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.core.excerpts import counted, number, of_chunk, one_line, parents, size
+from memory_engine.core.json_form import named
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.recall.hits import Hit
-from memory_engine.replay.data import chunk_as_data, hit_as_data
+from memory_engine.replay.data import chunk_as_data
 from memory_engine.store.reading import Moment
 from memory_engine.thread import Thread
 from memory_engine.views.report import memory_report
@@ -47,7 +49,7 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             status=asked.status,
             limit=asked.limit,
         )
-    terminal.json([_thread_as_json(info) for info in found])
+    terminal.json(found)
     if not found:
         terminal.say("no thread matches")
         return 0
@@ -73,26 +75,6 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
         if set(cells) != {usual}:
             shown.append((Column(title, least=8), [cell or "-" for cell in cells]))
     terminal.table([head for head, _ in shown], list(zip(*(cells for _, cells in shown), strict=True)))
-
-
-def _thread_as_json(info: ThreadInfo) -> dict[str, object]:
-    forked = info.forked_from
-    return {
-        "id": info.id,
-        "kind": info.kind,
-        "status": info.status,
-        "events": info.events,
-        "chunks": info.chunks,
-        "tokens": info.tokens,
-        "user_id": info.user_id,
-        "tenant_id": info.tenant_id,
-        "agent_id": info.agent_id,
-        "parent_id": info.parent_id,
-        "metadata": dict(info.metadata),
-        "created_at": info.created_at.isoformat(),
-        "forked_from": msgspec.to_builtins(forked) if forked is not None else None,
-        "head_hash": info.head_hash,
-    }
 
 
 def _declare_show(parser: argparse.ArgumentParser) -> None:
@@ -168,22 +150,9 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.kernel[ContextBuilder].counter
     if terminal.as_json:
-        shown: dict[str, object] = {
-            "thread_id": found.thread_id,
-            "seq": found.seq,
-            "messages": found.messages,
-            "tokens": found.tokens,
-            "tokens_exact": found.tokens_exact,
-            "tokenizer": found.tokenizer,
-            "included": list(found.included),
-            "excluded": list(found.excluded),
-            "shortened": list(found.shortened),
-        }
-        if asked.query is not None:
-            shown["spent"] = msgspec.structs.asdict(found.spent)
-            shown["recalled_text"] = found.recalled_text
-            shown["recalled"] = [hit_as_data(hit) for hit in found.recalled]
-            shown["recall_failure"] = found.recall_failure
+        names = "thread_id seq messages tokens tokens_exact tokenizer included excluded shortened"
+        recall = " spent recalled_text recalled recall_failure" if asked.query is not None else ""
+        shown = named(found, names + recall)
         terminal.json(shown | ({"xml": found.xml()} if asked.format == "xml" else {}))
     elif asked.format == "xml":
         terminal.say(found.xml())
@@ -215,7 +184,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         totals = await engine.stats()
-    terminal.json({"path": asked.db, **msgspec.to_builtins(totals)})
+    terminal.json({"path": asked.db, **named(totals)})
     shown: Mapping[str, str] = {
         "threads": number(totals.threads),
         "events": number(totals.events),

@@ -4,10 +4,11 @@ import argparse
 import textwrap
 
 from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
-from memory_engine.cli.terminal import Terminal, escaped
+from memory_engine.cli.terminal import Terminal
+from memory_engine.core.excerpts import escaped
+from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.recall.hits import KINDS, Found
-from memory_engine.replay.data import hit_as_data
 
 WIDTH_MAX = 100
 _INDENT = "   "
@@ -39,15 +40,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, entry_points=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
-    terminal.json(
-        {
-            "query": found.query,
-            "how": found.how,
-            "failure": found.failure,
-            "waiting": found.waiting,
-            "hits": [hit_as_data(hit) for hit in found],
-        }
-    )
+    terminal.json({**named(found, "query how failure waiting"), "hits": list(found)})
     if not found:
         terminal.say(why_nothing)
     _put(found, len(threads) != 1, terminal)

@@ -10,10 +10,11 @@ from attrs import define, field
 from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number, one_line
+from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.excerpts import counted, duration, escaped, number, one_line
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, ThreadNotFound
 from memory_engine.files.verify_file import verify_file
@@ -88,10 +89,10 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             "threads": len(reports),
             "events": events,
             "seconds": round(seconds, 3),
-            "divergences": [divergence.as_data() for divergence in found],
+            "divergences": found,
             "heads": {report.thread_id: report.head_hash for report in reports},
             "redacted": redacted,
-            "anchors": anchors.as_data(),
+            "anchors": anchors,
         }
     )
     for divergence in found:
@@ -148,7 +149,7 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             "threads": len(reports),
             "events": events,
             "seconds": round(seconds, 3),
-            "rebuilt": [report.as_data() for report in reports],
+            "rebuilt": reports,
             "failed": [{"thread_id": thread_id, "why": str(error)} for thread_id, error in outcome.failed.items()],
         }
     )

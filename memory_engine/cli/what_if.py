@@ -8,14 +8,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-import memory_engine
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
 from memory_engine.cli.options import FOUND_PROBLEMS
-from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, number
+from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
@@ -25,6 +25,8 @@ from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.what_if.calls import Call, Prices, Turn
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
+from memory_engine.wiring import model_compactor
+from memory_engine.wiring import open as open_engine
 
 TURNS_SHOWN_MAX = 8
 _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
@@ -162,14 +164,12 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
             )
         finally:
             progress.end()
-    terminal.json(report.as_data())
+    terminal.json(report)
     _put_report(report, terminal)
     return 0
 
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
-    from memory_engine.wiring import model_compactor  # it brings the storage along
-
     plugins = installed_plugins() if asked.plugins else []
     record = (await engine.store.load(asked.thread)).record
     compactor: Compactor | None = None
@@ -354,7 +354,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
         progress.end()
     if asked.chart:
         await asyncio.to_thread(Path(asked.chart).write_text, draw(found), encoding="utf-8")
-    terminal.json(found.as_data())
+    terminal.json(found)
     _put(found, terminal)
     if asked.chart:
         terminal.say(f"the chart is in {asked.chart}")
@@ -362,9 +362,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _compactors(asked: argparse.Namespace, plugins: Sequence[Plugin]) -> list[Compactor]:
-    from memory_engine.wiring import model_compactor  # it brings the storage along
-
-    async with memory_engine.open(":memory:") as engine:
+    async with open_engine(":memory:") as engine:
         registered = registered_compactors(engine, plugins)
     chosen = [compactor_named(name, registered) for name in dict.fromkeys(asked.compactor)]
     if asked.model:

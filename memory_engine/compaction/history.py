@@ -26,6 +26,7 @@ from memory_engine.core.events.compaction import (
     CompactionUndone,
 )
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
@@ -109,13 +110,18 @@ class Replaced:
 
 
 @frozen(kw_only=True)
-class Compaction:
+class Compaction(JsonForm):
     """A compaction that came to its end, and what became of it. `seq` is that of its result.
 
     `status`: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or `gone` (they were
     forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while it is live.
     `summaries` are the ids of its summaries now: a forgetting makes a new version of one.
     """
+
+    json_names = (
+        "compaction_id seq recorded_at trigger compactor model covered dropped summaries tokens_before "
+        "tokens_after status by"
+    )
 
     compaction_id: str
     seq: int
@@ -139,24 +145,6 @@ class Compaction:
     def dropped(self) -> tuple[str, ...]:
         """The chunks that left nothing behind."""
         return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "compaction_id": self.compaction_id,
-            "seq": self.seq,
-            "recorded_at": self.recorded_at.isoformat(),
-            "trigger": self.trigger,
-            "compactor": self.compactor,
-            "model": self.model,
-            "covered": list(self.covered),
-            "dropped": list(self.dropped),
-            "summaries": list(self.summaries),
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after,
-            "status": self.status,
-            "by": self.by,
-        }
 
 
 @frozen

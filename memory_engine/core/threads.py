@@ -7,6 +7,7 @@ import msgspec
 
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
@@ -113,8 +114,13 @@ class LoadedThread(msgspec.Struct, frozen=True):
     indexed: bool = False
 
 
-class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """What a thread is and where it stands. `events` counts a fork's shared past too."""
+
+    json_names = (
+        "id kind status events chunks tokens user_id tenant_id agent_id parent_id metadata created_at forked_from "
+        "head_hash"
+    )
 
     id: str
     kind: str

@@ -14,22 +14,23 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from html import escape
 from pathlib import Path
 
 from attrs import evolve, frozen
 
-import memory_engine
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
+from memory_engine.core.excerpts import counted
+from memory_engine.core.json_form import JsonForm, as_data
 from memory_engine.core.lazy import regex
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
 from memory_engine.errors.effects import Usage
+from memory_engine.files import svg
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import message_text
@@ -38,6 +39,7 @@ from memory_engine.replay.what_if import Change, rerun, setting_of
 from memory_engine.replay.what_if.fork_log import ForkLog
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.wiring import open as open_engine
 
 VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
 """A word with what holds ids, dates, amounts, paths and addresses together."""
@@ -122,12 +124,14 @@ Progress = Callable[[str, str], None]
 
 
 @frozen(kw_only=True)
-class Kept:
+class Kept(JsonForm):
     """What one compactor made of one log, or of all (`log` is empty).
 
     `tokens` (estimated) and `facts` of the messages that were compacted: first what they held, then what stands for
     them at the end: the tokens of the summaries, and the facts that the last context still says anywhere.
     """
+
+    json_names = "log compactor compactions failed tokens tokens_kept facts facts_kept usage seconds"
 
     log: str
     compactor: str
@@ -163,22 +167,7 @@ class Kept:
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
-        return {
-            "log": self.log,
-            "compactor": self.compactor,
-            "compactions": self.compactions,
-            "failed": self.failed,
-            "tokens": list(self.tokens),
-            "tokens_kept": self.tokens_kept,
-            "facts": list(self.facts),
-            "facts_kept": self.facts_kept,
-            "usage": {
-                "input_tokens": self.usage.input_tokens,
-                "output_tokens": self.usage.output_tokens,
-                "cost_usd": self.usage.cost_usd,
-            },
-            "seconds": round(self.seconds, 4),
-        }
+        return super().as_data() | {"seconds": round(self.seconds, 4)}
 
 
 @frozen
@@ -190,7 +179,7 @@ class Unread:
 
 
 @frozen(kw_only=True)
-class Comparison:
+class Comparison(JsonForm):
     """What each compactor made of each log, in the order of the logs, and the files that could not be read."""
 
     rows: tuple[Kept, ...]
@@ -205,11 +194,7 @@ class Comparison:
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
-        return {
-            "logs": [row.as_data() for row in self.rows],
-            "totals": [row.as_data() for row in self.totals()],
-            "unread": [{"path": one.path, "why": one.why} for one in self.unread],
-        }
+        return {"logs": as_data(self.rows), "totals": as_data(self.totals()), "unread": as_data(self.unread)}
 
 
 async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the two by keyword
@@ -275,10 +260,10 @@ async def _opened(path: Path, plugins: Sequence[Plugin]) -> AsyncIterator[Engine
     """An engine with the threads of a file: the database itself, to look at only, or one in memory."""
     if path.suffix == ".db":
         _check_is_there(path)
-        async with memory_engine.open(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
+        async with open_engine(str(path), config=EngineConfig(read_only=True), plugins=plugins) as engine:
             yield engine
         return
-    async with memory_engine.open(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
+    async with open_engine(":memory:", config=AS_RECORDED, plugins=plugins) as engine:
         if is_export(path):
             await engine.import_log(path)
         else:
@@ -376,27 +361,16 @@ WIDTH, HEIGHT = 760, 520
 LEFT, RIGHT, TOP, BOTTOM = 70, 40, 64, 60
 KINDS = 6
 """Colours; more compactors share them."""
-_STYLE = """
-  svg { color-scheme: light dark; }
-  text { font-size: 13px; font-family: system-ui, "Segoe UI", sans-serif; fill: #24292f; }
-  .title { font-weight: 600; font-size: 15px; }
-  .quiet { fill: #57606a; font-size: 12px; }
-  .page { fill: #ffffff; }
-  .grid { stroke: #d0d7de; }
-  .log { fill-opacity: 0.35; }
-  .label { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }
-  .k0 { fill: #0969da; } .k1 { fill: #bc4c00; } .k2 { fill: #1a7f37; }
-  .k3 { fill: #8250df; } .k4 { fill: #bf3989; } .k5 { fill: #6e7781; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3; }
-    .quiet { fill: #9da7b3; }
-    .page { fill: #0d1117; }
-    .label { stroke: #0d1117; }
-    .grid { stroke: #30363d; }
-    .k0 { fill: #4493f8; } .k1 { fill: #db6d28; } .k2 { fill: #3fb950; }
-    .k3 { fill: #a371f7; } .k4 { fill: #db61a2; } .k5 { fill: #8b949e; }
-  }
-"""
+_STYLE = ".log { fill-opacity: 0.35; } .label { paint-order: stroke; stroke-width: 4px; }"
+_COLOURS = {
+    ".label": ("stroke: #ffffff;", "stroke: #0d1117;"),
+    ".k0": ("fill: #0969da;", "fill: #4493f8;"),
+    ".k1": ("fill: #bc4c00;", "fill: #db6d28;"),
+    ".k2": ("fill: #1a7f37;", "fill: #3fb950;"),
+    ".k3": ("fill: #8250df;", "fill: #a371f7;"),
+    ".k4": ("fill: #bf3989;", "fill: #db61a2;"),
+    ".k5": ("fill: #6e7781;", "fill: #8b949e;"),
+}
 
 
 def draw(comparison: Comparison) -> str:
@@ -406,26 +380,20 @@ def draw(comparison: Comparison) -> str:
     most = max([0.1, *(_shares(row)[0] for row in (*rows, *totals))])
     right = next(tick / 10 for tick in range(1, 11) if tick / 10 >= min(most, 1.0))
     kinds = {total.compactor: f"k{n % KINDS}" for n, total in enumerate(totals)}
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'role="img" aria-label="Tokens kept against facts kept, by compactor">',
-        f"<style>{_STYLE}</style>",
-        f'<rect class="page" width="{WIDTH}" height="{HEIGHT}" rx="6"/>',
-        f'<text class="title" x="16" y="28">What compactors keep of {_counted(len({r.log for r in rows}))}</text>',
-        '<text class="quiet" x="16" y="48">Facts that the last context still says, against tokens that stand for what '
-        "was compacted. Large dots: all logs. Up and left is better.</text>",
+    what = (
+        "Facts that the last context still says, against tokens that stand for what was compacted. "
+        "Large dots: all logs. Up and left is better."
+    )
+    marks = [
+        svg.text((16, 28), f"What compactors keep of {counted(len({row.log for row in rows}), 'log')}", "title"),
+        svg.text((16, 48), what, "quiet"),
         *_grid(right),
         *(_dot(row, right, f"log {kinds[row.compactor]}", 4) for row in rows),
         *(_dot(total, right, kinds[total.compactor], 8) for total in totals),
         *_labels(totals, right),
-        "</svg>",
-        "",
     ]
-    return "\n".join(parts)
-
-
-def _counted(logs: int) -> str:
-    return f"{logs:,} log{'s' * (logs != 1)}"
+    label = "Tokens kept against facts kept, by compactor"
+    return svg.page(label, (WIDTH, HEIGHT), marks, colours=_COLOURS, style=_STYLE)
 
 
 def _shares(row: Kept) -> tuple[float, float]:
@@ -448,23 +416,21 @@ def _grid(right: float) -> list[str]:
         x = round(LEFT + tick / 5 * (last - LEFT), 1)
         y = round(TOP + tick / 5 * (bottom - TOP), 1)
         parts += [
-            f'<line class="grid" x1="{x}" x2="{x}" y1="{TOP}" y2="{bottom}"/>',
-            f'<text class="quiet" x="{x}" y="{bottom + 18}" text-anchor="middle">{right * tick / 5:.0%}</text>',
-            f'<line class="grid" x1="{LEFT}" x2="{last}" y1="{y}" y2="{y}"/>',
-            f'<text class="quiet" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{1 - tick / 5:.0%}</text>',
+            svg.line(x, TOP, x, bottom),
+            svg.text((x, bottom + 18), f"{right * tick / 5:.0%}", "quiet", anchor="middle"),
+            svg.line(LEFT, y, last, y),
+            svg.text((LEFT - 8, y + 4), f"{1 - tick / 5:.0%}", "quiet", anchor="end"),
         ]
     parts += [
-        f'<text class="quiet" x="{(LEFT + last) / 2}" y="{bottom + 40}" text-anchor="middle">tokens kept</text>',
-        f'<text class="quiet" x="16" y="{(TOP + bottom) / 2}" transform="rotate(-90 16 {(TOP + bottom) / 2})" '
-        'text-anchor="middle">facts kept</text>',
+        svg.text(((LEFT + last) / 2, bottom + 40), "tokens kept", "quiet", anchor="middle"),
+        svg.text((16, (TOP + bottom) / 2), "facts kept", "quiet", anchor="middle", turned=True),
     ]
     return parts
 
 
 def _dot(row: Kept, right: float, kind: str, radius: int) -> str:
     x, y = _place(row, right)
-    title = escape(f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}", quote=False)
-    return f'<circle class="{kind}" cx="{x}" cy="{y}" r="{radius}"><title>{title}</title></circle>'
+    return svg.dot(x, y, radius, kind, f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}")
 
 
 def _said(row: Kept) -> str:
@@ -480,6 +446,5 @@ def _labels(totals: Sequence[Kept], right: float) -> list[str]:
         x, y = _place(total, right)
         lowest = max(y + 4, lowest + 18)
         anchor, at = ("start", x + 14) if x < WIDTH * 0.65 else ("end", x - 14)
-        text = escape(f"{total.compactor}: {_said(total)}", quote=False)
-        parts.append(f'<text class="label" x="{at}" y="{lowest}" text-anchor="{anchor}">{text}</text>')
+        parts.append(svg.text((at, lowest), f"{total.compactor}: {_said(total)}", "label", anchor=anchor))
     return parts

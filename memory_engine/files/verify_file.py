@@ -14,17 +14,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequ
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 from attrs import define, field
 
 from memory_engine.core.cancellation import finished
+from memory_engine.engine import Engine
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.replay.verify import Verifier, VerifyReport
-
-if TYPE_CHECKING:
-    from memory_engine.engine import Engine
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.wiring import open as open_engine
 
 FileProgress = Callable[[int, int], None]
 """Called now and then with the number of threads and of events done."""
@@ -187,12 +187,9 @@ class _Work:
 
 
 @asynccontextmanager
-async def _only_read(path: str, *, entry_points: bool) -> "AsyncIterator[Engine]":
-    import memory_engine
-    from memory_engine.runtime.config import EngineConfig
-
+async def _only_read(path: str, *, entry_points: bool) -> AsyncIterator[Engine]:
     _check_is_there(path)
-    async with memory_engine.open(path, config=EngineConfig(read_only=True), entry_points=entry_points) as engine:
+    async with open_engine(path, config=EngineConfig(read_only=True), entry_points=entry_points) as engine:
         yield engine
 
 

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from attrs import evolve, frozen
 
-from memory_engine.cli.excerpts import of_event
-from memory_engine.cli.terminal import one_line
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import ToolCall
@@ -19,6 +17,8 @@ from memory_engine.core.events.compaction import (
     CompactionStarted,
     CompactionUndone,
 )
+from memory_engine.core.excerpts import of_event, one_line
+from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.operations import (
     Add,
     Batch,
@@ -39,7 +39,7 @@ THREADS_MAX = 64
 
 
 @frozen(kw_only=True)
-class Compaction:
+class Compaction(JsonForm):
     """A compaction as its events tell it. `started` and `seq` are where it began and ended, `seq` 0: it has not."""
 
     id: str
@@ -52,17 +52,8 @@ class Compaction:
     compactor: str = ""
 
     def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return {
-            "id": self.id,
-            "started": self.started or self.seq,
-            "seq": self.seq or None,
-            "status": self.status,
-            "covers": self.covers,
-            "tokens": list(self.tokens),
-            "summaries": list(self.summaries),
-            "compactor": self.compactor,
-        }
+        """As plain JSON values."""
+        return super().as_data() | {"started": self.started or self.seq, "seq": self.seq or None}
 
 
 class Outlines:
@@ -164,19 +155,11 @@ def chunk_row(chunk: Chunk, container: str = "") -> dict[str, object]:
     """A chunk in a list; its text is cut, `chars` is how long it is."""
     text = chunk.text
     return {
-        "id": chunk.id,
-        "type": chunk.type,
-        "category": chunk.category.value,
-        "retention": chunk.retention.value,
-        "tokens": chunk.tokens,
+        **named(chunk, "id type category retention tokens"),
         "text": text[:TEXT_MAX],
         "chars": len(text),
         "container": container,
-        "parent_ids": list(chunk.parent_ids),
-        "status": chunk.status,
-        "label": chunk.label,
-        "name": chunk.name,
-        "call_id": chunk.call_id,
+        **named(chunk, "parent_ids status label name call_id"),
         "calls": [_call_row(call) for call in chunk.calls],
     }
 

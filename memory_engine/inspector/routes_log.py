@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import UnknownEvent
+from memory_engine.core.json_form import as_data
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State
 from memory_engine.errors import IntegrityError
@@ -159,7 +160,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
     return {
         "head": head.seq,
         "status": head.status,
-        "compactions": [one.as_data() for one in compactions],
+        "compactions": as_data(compactions),
         "forks": forks,
         "first_at": ends[0] if ends else None,
         "last_at": ends[-1] if ends else None,

@@ -6,18 +6,16 @@ from typing import cast
 
 import msgspec
 from attrs import frozen
-from msgspec.structs import asdict
 
 from memory_engine.context.builder import Context, ContextBuilder
 from memory_engine.context.rendering import Message, message_tokens
-from memory_engine.core.clock import to_datetime
-from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.core.json_form import as_data, named
+from memory_engine.core.threads import Head, ThreadInfo, ThreadRecord
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import UnknownView
 from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.offload import beside
 from memory_engine.inspector.outlines import chunk_row
-from memory_engine.inspector.states import totals_as_data
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
 from memory_engine.replay.data import chunk_as_data
@@ -46,7 +44,7 @@ async def state(inspection: Inspection, query: Query) -> object:
         "offset": offset,
         "limit": limit,
         "chunks": [chunk_row(chunks[placed.chunk.id], placed.container) for placed in page],
-        "by_type": totals_as_data(laid.by_type),
+        "by_type": as_data(laid.by_type),
     }
 
 
@@ -67,12 +65,8 @@ def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCount
         "messages": [_message_row(message, counter) for message in built.messages],
         "tokens": built.tokens,
         "max_tokens": max_tokens,
-        "tokens_exact": built.tokens_exact,
-        "tokenizer": built.tokenizer,
-        "spent": asdict(built.spent),
-        "included": list(built.included),
-        "excluded": list(built.excluded),
-        "shortened": list(built.shortened),
+        **named(built, "tokens_exact tokenizer"),
+        **named(built, "spent included excluded shortened"),
     }
 
 
@@ -166,7 +160,7 @@ async def store(inspection: Inspection, _query: Query) -> object:
         "path": inspection.path,
         "read_only": inspection.engine.config.read_only,
         "version": _version(),
-        **msgspec.to_builtins(totals),
+        **named(totals),
     }
 
 
@@ -224,22 +218,9 @@ def _listed(found: Found, wanted: _Wanted, offset: int, limit: int) -> dict[str,
 
 
 def _thread_row(record: ThreadRecord, head: Head) -> dict[str, object]:
-    origin = record.forked_from
-    return {
-        "id": record.id,
-        "kind": record.kind,
-        "status": head.status,
-        "events": head.seq,
-        "chunks": head.chunks,
-        "tokens": head.tokens,
-        "user_id": record.user_id,
-        "tenant_id": record.tenant_id,
-        "agent_id": record.agent_id,
-        "parent_id": record.parent_id,
-        "metadata": dict(record.metadata),
-        "created_at": to_datetime(record.created_at_us).isoformat(),
-        "forked_from": {"thread_id": origin.thread_id, "seq": origin.seq} if origin is not None else None,
-    }
+    row = ThreadInfo.of(record, head).as_data()
+    del row["head_hash"]
+    return row
 
 
 async def forks(inspection: Inspection, query: Query) -> object:

@@ -9,7 +9,7 @@ Totals over a store, which reads all of it for them: taken again where that is n
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Sequence, Sized
 from typing import TypeVar
 
 from attrs import frozen
@@ -184,11 +184,6 @@ def _bound(kept: "OrderedDict[tuple[str, int], T]") -> None:
     held = sum(map(len, kept.values()))
     while len(kept) > STATES_MAX or (held > CHUNKS_KEPT_MAX and len(kept) > 1):
         held -= len(kept.popitem(last=False)[1])
-
-
-def totals_as_data(totals: Sequence[TypeTotal]) -> list[Mapping[str, object]]:
-    """Totals by type as plain JSON values."""
-    return [{"type": total.type, "chunks": total.chunks, "tokens": total.tokens} for total in totals]
 
 
 SHARE = 20

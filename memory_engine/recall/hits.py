@@ -9,6 +9,7 @@ from attrs import frozen
 
 from memory_engine.core.chain import decode_row
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.store.passages import PLACES_BITS, Extractors, Text
 from memory_engine.store.reading import LogReader
@@ -20,7 +21,7 @@ KINDS = (
 """What passages of the embedded events are. Events of one's own may bring others."""
 
 
-class Hit(msgspec.Struct, frozen=True, kw_only=True):
+class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. What a search gives is recalled: nothing is learned from it a second time.
 
     `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` says what it
@@ -30,6 +31,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question
     and passage, where both have a vector. `alike` are ids of events that say the same and were left out.
     """
+
+    json_names = "text kind role speaker about at thread_id seq event_id event_type key score why parts alike"
 
     text: str
     kind: str

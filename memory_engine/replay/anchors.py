@@ -11,12 +11,13 @@ from pathlib import Path
 import msgspec
 
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
 
 
-class Anchor(msgspec.Struct, frozen=True):
+class Anchor(JsonForm, msgspec.Struct, frozen=True):
     """The hash (in hexadecimal) of a thread's log at a seq: it stands for all that was recorded up to there.
 
     `recorded_at` is when the event at `seq` was recorded (UTC). At seq 0 there is neither.
@@ -28,7 +29,7 @@ class Anchor(msgspec.Struct, frozen=True):
     recorded_at: datetime | None = None
 
     def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
+        """As plain JSON values, those of a line in a file of anchors."""
         found: dict[str, object] = msgspec.to_builtins(self)
         return found
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
 from memory_engine.replay.data import event_as_data
@@ -19,7 +20,7 @@ Predicate = Callable[[P], "bool | Awaitable[bool]"]
 
 
 @frozen(kw_only=True)
-class Bisection:
+class Bisection(JsonForm):
     """The first event after which the predicate held, given that it held from some event on.
 
     `asked` are the seqs that were looked at and what was answered, in order; `change` is what the event changed. Where
@@ -33,12 +34,7 @@ class Bisection:
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
-        return {
-            "seq": self.seq,
-            "event": event_as_data(self.event),
-            "asked": [[seq, held] for seq, held in self.asked],
-            "change": self.change.as_data(),
-        }
+        return {"seq": self.seq, "event": event_as_data(self.event), **named(self, "asked change")}
 
 
 async def bisect(after: P, upto: P, predicate: Predicate[P], progress: Progress | None = None) -> Bisection:

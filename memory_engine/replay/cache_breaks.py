@@ -16,6 +16,7 @@ from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import STEPS, CompactionCompleted, CompactionUndone, EventSkipped
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
@@ -67,7 +68,7 @@ _NAMES = {
 
 
 @frozen(kw_only=True)
-class CachedCall:
+class CachedCall(JsonForm):
     """A model call: the seq of the first event of its answer, and the tokens of its context.
 
     `kept_tokens` stand at its beginning as they stood in the context of the call before: a provider's cache holds
@@ -79,18 +80,9 @@ class CachedCall:
     kept_tokens: int
     fresh_tokens: int
 
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "seq": self.seq,
-            "tokens": self.tokens,
-            "kept_tokens": self.kept_tokens,
-            "fresh_tokens": self.fresh_tokens,
-        }
-
 
 @frozen(kw_only=True)
-class CacheBreak:
+class CacheBreak(JsonForm):
     """An event after which the context no longer began with that of the call before.
 
     `message` and `byte` are the first that differ, counted from 0, the messages as JSON lines one after the other.
@@ -108,20 +100,6 @@ class CacheBreak:
     lost_tokens: int
     why: str
     trailing: bool = False
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "seq": self.seq,
-            "event_id": self.event_id,
-            "event_type": self.event_type,
-            "call_seq": self.call_seq,
-            "byte": self.byte,
-            "message": self.message,
-            "lost_tokens": self.lost_tokens,
-            "why": self.why,
-            "trailing": self.trailing,
-        }
 
 
 @frozen

@@ -16,6 +16,7 @@ from attrs import field, frozen
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message, message_bytes
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.state import State
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.replay.data import chunk_as_data
@@ -139,7 +140,7 @@ class RowsDiff:
 
 
 @frozen(kw_only=True)
-class Diff:
+class Diff(JsonForm):
     """What leads from `a` to `b`.
 
     `added` stand in b alone, in its order; `removed` in a alone, in its order; `changed` are versions of one chunk on
@@ -168,36 +169,17 @@ class Diff:
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
-        views = self.views or {}
         before, after = self._containers
         return {
-            "a": {"thread_id": self.a.thread_id, "seq": self.a.seq},
-            "b": {"thread_id": self.b.thread_id, "seq": self.b.seq},
+            "a": named(self.a, "thread_id seq"),
+            "b": named(self.b, "thread_id seq"),
             "added": [chunk_as_data(chunk, after.get(chunk.id, "")) for chunk in self.added],
             "removed": [chunk_as_data(chunk, before.get(chunk.id, "")) for chunk in self.removed],
-            "changed": [
-                {
-                    "before": change.before.id,
-                    "after": change.after.id,
-                    "fields": {name: list(values) for name, values in change.fields.items()},
-                }
-                for change in self.changed
-            ],
-            "moved": list(self.moved),
-            "compacted": [{"summary": one.summary, "covers": list(one.covers)} for one in self.compacted],
-            "restored": [{"summary": one.summary, "covers": list(one.covers)} for one in self.restored],
+            **named(self, "changed moved compacted restored"),
             "tokens": [self.a.tokens, self.b.tokens],
             "chunks": [self.a.chunks, self.b.chunks],
-            "context": {
-                "tokens": list(self.context.tokens),
-                "bytes": list(self.context.bytes),
-                "kept_bytes": self.context.kept_bytes,
-                "lines": list(self.context.lines),
-            },
-            "views": {
-                name: {"added": list(rows.added), "removed": list(rows.removed), "changed": list(rows.changed)}
-                for name, rows in views.items()
-            },
+            "context": as_data(self.context),
+            "views": as_data(self.views or {}),
         }
 
 

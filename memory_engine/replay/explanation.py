@@ -10,6 +10,7 @@ from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
 from memory_engine.core.executor import describe
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.reducing import ReducerRegistry
 from memory_engine.replay.lineage import batch_replaced, is_covering, place
@@ -20,7 +21,7 @@ Kind = Literal["context", "block", "passage", "row", "chunk", "compaction", "lin
 
 
 @frozen(kw_only=True)
-class Why:
+class Why(JsonForm):
     """A chunk, an event or the like, and under `children` what it comes from.
 
     `title` says in a few words what it is, `text` what it says, whole. `facts` are JSON values by name: `relation` to
@@ -49,19 +50,6 @@ class Why:
         """The events that it all comes from: thread and seq, each once, in the order of the tree."""
         found = [(node.thread_id, node.seq) for node in self.walk() if node.kind in ("event", "compaction")]
         return [place for place in dict.fromkeys(found) if place[1]]
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "kind": self.kind,
-            "id": self.id,
-            "thread_id": self.thread_id,
-            "seq": self.seq,
-            "title": self.title,
-            "text": self.text,
-            "facts": dict(self.facts),
-            "children": [child.as_data() for child in self.children],
-        }
 
 
 DEPTH_MAX = 100

@@ -8,6 +8,7 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
+from memory_engine.core.json_form import JsonForm
 from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, CachedCall, Row, Runs, Walk
 from memory_engine.replay.verify import Progress
 from memory_engine.runtime.handle import PastHandle
@@ -19,7 +20,7 @@ WINDOW = 512
 
 
 @frozen(kw_only=True)
-class CacheTotals:
+class CacheTotals(JsonForm):
     """The calls of a ledger, summed up. `kept_share` is the part of all tokens that was kept, 0 to 1."""
 
     calls: int
@@ -29,21 +30,12 @@ class CacheTotals:
     lost_tokens: int
     kept_share: float
 
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "kept_tokens": self.kept_tokens,
-            "fresh_tokens": self.fresh_tokens,
-            "lost_tokens": self.lost_tokens,
-            "kept_share": self.kept_share,
-        }
-
 
 @frozen(kw_only=True)
-class CacheLedger:
+class CacheLedger(JsonForm):
     """The model calls of a stretch of a log, and the breaks between each and the one before, both in order."""
+
+    json_names = "calls breaks totals"
 
     thread_id: str
     after: int
@@ -65,14 +57,6 @@ class CacheLedger:
             lost_tokens=sum(one.lost_tokens for one in self.breaks),
             kept_share=round(kept / tokens, 6) if tokens else 0.0,
         )
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "calls": [call.as_data() for call in self.calls],
-            "breaks": [one.as_data() for one in self.breaks],
-            "totals": self.totals.as_data(),
-        }
 
 
 async def cache_ledger(

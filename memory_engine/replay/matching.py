@@ -8,6 +8,7 @@ import msgspec
 from attrs import evolve, frozen
 
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.json_form import JsonForm, as_data
 from memory_engine.core.state import Placed, State
 from memory_engine.replay.lineage import Carried, carriers, place, read_chunks
 from memory_engine.runtime.handle import PastHandle
@@ -17,7 +18,7 @@ _NOT_CONTENT = frozenset({"id", "parent_ids"})
 
 
 @frozen
-class Changed:
+class Changed(JsonForm):
     """A chunk and another version of it. Without `fields` only the id is another."""
 
     before: Chunk
@@ -29,6 +30,10 @@ class Changed:
         old, new = _content(self.before), _content(self.after)
         names = [*old, *(name for name in new if name not in old)]
         return {name: (old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)}
+
+    def as_data(self) -> dict[str, object]:
+        """As plain JSON values: ids for the chunks."""
+        return {"before": self.before.id, "after": self.after.id, "fields": as_data(self.fields)}
 
 
 @frozen

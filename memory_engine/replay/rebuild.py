@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import Remaking, Wanted
@@ -16,7 +17,7 @@ from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import LookUp
 
 
-class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """What was made again of a thread: rows by view, and passages of the search index (`None`: it was left alone)."""
 
     thread_id: str
@@ -24,10 +25,6 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     chunks: int | None
     views: Mapping[str, int]
     passages: int | None
-
-    def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return msgspec.structs.asdict(self)
 
 
 async def rebuild(

@@ -2,7 +2,8 @@
 
 JSON values as Python source that reads well, comes back exactly, and that no formatter changes.
 
-Every element of a list or an object has a line of its own. Long texts, and those of several lines, stand before the
+`pprint` writes what a formatter changes: single quotes, brackets on the first and last line, long texts in pieces. Here
+every element of a list or an object has a line of its own. Long texts, and those of several lines, stand before the
 rest as constants between triple quotes; equal ones stand once.
 """
 
@@ -30,7 +31,6 @@ LONG_CHARS = 60
 LINE_CHARS = 100
 """A line of a constant is cut after so many."""
 _INDENT = "    "
-_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 @define
@@ -116,18 +116,7 @@ def _visible_end(piece: str) -> str:
 def _escaped(text: str) -> str:
     if text.isprintable() and "\\" not in text:
         return text
-    return "".join(map(_escape, text))
-
-
-def _escape(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "".join(c if c.isprintable() and c != "\\" else repr(c)[1:-1] for c in text)
 
 
 NAME_CHARS_MAX = 40

@@ -12,6 +12,7 @@ from memory_engine.core.codec import decode_reduction, encode_reduction, resolve
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reducing import (
     NOTHING,
@@ -54,7 +55,7 @@ _SAID = {
 }
 
 
-class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and what derives from it disagree.
 
     `kind`: `gap`, `hash`, `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
@@ -93,12 +94,8 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
         more = f" (and {len(self.lines) - 1} lines more)" if len(self.lines) > 1 else ""
         return f"{self.title}: {self.lines[0]}{more}" if self.lines else self.title
 
-    def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return {**msgspec.structs.asdict(self), "difference": list(self.difference)}
 
-
-class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """What a verification saw. `events` were checked; the log holds together if there is no divergence.
 
     `redacted` of them are without their texts: only that they stand where they stood can be checked, and that what
@@ -118,9 +115,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.divergence is None
 
     def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        found = self.divergence.as_data() if self.divergence is not None else None
-        return {**msgspec.structs.asdict(self), "ok": self.ok, "divergence": found}
+        """As plain JSON values."""
+        return super().as_data() | {"ok": self.ok}
 
 
 Progress = Callable[[int], None]

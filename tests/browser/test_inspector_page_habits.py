@@ -12,7 +12,7 @@ import pytest
 
 import memory_engine
 from memory_engine import CompactionPolicy, UserMessage
-from memory_engine.cli.terminal import escaped
+from memory_engine.core.excerpts import escaped
 from tests.browser.browsed_logs import HOSTILE, HOSTILE_ID, Facts, make_hostile, make_store
 from tests.browser.browsing import Window, apart, chromium, window
 from tests.inspecting import served

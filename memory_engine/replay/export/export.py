@@ -13,6 +13,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.chain import is_redacted, link_hash
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import IntegrityError, ThreadNotFound
@@ -39,7 +40,7 @@ _ANYTHING = msgspec.json.Decoder(msgspec.Raw)
 
 
 @frozen(kw_only=True)
-class ExportReport:
+class ExportReport(JsonForm):
     """What was written. `bytes` are those of the file, `redacted` counts events whose texts were taken out.
 
     `idle_rules` are rules of the redaction that nothing was for: misspelt, perhaps. `broken_at` is the seq of the first
@@ -54,19 +55,6 @@ class ExportReport:
     head_hash: str
     idle_rules: tuple[str, ...] = ()
     broken_at: int = 0
-
-    def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return {
-            "path": self.path,
-            "thread_id": self.thread_id,
-            "events": self.events,
-            "redacted": self.redacted,
-            "bytes": self.bytes,
-            "head_hash": self.head_hash,
-            "idle_rules": list(self.idle_rules),
-            "broken_at": self.broken_at,
-        }
 
 
 async def export(  # noqa: PLR0913 - what an export can be told, by keyword

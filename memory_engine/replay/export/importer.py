@@ -10,6 +10,7 @@ from attrs import frozen
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import next_head
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
@@ -26,7 +27,7 @@ BYTES_MAX = 8 * 1024 * 1024
 
 
 @frozen(kw_only=True)
-class ImportReport:
+class ImportReport(JsonForm):
     """What an import did: of the file's `events`, `added` were written now, the thread held the others before.
 
     `exported_from` is the thread's id in the store that the file comes from, `redacted` counts events whose texts
@@ -40,18 +41,6 @@ class ImportReport:
     added: int
     redacted: int
     head_hash: str
-
-    def as_data(self) -> dict[str, object]:
-        """Plain JSON values."""
-        return {
-            "path": self.path,
-            "thread_id": self.thread_id,
-            "exported_from": self.exported_from,
-            "events": self.events,
-            "added": self.added,
-            "redacted": self.redacted,
-            "head_hash": self.head_hash,
-        }
 
 
 async def import_log(

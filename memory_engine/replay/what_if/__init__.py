@@ -10,6 +10,7 @@ from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.threads import CompactionPolicy, LoadedThread, check_record
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.plugins import Plugin
@@ -94,7 +95,7 @@ def _check(what: str, value: object, fits: object, wanted: str) -> None:
 
 
 @frozen(kw_only=True)
-class WhatIfReport:
+class WhatIfReport(JsonForm):
     """What became of a log under a change.
 
     `thread_id` is the original, up to the seq `upto`; `fork_id` is the rerun, up to `head`. They share the past up to
@@ -123,19 +124,11 @@ class WhatIfReport:
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
         return {
-            "thread_id": self.thread_id,
-            "upto": self.upto,
-            "fork_id": self.fork_id,
-            "head": self.head,
-            "shared": self.shared,
-            "change": self.change,
-            "events": self.events.as_data(),
-            "refused": [{"seq": one.seq, "event_type": one.event_type, "why": one.why} for one in self.refused],
-            "compactions": {"original": self.before.as_data(), "fork": self.after.as_data()},
-            "calls_shared": self.calls_shared,
-            "turns": [turn.as_data() for turn in self.turns],
-            "totals": {"original": self.original.as_data(), "fork": self.fork.as_data()},
-            "state": self.state.as_data(),
+            **named(self, "thread_id upto fork_id head shared change events refused"),
+            "compactions": {"original": as_data(self.before), "fork": as_data(self.after)},
+            **named(self, "calls_shared turns"),
+            "totals": {"original": as_data(self.original), "fork": as_data(self.fork)},
+            "state": as_data(self.state),
             "seconds": round(self.seconds, 3),
         }
 

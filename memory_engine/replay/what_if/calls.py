@@ -7,6 +7,7 @@ from attrs import define, evolve, field, frozen
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
@@ -33,7 +34,7 @@ class Prices:
 
 
 @frozen(kw_only=True)
-class Call:
+class Call(JsonForm):
     """One model call: the event before which it was made, and its tokens.
 
     `kept_tokens` stand at the beginning of the context as they stood in the call before, `fresh_tokens` are the
@@ -47,20 +48,9 @@ class Call:
     output_tokens: int = 0
     fits: bool = True
 
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "seq": self.seq,
-            "tokens": self.tokens,
-            "kept_tokens": self.kept_tokens,
-            "fresh_tokens": self.fresh_tokens,
-            "output_tokens": self.output_tokens,
-            "fits": self.fits,
-        }
-
 
 @frozen(kw_only=True)
-class Turn:
+class Turn(JsonForm):
     """One model call of the log, and of the rerun; `None` where it was not made there."""
 
     original: Call | None
@@ -71,16 +61,9 @@ class Turn:
         """By how many tokens the rerun's context is larger."""
         return (self.fork.tokens if self.fork else 0) - (self.original.tokens if self.original else 0)
 
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "original": self.original.as_data() if self.original else None,
-            "fork": self.fork.as_data() if self.fork else None,
-        }
-
 
 @frozen(kw_only=True)
-class Spending:
+class Spending(JsonForm):
     """Model calls and compactions of one side, summed up. `cost_usd` is `None` without prices."""
 
     calls: int
@@ -105,17 +88,6 @@ class Spending:
             output_tokens=sum(call.output_tokens for call in calls),
             cost_usd=None if cost is None else round(cost, 9),
         )
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "calls": self.calls,
-            "tokens": self.tokens,
-            "kept_tokens": self.kept_tokens,
-            "fresh_tokens": self.fresh_tokens,
-            "output_tokens": self.output_tokens,
-            "cost_usd": self.cost_usd,
-        }
 
 
 @frozen(kw_only=True)

@@ -5,10 +5,11 @@ What a rerun kept, changed, left out and added.
 
 from collections.abc import Mapping, Sequence
 
-from attrs import asdict, define, frozen
+from attrs import define, frozen
 
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionFailed
+from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import InvalidChange
 from memory_engine.errors.effects import Usage
@@ -99,7 +100,7 @@ class Refused:
 
 
 @define(kw_only=True)
-class EventCounts:
+class EventCounts(JsonForm):
     """Events of the original by what became of them, and those that are new in the rerun.
 
     `shared`: the past that both have in common. `kept` came out with the bytes that they had, `renumbered` name others
@@ -120,13 +121,9 @@ class EventCounts:
         """One more event of this kind."""
         setattr(self, what, getattr(self, what) + 1)
 
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return asdict(self)
-
 
 @frozen(kw_only=True)
-class Compactions:
+class Compactions(JsonForm):
     """The compactions of one side after the shared past, and what their models took.
 
     Tokens are estimates: `tokens_before` of what was replaced, `tokens_after` of what stands there.
@@ -158,17 +155,3 @@ class Compactions:
                     usage=self.usage.plus(event.usage),
                 )
         return self
-
-    def as_data(self) -> dict[str, object]:
-        """As plain JSON values."""
-        return {
-            "completed": self.completed,
-            "failed": self.failed,
-            "tokens_before": self.tokens_before,
-            "tokens_after": self.tokens_after,
-            "usage": {
-                "input_tokens": self.usage.input_tokens,
-                "output_tokens": self.usage.output_tokens,
-                "cost_usd": self.usage.cost_usd,
-            },
-        }

@@ -1,0 +1,139 @@
+"""What people are shown of a log: events and chunks in a few words, text that is safe and fits, counts and sizes."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+import msgspec
+
+from memory_engine.core.chunks import Chunk, content_text
+from memory_engine.core.events.base import Event, ToolCall, UnknownEvent
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionStarted, CompactionUndone
+from memory_engine.core.lazy import regex
+
+_TURNS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
+_HOSTILE = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
+"""What could move the cursor, colour the screen or turn text around: all controls but tab and newline."""
+_IN_JSON = regex(f"[\x7f-\x9f{_TURNS}]")
+
+
+def escaped(text: str) -> str:
+    """The text with every control character but tab and newline written out in hexadecimal."""
+    return _HOSTILE.sub(_written_out, text)
+
+
+def escaped_in_json(text: str) -> str:
+    """JSON text whose strings hold no control character either; it still means the same."""
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _written_out(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str, width: int) -> str:
+    """The beginning of a text on one line of at most `width` columns, runs of space as one space."""
+    return shortened(escaped(" ".join(text[: width * 8].split())), width)
+
+
+def columns(text: str) -> int:
+    """How many columns a terminal takes for the text."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns_of(character) for character in text)
+
+
+def _columns_of(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, cut to `width` columns with an ellipsis at the end if it is longer."""
+    if columns(text) <= width:
+        return text
+    taken = 0
+    for at, character in enumerate(text):
+        taken += _columns_of(character)
+        if taken > width - 1:
+            return text[:at] + "…"
+    return text
+
+
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """The text with spaces up to `width` columns; `right` puts them before it."""
+    space = " " * max(0, width - columns(text))
+    return space + text if right else text + space
+
+
+def number(value: int) -> str:
+    """A count with its thousands apart."""
+    return f"{value:,}"
+
+
+def counted(value: int, noun: str) -> str:
+    """`1 event`, `2 events`."""
+    return f"{value:,} {noun}{'s' * (value != 1)}"
+
+
+def size(value: int) -> str:
+    """Bytes for people."""
+    amount = float(value)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:,.0f} {unit}" if unit == "bytes" else f"{amount:,.1f} {unit}"
+        amount /= 1000
+    return ""
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.{1 if seconds < 0.1 else 0}f} ms"
+    return f"{seconds:.1f} s"
+
+
+def of_event(event: Event | UnknownEvent) -> str:
+    """What an event says."""
+    match event:
+        case UnknownEvent():
+            return f"(version {event.version} is not known here)"
+        case CompactionStarted():
+            return f"{event.trigger}: {counted(len(event.chunk_ids), 'chunk')} to {event.compactor}"
+        case CompactionCompleted():
+            covered = sum(len(replacement.covers) for replacement in event.replacements)
+            tokens = f"{number(event.tokens_before)} → {number(event.tokens_after)} tokens"
+            return f"{event.trigger}: {counted(covered, 'chunk')}, {tokens}, by {event.compactor}"
+        case CompactionUndone():
+            why = f": {event.reason}" if event.reason else ""
+            back = f"{counted(len(event.restored), 'chunk')} back"
+            return f"the compaction of event {event.completed}, {back}{why}"
+    body = event.bodies()[0] if event.bodies() else None
+    said = " ".join(filter(None, (content_text(body.content), of_calls(body.calls)))) if body else ""
+    if said:
+        return said
+    fields = msgspec.to_builtins(event)
+    return ", ".join(f"{name} {value}" for name, value in fields.items())
+
+
+def of_calls(calls: Sequence[ToolCall]) -> str:
+    """Calls as a programmer writes them."""
+    return " ".join(f"{call.name}({call.arguments})" for call in calls)
+
+
+def of_chunk(chunk: Chunk) -> str:
+    """What a chunk says."""
+    said = " ".join(filter(None, (chunk.text, of_calls(chunk.calls))))
+    if chunk.call_id:
+        said = f"← {chunk.label or chunk.call_id}: {said}"
+    return f"{chunk.status}: {said}" if chunk.status in ("failed", "completed", "in_progress") else said
+
+
+def parents(chunk: Chunk) -> str:
+    """Which chunks it came from: all of few, first and last of many."""
+    ids = chunk.parent_ids
+    return " ".join(ids) if len(ids) <= 2 else f"{ids[0]}…{ids[-1]}"
