@@ -58,7 +58,8 @@ def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = Non
     """Run a child with this terminal's output; raise `TaskError` if it fails."""
     words = [str(word) for word in command]
     # Another project's modules must not stand in for ours, nor its environment for the one made here.
-    foreign = ("PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
+    # Nor may each of several hundred children compile what it imports: an environment without bytecode is slow.
+    foreign = ("PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV")
     inherited = {key: value for key, value in os.environ.items() if key not in foreign}
     try:
         code = subprocess.run(words, cwd=cwd, env=inherited | (env or {}), check=False).returncode
@@ -217,7 +218,8 @@ def test(venv: Environment, words: list[str]) -> None:
     venv.provide("dev")
     venv.provide_native()
     venv.provide_browser()
-    run(venv.python, "-m", "pytest", *words)
+    shared = ("--numprocesses=auto", "--maxprocesses=4", "--dist=loadgroup", "--no-loadscope-reorder")
+    run(venv.python, "-m", "pytest", *shared, *words)
 
 
 def coverage(venv: Environment, words: list[str]) -> None:
@@ -269,6 +271,8 @@ def bench(venv: Environment, words: list[str]) -> None:
         say("no benchmark to run yet")
         return
     run(venv.python, "-m", "benchmarks", *words)
+    if "--quick" in words:
+        run(venv.python, "-m", "pytest", "benchmarks")
 
 
 def peers(venv: Environment, words: list[str]) -> None:

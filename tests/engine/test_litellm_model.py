@@ -35,6 +35,8 @@ from memory_engine.testing.openai_server import (
 )
 from memory_engine.usage import Usage
 
+pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
+
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-do-not-tell"
 

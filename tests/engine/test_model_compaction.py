@@ -42,6 +42,8 @@ from memory_engine.testing.openai_server import (
 )
 from memory_engine.usage import Usage
 
+pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
+
 ASKED = CompactionPolicy(enabled=False, keep_recent=0)
 """Compacts only when it is asked to."""
 AT_FOUR = CompactionPolicy(threshold=4, keep_recent=0)

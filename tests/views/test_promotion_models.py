@@ -14,6 +14,8 @@ from memory_engine.projections.promotion.verdicts import Verdict
 from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, empty, failing, refusal
 from memory_engine.usage import Usage
 
+pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
+
 DETAIL = "Lisbon has two warehouses"
 RULE = "Revenue dips every Sunday"
 YES = '{"value": 0.9, "reason": "It will hold next week too."}'
