@@ -5,6 +5,7 @@ ruff's. Here is what neither of them sees. A rule's exceptions stand beside it, 
 """
 
 import ast
+import functools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,7 +72,20 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 SHIPPED = python_files("memory_engine", *LINKED_ROOTS)
 OURS = [*SHIPPED, *python_files("tests", "benchmarks", "examples", "conftest.py", "tasks.py")]
-TREES = {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in OURS}
+
+
+@functools.cache
+def trees() -> dict[Path, ast.Module]:
+    """Parse every file once, and not before a rule asks."""
+    return {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in OURS}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_tree_left() -> Iterator[None]:
+    """Give back the memory of a million nodes, which every garbage collection of other tests would go through."""
+    yield
+    for cached in (trees, nodes, imports):
+        cached.cache_clear()
 
 
 def place(path: Path, node: ast.AST | None = None) -> str:
@@ -80,9 +94,15 @@ def place(path: Path, node: ast.AST | None = None) -> str:
     return path.relative_to(ROOT).as_posix() + (f":{line}" if line else "")
 
 
+@functools.cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Return every node of a file."""
+    return list(ast.walk(trees()[path]))
+
+
 def find(files: list[Path], wrong: Callable[[ast.AST], bool]) -> list[str]:
     """Return the place of every node for which `wrong` is true."""
-    return [place(path, node) for path in files for node in ast.walk(TREES[path]) if wrong(node)]
+    return [place(path, node) for path in files for node in nodes(path) if wrong(node)]
 
 
 def names_imported(node: ast.AST) -> list[str]:
@@ -101,9 +121,21 @@ def names_imported(node: ast.AST) -> list[str]:
     return []
 
 
+@functools.cache
+def imports(path: Path) -> list[tuple[ast.AST, set[str]]]:
+    """Return what imports in a file, with the first part of each name that it asks for."""
+    found = ((node, names_imported(node)) for node in nodes(path))
+    return [(node, {name.partition(".")[0] for name in names}) for node, names in found if names]
+
+
+def importing(files: list[Path], wanted: set[str]) -> list[str]:
+    """Return the place of every import of one of these."""
+    return [place(path, node) for path in files for node, names in imports(path) if names & wanted]
+
+
 def test_every_module_says_what_it_is() -> None:
     """Every Python file begins with a docstring."""
-    assert [] == [place(path) for path, tree in TREES.items() if not ast.get_docstring(tree)]
+    assert [] == [place(path) for path, tree in trees().items() if not ast.get_docstring(tree)]
 
 
 def test_no_module_is_too_long_to_read() -> None:
@@ -167,7 +199,7 @@ def test_a_broad_except_gives_its_reason() -> None:
     unexplained = []
     for path in OURS:
         lines = path.read_text(encoding="utf-8").splitlines()
-        for node in ast.walk(TREES[path]):
+        for node in nodes(path):
             if isinstance(node, ast.ExceptHandler) and is_broad(node):
                 _code, _hash, reason = lines[node.lineno - 1].partition("#")
                 if len(reason.split()) < REASON_WORDS_MIN:
@@ -177,25 +209,21 @@ def test_a_broad_except_gives_its_reason() -> None:
 
 def test_the_linked_roots_go_by_their_installed_names() -> None:
     """Nothing imports `compactors`, `reducers` or `storage` from the top: that would be a second copy."""
-
-    def second_copy(node: ast.AST) -> bool:
-        return any(name.partition(".")[0] in LINKED_ROOTS for name in names_imported(node))
-
-    assert [] == find(OURS, second_copy)
+    assert [] == importing(OURS, set(LINKED_ROOTS))
 
 
 @pytest.mark.parametrize(("library", "room"), sorted(HEAVY.items()))
 def test_a_heavy_library_is_named_in_its_room_only(library: str, room: str) -> None:
     """A back end's library is imported in one room, by statement or by name."""
     elsewhere = [path for path in SHIPPED if not place(path).startswith(room)]
-    assert [] == find(elsewhere, lambda node: library in {name.partition(".")[0] for name in names_imported(node)})
+    assert [] == importing(elsewhere, {library})
 
 
 def test_every_mutation_of_the_store_carries_the_thread() -> None:
     """Every INSERT, UPDATE and DELETE in storage/ names the thread, but on tables that have none."""
     unkeyed = []
     for path in python_files("storage"):
-        for node, text in _texts(TREES[path]):
+        for node, text in _texts(trees()[path]):
             mutation = MUTATION.search(text)
             if mutation is None or re.search(r"\b(tid|thread_id)\b", text):
                 continue
