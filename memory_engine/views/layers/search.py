@@ -30,7 +30,6 @@ DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
 """What an entry of this very moment gets on top; less the older it is, nothing after a day."""
 
-_SEGMENT = regex(r"[^\W\d_]+|\d+|(?:[^\w\s]|_)+")
 _WORD = regex(r"[^\W\d_]+|\d+")
 _PREFIX_CHARS_MIN = 3
 _STEM_CHARS_MIN = 4
@@ -45,11 +44,6 @@ def searched_text(content: str, metadata: str) -> str:
 def query_terms(query: str) -> list[str]:
     """The query at its white space, without differences of case. A term given twice counts twice."""
     return query.casefold().split()
-
-
-def segments(text: str) -> list[str]:
-    """The text cut where letters, digits and other characters meet; white space goes."""
-    return _SEGMENT.findall(text)
 
 
 def words(text: str) -> list[str]:
