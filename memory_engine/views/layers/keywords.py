@@ -88,8 +88,8 @@ class EntryIndex:
                     points[place] = points.get(place, 0) + count
             else:
                 points = found
-        for place in self._dropped.intersection(points):
-            del points[place]
+        for place in self._dropped:
+            points.pop(place, None)
         least = _least(points, limit)
         best = [place for place, count in points.items() if count > least]
         best += self._latest([place for place, count in points.items() if count == least], limit - len(best))
