@@ -11,13 +11,13 @@ from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, Readi
 from memory_engine.compactors.extractive.words import (
     Sentence,
     clean,
-    is_unspaced,
     split_sentences,
     telegram,
     terms_of,
     words,
 )
 from memory_engine.core.lazy import regex
+from memory_engine.core.text import is_unspaced
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
 ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")

@@ -14,6 +14,9 @@ from memory_engine.core.lazy import regex
 
 UNSPACED = "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 """Scripts that put no blanks between words, for a class of signs: Thai to Tibetan, Burmese, Khmer, kana, Han."""
+COMPOUND_WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['\u2019.,:/@+\-]+[^\W{UNSPACED}]+)*")
+"""A word as people write it, with the signs inside: don't, 7:30, e-mail, a.b@c.de; or a run without blanks."""
+_IS_UNSPACED = regex(rf"[{UNSPACED}]")
 _SPACELESS = UNSPACED + "\uac00-\ud7af"
 """Hangul has blanks, but between phrases: what is looked for seldom has the very particles of a text."""
 _SIGNS = "\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d"
@@ -22,16 +25,22 @@ _WORDS_AND_RUNS = regex(rf"([{_SPACELESS}]+)|((?:[^\W_{_SPACELESS}]|[{_SIGNS}])+
 _ACCENTS = regex("[\u0300-\u036f]")
 
 
+def data_file(package: str, name: str) -> str:
+    """The text of a data file that stands beside the modules of a package."""
+    from importlib.resources import files
+
+    return (files(package) / name).read_text("utf-8")
+
+
 @cache
 def word_lists(package: str, name: str = "words.toml") -> Mapping[str, frozenset[str]]:
-    """The word lists of a data file that stands beside the modules of a package, by their names.
+    """The word lists of a data file, by their names.
 
     Read when it is first asked for: most programs need few of them.
     """
     import tomllib
-    from importlib.resources import files
 
-    lists = tomllib.loads((files(package) / name).read_text("utf-8"))
+    lists = tomllib.loads(data_file(package, name))
     return {title: frozenset(words.split()) for title, words in lists.items()}
 
 
@@ -85,6 +94,11 @@ def stemmer_version() -> int:
 def words(text: str) -> list[str]:
     """The words of a folded text in order; where no blanks part words, whole runs of signs."""
     return [run or word for run, word in _WORDS_AND_RUNS.findall(text)]
+
+
+def is_unspaced(text: str) -> bool:
+    """Whether a text begins in a script that puts no blanks between words."""
+    return _IS_UNSPACED.match(text) is not None
 
 
 def pairs(run: str) -> list[str]:
