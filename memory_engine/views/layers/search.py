@@ -234,7 +234,7 @@ def _memory_hit(same: _Same, said: _Query, ids: Mapping[str, str]) -> MemoryHit:
 
 SHARE_MIN = 0.5
 _NOT_TELLING = frozenset("happens occurs task asked need needs someone somebody".split())
-_BEGINNING_CHARS_MIN, _BEGINNING_CHARS_MAX = 4, 7
+_BEGINNING_CHARS_MIN, _BEGINNING_CHARS_MAX, _ENDING_CHARS_MAX = 4, 7, 5
 
 
 def applicable(rules: Iterable[ProceduralRule], text: str) -> list[ProceduralRule]:
@@ -254,6 +254,10 @@ def _is_met(condition: str, said: Collection[str]) -> bool:
 
 
 def _are_forms(one: str, other: str) -> bool:
-    """Whether two words are forms of one: of one English stem, or, whatever the language, begun alike."""
-    beginning = max(_BEGINNING_CHARS_MIN, min(_BEGINNING_CHARS_MAX, min(len(one), len(other)) - 2))
-    return stem(one) == stem(other) or one[:beginning] == other[:beginning]
+    """Whether two words are forms of one: of one English stem, or begun alike and about as long, in any language."""
+    if stem(one) == stem(other):
+        return True
+    shorter, longer = sorted((len(one), len(other)))
+    beginning = max(_BEGINNING_CHARS_MIN, min(_BEGINNING_CHARS_MAX, shorter - 2))
+    alike = one[:beginning] == other[:beginning] and longer <= beginning + _ENDING_CHARS_MAX
+    return alike and not any(map(str.isdigit, (one, other)))

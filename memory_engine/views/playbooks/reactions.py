@@ -10,13 +10,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced
-from memory_engine.views.promotion.wording import (
-    Phrases,
-    evidence,
-    folded,
-    same_text,
-    says_the_same,
-)
+from memory_engine.views.promotion.wording import Phrases, evidence, folded, same_text, says_the_same
 
 ReactionKind = Literal["correction", "satisfaction", "request", "unclear"]
 

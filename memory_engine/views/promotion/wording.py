@@ -28,8 +28,8 @@ RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?
 
 UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
 ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
-"""Not `core.text.stem`, for which experiments and experience, or useful and useless, are one word: a finding that says
-something else would be taken for a repetition, and be lost."""
+"""Not `core.text.stem`, for which experiments and experience, or successful and successive, are one word: a finding
+that says something else would be taken for a repetition, and be lost."""
 SAME_WORDS = 0.6
 """The share of the words of both texts together that near-duplicates have in common."""
 
