@@ -16,13 +16,13 @@ import msgspec
 
 from memory_engine.core.text import terms as analysed
 from memory_engine.store.passages import (
-    INDEX_VERSION,
     PLACES_BITS,
     LookedUp,
     LookUp,
     PassageChange,
     PassageRow,
     PassageStep,
+    index_version,
 )
 
 SCHEMA = """
@@ -113,7 +113,7 @@ def has_index(raw: sqlite3.Connection, tid: int) -> bool:
 def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
     """An empty index, unless there is one of this version; `afresh`: whatever there is."""
     row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    if row is not None and row[0] == INDEX_VERSION and not afresh:
+    if row is not None and row[0] == index_version() and not afresh:
         return
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
         for statement in TABLES:
@@ -121,7 +121,7 @@ def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
     destroy(raw, tid)
     raw.execute(
         "INSERT INTO passage_indexes (tid, version, seq, folded, passages, terms) VALUES (?, ?, 0, ?, 0, 0)",
-        (tid, INDEX_VERSION, base(tid)),
+        (tid, index_version(), base(tid)),
     )
 
 
@@ -152,7 +152,7 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     stands = raw.execute(
         "UPDATE passage_indexes SET seq = ?, passages = passages + ?, terms = terms + ? "
         "WHERE tid = ? AND version = ? AND seq = ?",
-        (change.upto, sum(map(len, added)), terms, tid, INDEX_VERSION, change.after),
+        (change.upto, sum(map(len, added)), terms, tid, index_version(), change.after),
     ).rowcount
     if not stands:
         return False
@@ -326,7 +326,7 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
     row = raw.execute(
         "SELECT version, seq, folded, passages, terms FROM passage_indexes WHERE tid = ?", (tid,)
     ).fetchone()
-    if row is None or row[0] != INDEX_VERSION:
+    if row is None or row[0] != index_version():
         return LookedUp(head=head)
     _, seq, folded, passages, terms = row
     last = base(tid + 1) - 1

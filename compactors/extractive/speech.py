@@ -8,16 +8,9 @@ after a question much, very short sentences little, first mentions more.
 from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
 from memory_engine.compactors.extractive.entries import Entry, Kind, Section
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, Reading
-from memory_engine.compactors.extractive.words import (
-    Sentence,
-    clean,
-    is_unspaced,
-    split_sentences,
-    telegram,
-    terms_of,
-    words,
-)
+from memory_engine.compactors.extractive.words import Sentence, clean, split_sentences, telegram, terms_of, words
 from memory_engine.core.lazy import regex
+from memory_engine.core.text import is_unspaced
 
 ANNOTATION = regex(r"\[\w{1,20}: ")
 ISO_DAY = regex(r"\d{4}-\d{2}-\d{2}")

@@ -5,7 +5,7 @@ pairs of characters, the usual language-independent index unit for them (Nie, Ga
 specific by its shape alone.
 
 In any language the commonest words are short and say little (Zipf's law of abbreviation): a word counts as a function
-word if it occurs in a share of the passages that grows with its length. The lists of function words sharpen that for a
+word if it occurs in a share of the passages that grows with its length. `function_words.toml` sharpens that for a
 few languages that the input is seen to be written in; every other language rests on the statistics alone. Words that
 bound a time or a choice (before, until, only) are left out of the lists on purpose.
 """
@@ -18,10 +18,8 @@ from functools import lru_cache
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.text import COMPOUND_WORD, is_unspaced, negations, pairs, stem, word_lists
 
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['’./@+\-][^\W{UNSPACED}]+|:\d+)*")
-UNSPACED_CHARACTER = regex(rf"[{UNSPACED}]")
 DATE = regex(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}(?:[T ].*)?$")
 TIME = regex(r"\d{1,2}:\d{2}(?::\d{2})?(?:\+\d+)?$")
 NUMBER = regex(r"[-+]?\d+(?:[.,]\d+)*$")
@@ -34,12 +32,7 @@ VALUE_CHARS_MAX = 200
 
 def words(text: str) -> Iterator[re.Match[str]]:
     """The words of a text in order; a run of an unspaced script is one match."""
-    return WORD.finditer(text)
-
-
-def is_unspaced(word: str) -> bool:
-    """True for a run of a script that puts no spaces between words."""
-    return UNSPACED_CHARACTER.match(word) is not None
+    return COMPOUND_WORD.finditer(text)
 
 
 @lru_cache(maxsize=65_536)
@@ -84,16 +77,16 @@ def specificity(word: str) -> float:
 
 @lru_cache(maxsize=65_536)
 def terms_of(word: str) -> tuple[str, ...]:
-    """What a word counts as: itself if specific, its stem of seven letters, or pairs of characters.
+    """What a word counts as: itself if specific, seven letters of its stem, or pairs of characters.
 
-    A prefix of seven letters stands in for a stemmer: it joins most inflections of
-    suffixing languages and needs no rules of any.
+    The stem is the one of an English word. Its first seven letters join most inflections of other
+    suffixing languages too, and need no rules of any.
     """
     if is_unspaced(word):
-        return tuple(word[i : i + 2] for i in range(max(1, len(word) - 1)))
+        return tuple(pairs(word))
     if is_specific(word):
         return (VALUE_MARK + word[:VALUE_CHARS_MAX].lower(),)
-    return (word.lower()[:STEM_CHARS],)
+    return (stem(word.lower())[:STEM_CHARS],)
 
 
 def is_grammar(term: str) -> bool:
@@ -112,62 +105,6 @@ def word_count(text: str) -> float:
     return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in map(re.Match[str].group, words(text)))
 
 
-FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
-    language: frozenset(listed.split())
-    for language, listed in {
-        "en": """
-            a about again all am an and any are as at be because been being both but by can could d did do
-            does doing during each few for from further had has have having he her here hers herself him
-            himself his how i if in into is it its itself just let ll m me more most my myself now of off on
-            once or other our ours ourselves out own re s same she should so some such t than that the their
-            theirs them themselves then there these they this those through to too up ve very was we were
-            what when where which while who whom why will with would you your yours yourself yourselves""",
-        "de": """
-            aber als also am an auch auf aus bei beim bin bist da dann das dass dem den denn der des dich
-            die dies diese dieser dieses dir doch du durch ein eine einem einen einer eines er es euch für
-            hat hatte haben habe hast ich ihm ihn ihr ihre im in ins ist ja jetzt kann mal man mein meine
-            mich mir mit noch nun ob oder schon sehr sein seine sich sie sind so um und uns unser unsere vom
-            von war waren was weil wenn wer wie wieder wir wird wo zu zum zur""",
-        "fr": """
-            a ai as au aux avec c ce ces cet cette d dans de des donc du elle elles en es est et eu il ils j
-            je l la le les leur leurs lui m ma mais me mes moi mon même n nos notre nous on ont ou où par
-            pour qu que qui s sa se ses si son sont sur t ta te tes toi ton tu un une vos votre vous y à ça
-            été être""",
-        "es": """
-            a al algo como con cual cuando de del donde e el ella ellas ellos en entre era es esa ese eso
-            esta este esto estos fue ha han hay la las le les lo los me mi mis muy más o para pero por
-            porque que quien se ser si sin sobre son su sus también te ti tu tus un una uno unos y ya yo él
-            está""",
-        "pt": """
-            a ao aos as com como da das de do dos e ela elas ele eles em entre era essa esse está eu foi há
-            isso já lhe mais mas me meu minha nas nos o os ou para pela pelo por que se sem ser seu sua são
-            também te tem um uma você à é""",
-        "it": """
-            a ad ai al alla alle anche che chi ci come con da dal dalla dei del della delle di e ed era gli
-            ha hanno ho i il in io la le lei lo lui ma mi mia mio ne nei nel nella o per più quando quello
-            questa questo se sei si sono su sua sul suo ti tra tu un una uno è""",
-        "nl": """
-            aan al als bij dan dat de deze die dit doen door dus een en er ge had heb hebben heeft het hij
-            hoe ik in is je kan maar me meer met mij mijn naar nog nu of om ons ook op te u uit van veel was
-            wat we wel wij wordt ze zich zij zijn zo""",
-        "ru": """
-            а бы был была было были в вам вас во вот все вы где для его ее если есть еще же за и из или им
-            их к как когда кто ли меня мне мы на над нас но о об он она они от по при с со так там то ты у
-            уже что чтобы это эта этот я""",
-        "ar": """
-            أن أنا أنت أو إلى إن الى التي الذي ان انا او ثم عن على عند في قد كان كانت كل كما لكن له لها ما
-            مع من هذا هذه هو هي و وقد يا""",
-    }.items()
-}
-NEGATIONS = frozenset(
-    """
-    no not nor never without nicht kein keine keinen nie ohne ne pas non jamais sans nunca ni não nem
-    sem niet geen не ни нет без لا لم لن ليس غير
-    """.split()
-)
-"""Never left out: a telegram that loses its negation says the opposite."""
-
-
 LANGUAGE_SHARE_MIN = 0.15
 PASSAGE_SHARE_PER_LETTER = 0.002
 PASSAGES_MIN = 4
@@ -181,8 +118,10 @@ def _parts(word: str) -> tuple[str, ...]:
 class FunctionWords:
     """The function words of one input, and the test a telegram applies to each word."""
 
-    def __init__(self, passages: Iterable[str], languages: Mapping[str, frozenset[str]] = FUNCTION_WORDS) -> None:
+    def __init__(self, passages: Iterable[str], languages: Mapping[str, frozenset[str]] | None = None) -> None:
         """Count the passages (sentences, turns) of the input once; linear in their length."""
+        if languages is None:
+            languages = word_lists("memory_engine.compactors.extractive", "function_words.toml")
         frequency: Counter[str] = Counter()
         spread: Counter[str] = Counter()
         capitals: Counter[str] = Counter()
@@ -223,7 +162,7 @@ class FunctionWords:
         if is_unspaced(word) or is_specific(word):
             return False
         parts = _parts(word)
-        if any(part in NEGATIONS for part in parts) or parts[-1:] == ("t",):
+        if any(part in negations() for part in parts) or parts[-1:] == ("t",):
             return False
         if word[0].isupper() and not first and len(parts[0] if parts else "") > 1:
             return False
@@ -233,22 +172,22 @@ class FunctionWords:
 
 
 SENTENCE_CHARS_MAX = 320
-ENDS = ".!?…؟۔।"
+ENDS = ".!?…؟\u06d4।"
 # Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
 # One or two digits and a full stop are an ordinal or a list number in most languages, seldom an end.
 TERMINATOR = regex(
     rf"(?<![{ENDS}])(?<!\b\d)(?<!\b\d\d)[{ENDS}]++[\"'”’)\]*_]*+(?=\s)"
-    r"|(?<=\d)[!?؟]++(?=\s)|[。！？；｡]++[」』”’）]*+|[\r\n\u2028\u2029]++|\s(?=\[\w{1,20}: )"
+    r"|(?<=\d)[!?؟]++(?=\s)|[。\uff01\uff1f\uff1b｡]++[」』”’\uff09]*+|[\r\n\u2028\u2029]++|\s(?=\[\w{1,20}: )"
 )
-CLAUSE_END = regex(r"[,;:](?=\s)|[，、；：،؛]|\s")
+CLAUSE_END = regex(r"[,;:](?=\s)|[\uff0c、\uff1b\uff1a،؛]|\s")
 NUMBERING = regex(r"\(?\d{1,3}[.)]$")
 BULLET = regex(r"^(?:[-*+•>#|]{1,6}\s+|\(?\d{1,3}[.)]\s+)+")
 MARKUP = regex(r"\*\*|__|`+|[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
-QUESTION_MARKS = ("?", "？", "؟", "\u037e", "⁇")
-CLOSERS = "\"'”’)]*_」』）» "
+QUESTION_MARKS = ("?", "\uff1f", "؟", "\u037e", "⁇")
+CLOSERS = "\"'”’)]*_」』\uff09» "
 WORDS_KEPT_WHOLE = 3
 """A sentence of so few words loses its meaning with the first of them."""
-PUNCTUATION_KEPT = ".!?;:。！？؟"
+PUNCTUATION_KEPT = ".!?;:。\uff01\uff1f؟"
 
 
 class Sentence(msgspec.Struct, frozen=True):
@@ -283,7 +222,7 @@ def _bounded(text: str, start: int, end: int) -> Iterator[Sentence]:
         piece = clean(BULLET.sub("", text[start:stop].strip()))
         if piece and not NUMBERING.match(piece):
             closed = piece.rstrip(CLOSERS)
-            yield Sentence(piece, word_count(piece), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "！")))
+            yield Sentence(piece, word_count(piece), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "\uff01")))
         start = stop
 
 
@@ -302,7 +241,7 @@ def telegram(sentence: Sentence, function_words: FunctionWords) -> str:
         return sentence.text
     kept: list[str] = []
     for position, token in enumerate(sentence.text.split(" ")):
-        found = [match.group() for match in WORD.finditer(token)]
+        found = [match.group() for match in COMPOUND_WORD.finditer(token)]
         if not found or any(not function_words.drops(word, first=position == 0) for word in found):
             kept.append(token)
         elif kept and token[-1] in PUNCTUATION_KEPT and kept[-1][-1] not in PUNCTUATION_KEPT:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 
 import msgspec
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import terms
+from memory_engine.core.text import terms, word_lists
 
 TERMS_MAX = 32
 AFTER_DAYS = 14
@@ -67,18 +68,6 @@ _ASKED = (
         ),
     ),
 )
-_TIME_WORDS = (
-    "yesterday today tomorrow tonight day week weekend month year decade ago last next since later soon recently lately"
-    " hour minute morning afternoon evening night spring summer autumn fall winter birthday anniversary date"
-    " monday tuesday wednesday thursday friday saturday sunday mon tue wed thu fri sat sun january february march april"
-    " may june july august september october november december jan feb mar apr jun jul aug sep sept oct nov dec"
-)
-_NUMBER_WORDS = (
-    "two three four five six seven eight nine ten eleven twelve fifteen twenty thirty forty fifty hundred thousand"
-    " million dozen couple several half twice percent"
-)
-_TELLING = {"time": frozenset(terms(_TIME_WORDS)), "number": frozenset(terms(_NUMBER_WORDS))}
-"""By what a question asks for, terms of which a passage that answers is likely to hold one."""
 _OF_YOU = regex(
     r"\b(?:did|had|have|were) you\b(?! (?:remember|recall|know|find|able|aware))"
     r"|\byou(?:'ve| have| had| also| once| first| just)* (?:said|told|gave|given|wrote|written|shown"
@@ -93,6 +82,12 @@ _NAME = regex(r"(?<![.?!]\s)(?<!^)\b[^\W\d_a-z][^\W\d_]+")
 DAY_US = 86_400_000_000
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _LAST_ORDINAL = date.max.toordinal()
+
+
+@cache
+def _telling(asked_for: str) -> frozenset[str]:
+    """Terms of which a passage that answers is likely to hold one."""
+    return frozenset(terms(" ".join(word_lists("memory_engine.recall")[asked_for])))
 
 
 class Day(msgspec.Struct, frozen=True):
@@ -156,7 +151,7 @@ class Question(msgspec.Struct, frozen=True):
         """Whether a passage (its terms) holds a thing of the kind that is asked for; no where none is."""
         if not self.asks_for:
             return False
-        if not _TELLING[self.asks_for].isdisjoint(passage):
+        if not _telling(self.asks_for).isdisjoint(passage):
             return True
         if self.asks_for != "number" or "".join(passage).isalpha():
             return False

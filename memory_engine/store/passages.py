@@ -4,15 +4,18 @@ And the seam to storage: where passages and their vectors are kept, and what is 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
 import msgspec
 
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.text import terms
+from memory_engine.core.text import stemmer_version, terms
 from memory_engine.errors import ReducerError
 
+_VERSION = 2
+"""Raised where other things are indexed, or where they are analysed in another way."""
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
 PASSAGES_MAX = 1 << PLACES_BITS
@@ -71,7 +74,7 @@ Extractor = Callable[[Event, int], Extracted]
 class PassageRow(msgspec.Struct, frozen=True, gc=False):
     """A passage as the index keeps it: all but its text, which its event holds. `ended` is a seq, 0 while it stands.
 
-    A new one comes with its `text`, and the index takes its terms from it in its own time (`analysis.terms`).
+    A new one comes with its `text`, and the index takes its terms from it in its own time (`terms` of `core.text`).
     """
 
     place: int
@@ -227,12 +230,16 @@ def passage_step(
         raise ReducerError(thread_id, stored.type, "the extractor of its passages", "", why) from error
 
 
-INDEX_VERSION = 1
-"""Of what is indexed and how it is analysed. An index of another version is made again from the log."""
 POSTINGS_MAX = 5_000
 """What one look-up may visit of the lists of its terms, rarest first: some milliseconds, however long the thread."""
 LEXICAL_MAX = 100
 """Passages that words alone bring into the choice."""
+
+
+@cache
+def index_version() -> int:
+    """Of what is indexed and how it is analysed. An index of another version is made again from the log."""
+    return _VERSION << 16 | stemmer_version()
 
 
 class LookUp(msgspec.Struct, frozen=True, kw_only=True):

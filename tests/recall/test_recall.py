@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Plugin, Thread
 from memory_engine import events as e
+from memory_engine.core import text as analysis
 from memory_engine.core.records import NewEvent
+from memory_engine.core.text import stemmer_version
 from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
-from memory_engine.store.passages import Extracted, Text
+from memory_engine.store.passages import Extracted, Text, index_version
 from memory_engine.testing import HashEmbedder
 from tests.recall_samples import TALK
 
@@ -397,6 +399,25 @@ async def test_an_index_of_another_version_is_made_again(tmp_path: Path) -> None
         assert expected == await texts(engine.thread("t"), "puppy")
         await engine.thread("t").dispatch(e.UserMessage(content="A second puppy came."))
         assert "A second puppy came." in await texts(engine.thread("t"), "second puppy")
+
+
+async def test_an_index_of_another_release_of_the_stemmer_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stems are others than those of the query: `knightly` would not be found by `knights`."""
+    path = str(tmp_path / "m.db")
+    with monkeypatch.context() as before:
+        before.setattr("memory_engine.core.text.stem", lambda word: word)
+        before.setattr("memory_engine.core.text._REMEMBERED", type(analysis._REMEMBERED)())
+        before.setattr("memory_engine.store.passages.stemmer_version", lambda: stemmer_version() ^ 1)
+        index_version.cache_clear()
+        async with memory_engine.open(path) as engine:
+            thread = await engine.create_thread("t")
+            await thread.dispatch(e.UserMessage(content="The knightly days of Moscow"))
+            assert [] == await texts(thread, "knights")
+    index_version.cache_clear()
+    async with memory_engine.open(path) as engine:
+        assert ["The knightly days of Moscow"] == await texts(engine.thread("t"), "knights")
 
 
 async def test_a_graph_of_vectors_outlives_its_process_and_goes_with_its_thread(tmp_path: Path) -> None:

@@ -14,17 +14,7 @@ from memory_engine import events as e
 from memory_engine.core.clock import to_datetime
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import ManualClock
-from memory_engine.views.layers.planes import (
-    Planes,
-    add,
-    counted,
-    largest,
-    members,
-    of_column,
-    of_counts,
-    times,
-    value_of,
-)
+from memory_engine.views.layers import keywords
 
 HOUR_US = 3_600 * 1_000_000
 
@@ -99,27 +89,32 @@ async def test_L2_keyword_mode_scores_as_specified(
             ]
 
 
-NUMBERS = st.lists(st.integers(0, 600), min_size=1, max_size=40)
-
-
-@given(NUMBERS, st.integers(1, 10), st.integers(0, 5))
-def test_L2_planes_are_numbers(numbers: list[int], limit: int, factor: int) -> None:
-    """Columns add, multiply, count and find their largest as lists of numbers do."""
-    size = len(numbers)
-
-    def values(planes: Planes) -> list[int]:
-        return [value_of(planes, n) for n in range(size)]
-
-    planes = of_column(numbers)
-    assert numbers == values(planes) == values(of_counts(range(size), numbers, size))
-    assert [n * factor for n in numbers] == values(times(planes, factor))
-    assert [2 * n for n in numbers] == values(add(planes, planes))
-    assert [numbers.count(n) for n in range(size)] == values(counted([n for n in numbers if n < size], size))
-    sure, tied = largest(planes, (1 << size) - 1, limit)
-    best = sorted((n for n in numbers if n), reverse=True)[:limit]
-    found = [numbers[n] for n in members(sure)] + [numbers[n] for n in members(tied)]
-    assert best == sorted(found, reverse=True)[:limit]
-    assert len(members(sure)) <= limit
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), WORDY | st.none(), st.integers(0, 9)), max_size=30),
+    st.lists(st.sampled_from(["a", "aa", "ab", "1", ".", "名", "\x00"]), min_size=1, max_size=3),
+    st.integers(1, 5),
+)
+def test_L2_many_entries_are_counted_as_each_by_itself(
+    changes: list[tuple[str, str | None, int]], terms: list[str], limit: int
+) -> None:
+    """Also where entries fill several long texts, change, go, and terms were looked up before they came."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(keywords, "BLOCK_ENTRIES", 3)
+        index = keywords.EntryIndex()
+        stands: dict[str, tuple[int, int, str]] = {}
+        for place, (key, text, time_us) in enumerate(changes):
+            if text is None:
+                index.drop(key)
+                stands.pop(key, None)
+            else:
+                index.put(key, text, time_us)
+                stands[key] = time_us, place, text
+            points = {key: sum(2 * said[2].count(t) + (t in said[2]) for t in terms) for key, said in stands.items()}
+            order = sorted((key for key in stands if points[key]), key=lambda key: (points[key], stands[key]))[::-1]
+            best = index.best(terms, limit)
+            assert [(key, points[key]) for key in order[:limit]] == [(index.keys[place], n) for place, n in best]
+            assert len(stands) == len(index)
 
 
 async def test_L2_the_worked_example() -> None:

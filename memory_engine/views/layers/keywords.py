@@ -3,22 +3,16 @@
 The index of a layer is brought up to date by the search that needs it, nothing of it runs when an entry is appended:
 such a search asks the rows whether they changed, reads the new ones, and then works in memory.
 
-An index of entries in memory: every occurrence of any query term, found without reading the entries.
-
-A term holds no white space, and each of its runs of letters, of digits or of other characters
-lies within one such run of the text. So the index keeps the distinct runs (the vocabulary, one
-long text that `str.find` scans) and in which entries each stands. A term of one run needs nothing
-else; one of several names few entries in which it is then counted. Exact: the counts are those
-of `str.count` over the text.
+A keyword is found anywhere in an entry, also inside a word. A term holds no white space, so entries can stand in long
+texts, a line each: `str.split` cuts such a text at the term, and the line ends in each piece tell which entry holds
+the occurrence. The counts are those of `str.count` over each entry, without a loop over the entries.
 """
 
 import asyncio
-from array import array
-from bisect import bisect_right
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nlargest
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import cast
 from weakref import ref
 
@@ -30,72 +24,11 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, SearchMode
 from memory_engine.views.layers.events import Layer
 from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows
-from memory_engine.views.layers.planes import (
-    Planes,
-    add,
-    counted,
-    largest,
-    members,
-    of_column,
-    of_counts,
-    present,
-    times,
-    value_of,
-)
-from memory_engine.views.layers.search import query_terms, recency_points, relevant, searched_text, segments
+from memory_engine.views.layers.search import query_terms, recency_points, relevant, searched_text
 
-_DENSE_SHARE = 128
-"""Runs that stand in more than one of so many entries keep their sets; those of rarer ones are made when asked for."""
-_MANY_RUNS = 8
-"""Where more than one in so many runs match, trying each is faster than looking for the next."""
-_TERMS_KEPT = 128
-_LATE_MAX = 4_096
-"""So many new entries are read for a term that is kept; for more it is looked up anew."""
-
-
-class Vocabulary:
-    """The distinct runs, each with its place: the order in which they came."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, int] = {}
-        self.names: list[str] = []
-        self._joined = "\n"
-        self._starts: list[int] = []
-
-    def containing(self, run: str) -> list[int]:
-        """The places of the runs that hold `run`."""
-        return self._found(run, 0, lambda name: run in name)
-
-    def ending(self, run: str) -> list[int]:
-        """The places of the runs that end with `run`."""
-        return self._found(run + "\n", 0, lambda name: name.endswith(run))
-
-    def beginning(self, run: str) -> list[int]:
-        """The places of the runs that begin with `run`."""
-        return self._found("\n" + run, 1, lambda name: name.startswith(run))
-
-    def _found(self, pattern: str, skip: int, fits: Callable[[str], bool]) -> list[int]:
-        if len(self.names) < len(self.places):
-            self._join()
-        joined, starts, names = self._joined, self._starts, self.names
-        if joined.count(pattern) * _MANY_RUNS > len(names):
-            return [place for place, name in enumerate(names) if fits(name)]
-        found = []
-        at = joined.find(pattern)
-        while at >= 0:
-            place = bisect_right(starts, at + skip) - 1
-            found.append(place)
-            at = joined.find(pattern, starts[place] + len(names[place]))
-        return found
-
-    def _join(self) -> None:
-        new = list(self.places)[len(self.names) :]
-        at = len(self._joined)
-        for name in new:
-            self._starts.append(at)
-            at += len(name) + 1
-        self._joined += "\n".join([*new, ""])
-        self.names += new
+BLOCK_ENTRIES = 4_096
+"""So many entries stand in one long text; the newest, fewer than that, are joined by each search."""
+TERMS_KEPT = 128
 
 
 class EntryIndex:
@@ -103,15 +36,13 @@ class EntryIndex:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.texts: list[str] = []
         self.times: list[int] = []
         self._places: dict[str, int] = {}
-        self._dead = 0
+        self._dropped: set[int] = set()
         self._is_in_time = True
-        self._vocabulary = Vocabulary()
-        self._postings: list[array[int]] = []
-        self._dense: dict[int, tuple[int, Planes]] = {}
-        self._terms: OrderedDict[str, tuple[int, Planes]] = OrderedDict()
+        self._blocks: list[str] = []
+        self._newest: list[str] = []
+        self._terms: OrderedDict[str, tuple[int, dict[int, int]]] = OrderedDict()
 
     def __len__(self) -> int:
         """The number of entries that are not dropped."""
@@ -120,7 +51,7 @@ class EntryIndex:
     @property
     def wasted(self) -> int:
         """Entries that were dropped or put anew and still take room."""
-        return len(self.keys) - len(self._places)
+        return len(self._dropped)
 
     def put(self, key: str, text: str, timestamp_us: int) -> None:
         """Index an entry's case-folded text, in place of what stood under its key.
@@ -128,120 +59,73 @@ class EntryIndex:
         Entries that come in the order of their times are found faster.
         """
         self.drop(key)
-        place = len(self.keys)
         self._is_in_time &= not self.times or self.times[-1] <= timestamp_us
-        self._places[key] = place
+        self._places[key] = len(self.keys)
         self.keys.append(key)
-        self.texts.append(text)
         self.times.append(timestamp_us)
-        runs = segments(text)
-        known, postings = self._vocabulary.places, self._postings
-        for run in runs:
-            at = known.get(run)
-            if at is None:
-                known[run] = len(postings)
-                postings.append(array("I", (place,)))
-            else:
-                postings[at].append(place)
+        self._newest.append(text.replace("\n", " "))
+        if len(self._newest) == BLOCK_ENTRIES:
+            self._blocks.append("\n".join(self._newest))
+            self._newest = []
 
     def drop(self, key: str) -> None:
         """Find an entry no more."""
         place = self._places.pop(key, None)
         if place is not None:
-            self._dead |= 1 << place
-            self.texts[place] = ""
+            self._dropped.add(place)
 
-    def points(self, terms: Sequence[str]) -> Planes:
-        """For each entry: two points an occurrence of a term, and one for each term that occurs."""
-        total: Planes = ()
+    def best(self, terms: Iterable[str], limit: int) -> list[tuple[int, int]]:
+        """The places of the `limit` entries with the most points, and these; ties: the newest first.
+
+        Two points an occurrence of a term, and one for each term that occurs. A term is case-folded, without white
+        space; one given twice counts twice.
+        """
+        points: dict[int, int] = {}
         for term in terms:
-            occurrences = self.occurrences(term)
-            total = add(total, (present(occurrences), *occurrences)) if occurrences else total
-        return total
-
-    def best(self, points: Planes, limit: int) -> list[tuple[int, int]]:
-        """The places of the `limit` entries with the most points, and these; ties: the newest first."""
-        alive = ((1 << len(self.keys)) - 1) ^ self._dead
-        sure, tied = largest(points, alive, limit)
-        found = members(sure)
-        found += self._newest(tied, limit - len(found))
-        scored = [(place, value_of(points, place)) for place in found]
+            found = self._points(term)
+            if points:
+                for place, count in found.items():
+                    points[place] = points.get(place, 0) + count
+            else:
+                points = found
+        for place in self._dropped:
+            points.pop(place, None)
+        least = _least(points, limit)
+        best = [place for place, count in points.items() if count > least]
+        best += self._latest([place for place, count in points.items() if count == least], limit - len(best))
+        scored = [(place, points[place]) for place in best]
         return sorted(scored, key=lambda one: (one[1], self.times[one[0]], one[0]), reverse=True)
 
-    def _newest(self, tied: int, limit: int) -> list[int]:
-        if not self._is_in_time:
-            return nlargest(limit, members(tied), key=lambda place: (self.times[place], place))
-        found: list[int] = []
-        while tied and len(found) < limit:
-            last = tied.bit_length() - 1
-            found.append(last)
-            tied ^= 1 << last
-        return found
+    def _latest(self, places: Sequence[int], limit: int) -> list[int]:
+        if self._is_in_time:
+            return nlargest(limit, places)
+        return nlargest(limit, places, key=lambda place: (self.times[place], place))
 
-    def occurrences(self, term: str) -> Planes:
-        """How often each entry holds a term (case-folded, without white space)."""
-        size = len(self.keys)
-        upto, planes = self._terms.pop(term, (0, ()))
-        if upto < size:
-            if upto and size - upto <= _LATE_MAX:
-                late = range(upto, size)
-                planes = add(planes, of_counts(late, [self.texts[n].count(term) for n in late], size))
-            else:
-                planes = self._look_up(term)
-        self._terms[term] = size, planes
-        if len(self._terms) > _TERMS_KEPT:
+    def _points(self, term: str) -> dict[int, int]:
+        """What the term gives each place that holds it; those of whole texts are kept for the next search."""
+        read, found = self._terms.pop(term, (0, {}))
+        for number in range(read, len(self._blocks)):
+            found.update(_points_in(self._blocks[number], term, number * BLOCK_ENTRIES))
+        self._terms[term] = len(self._blocks), found
+        if len(self._terms) > TERMS_KEPT:
             self._terms.popitem(last=False)
-        return planes
+        return found | _points_in("\n".join(self._newest), term, len(self._blocks) * BLOCK_ENTRIES)
 
-    def _look_up(self, term: str) -> Planes:
-        runs = segments(term)
-        vocabulary = self._vocabulary
-        if len(runs) == 1:
-            found = vocabulary.containing(term)
-            return self._standing(found, [vocabulary.names[at].count(term) for at in found])
-        candidates = self._holding(vocabulary.ending(runs[0])) & self._holding(vocabulary.beginning(runs[-1]))
-        for run in runs[1:-1]:
-            candidates &= self._holding([vocabulary.places[run]] if run in vocabulary.places else [])
-        if candidates.bit_count() * 2 > len(self.keys):
-            return of_column(list(map(str.count, self.texts, repeat(term))))
-        places = members(candidates)
-        return of_counts(places, [self.texts[n].count(term) for n in places], len(self.keys))
 
-    def _holding(self, runs: Sequence[int]) -> int:
-        return present(self._standing(runs))
+def _points_in(text: str, term: str, first: int) -> dict[int, int]:
+    """The points of the places, from `first` on, whose lines of a text hold the term."""
+    places = accumulate(map(str.count, text.split(term)[:-1], repeat("\n")))
+    return {first + place: 2 * count + 1 for place, count in Counter(places).items()}
 
-    def _standing(self, runs: Sequence[int], factors: Sequence[int] = ()) -> Planes:
-        """How often each entry holds one of these runs, each times its factor (default: 1)."""
-        size = len(self.keys)
-        postings = self._postings
-        rare: list[int] = []
-        total: Planes = ()
-        for n, at in enumerate(runs):
-            factor = factors[n] if factors else 1
-            posting = postings[at]
-            if len(posting) * _DENSE_SHARE < size:
-                rare += posting if factor == 1 else list(posting) * factor
-            else:
-                planes = self._dense_planes(at)
-                total = add(total, planes if factor == 1 else times(planes, factor))
-        return add(total, counted(rare, size)) if rare else total
 
-    def _dense_planes(self, at: int) -> Planes:
-        """The sets of a run that stands in many entries: kept, and brought up to date with new ones."""
-        posting = self._postings[at]
-        upto, planes = self._dense.get(at, (0, ()))
-        if upto < len(posting):
-            planes = add(planes, counted(posting[upto:], len(self.keys)))
-            self._dense[at] = len(posting), planes
-        return planes
-
-    def warming(self) -> Iterator[None]:
-        """Make what the first search would have to make; pauses after each step, so that others get their turn."""
-        self._vocabulary.containing("\n")
-        for at, posting in enumerate(self._postings):
-            if len(posting) * _DENSE_SHARE >= len(self.keys):
-                self._dense_planes(at)
-                yield
+def _least(points: Mapping[int, int], limit: int) -> int:
+    """The points of the last of the `limit` best; 0 where there are fewer."""
+    reached = 0
+    for level, count in sorted(Counter(points.values()).items(), reverse=True):
+        reached += count
+        if reached >= limit:
+            return level
+    return 0
 
 
 ROWS_AT_ONCE = 500
@@ -297,9 +181,6 @@ class LayerIndex:
             self.index.put(key, searched_text(row.said, row.metadata), timestamp_us)
             self._note(key, row)
             await _breathe(count)
-        if len(found) > WASTE_MIN:
-            for _ in self.index.warming():
-                await asyncio.sleep(0)
 
     def _note(self, key: str, row: EntryRow) -> None:
         is_new = key not in self._tokens
@@ -402,7 +283,7 @@ async def _by_keywords(thread: ThreadHandle, layer: Layer, wanted: Wanted) -> li
     now_us = thread.kernel.now_us()
     terms = query_terms(wanted.query)
     hits = []
-    for place, points in followed.index.best(followed.index.points(terms), wanted.limit):
+    for place, points in followed.index.best(terms, wanted.limit):
         row = rows.get(followed.index.keys[place])
         if row is not None:
             text = searched_text(row.said, row.metadata)

@@ -6,12 +6,11 @@ entry relevant, and a rule of procedural memory apply to a task, are pure functi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMMON_WORDS, terms
+from memory_engine.core.text import common_words, fold, stem, terms, words
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.question import read_question
@@ -27,12 +26,6 @@ DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
 """What an entry of this very moment gets on top; less the older it is, nothing after a day."""
 
-_SEGMENT = regex(r"[^\W\d_]+|\d+|(?:[^\w\s]|_)+")
-_WORD = regex(r"[^\W\d_]+|\d+")
-_PREFIX_CHARS_MIN = 3
-_STEM_CHARS_MIN = 4
-_ENDING_CHARS_MAX = 5
-
 
 def searched_text(content: str, metadata: str) -> str:
     """What keyword search looks at: content and metadata (JSON), without differences of case."""
@@ -44,35 +37,10 @@ def query_terms(query: str) -> list[str]:
     return query.casefold().split()
 
 
-def segments(text: str) -> list[str]:
-    """The text cut where letters, digits and other characters meet; white space goes."""
-    return _SEGMENT.findall(text)
-
-
-def words(text: str) -> list[str]:
-    """The runs of letters and the runs of digits of a case-folded text."""
-    return _WORD.findall(text)
-
-
 def recency_points(timestamp_us: int, now_us: int) -> float:
     """Up to half a point, falling evenly to nothing over a day. What lies ahead counts as now."""
     age_us = max(0, now_us - timestamp_us)
     return RECENCY_POINTS * max(0.0, 1 - age_us / DAY_US)
-
-
-def stem(word: str) -> str:
-    """The beginning that a word shares with most of its inflections, without rules of any language."""
-    return word if len(word) <= _STEM_CHARS_MIN else word[: max(_STEM_CHARS_MIN, min(7, len(word) - 2))]
-
-
-def inflects(word: str, run: str) -> bool:
-    """Whether a run of a text may stand for a word of the query: itself, begun by it, or another form of it."""
-    if word == run:
-        return True
-    if len(word) < _PREFIX_CHARS_MIN or word.isdigit():
-        return False
-    beginning = stem(word)
-    return run.startswith(word) or (run.startswith(beginning) and len(run) <= len(beginning) + _ENDING_CHARS_MAX)
 
 
 def is_near_duplicate(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
@@ -80,9 +48,14 @@ def is_near_duplicate(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
     first, second = one.keys(), other.keys()
     if not first or min(len(first), len(second)) < 0.9 * max(len(first), len(second)):
         return False  # most pairs end here: their words need not be looked at
-    if {w for w in first if w.isdigit()} != {w for w in second if w.isdigit()}:
+    if _numbers(first) != _numbers(second):
         return False
     return len(first & second) >= 0.9 * len(first | second)
+
+
+def _numbers(found: Iterable[str]) -> set[str]:
+    """The words that have a digit."""
+    return {word for word in found if any(sign.isdigit() for sign in word)}
 
 
 PASSAGES_PER_HIT = 3
@@ -198,7 +171,7 @@ class _Query:
 
     def __init__(self, query: str) -> None:
         asked = frozenset(read_question(query, now_us=0).terms)
-        found = {word: asked.intersection(terms(word)) for word in words(query.casefold())}
+        found = {word: asked.intersection(terms(word)) for word in words(fold(query))}
         self._terms = {word: wanted for word, wanted in found.items() if wanted}
 
     def words_of(self, hit: Hit) -> list[str]:
@@ -219,7 +192,7 @@ def _collapsed(found: Iterable[tuple[Hit, EntryRow]]) -> list[_Same]:
     """Those of one layer that say the same together, in the order of the best of each."""
     groups: list[tuple[tuple[str, str], Counter[str], list[Hit], list[EntryRow]]] = []
     for hit, row in found:
-        layer, counts = (hit.thread_id, row.layer), Counter(words(row.said[:WORDS_READ].casefold()))
+        layer, counts = (hit.thread_id, row.layer), Counter(words(fold(row.said[:WORDS_READ])))
         known = next((one for one in groups if one[0] == layer and is_near_duplicate(one[1], counts)), None)
         if known is None:
             groups.append((layer, counts, [hit], [row]))
@@ -257,7 +230,8 @@ def _memory_hit(same: _Same, said: _Query, ids: Mapping[str, str]) -> MemoryHit:
 
 
 SHARE_MIN = 0.5
-_NOT_TELLING = COMMON_WORDS | {"happens", "occurs", "task", "asked", "need", "needs", "someone", "somebody"}
+_NOT_TELLING = frozenset("happens occurs task asked need needs someone somebody".split())
+_BEGINNING_CHARS_MIN, _BEGINNING_CHARS_MAX, _ENDING_CHARS_MAX = 4, 7, 5
 
 
 def applicable(rules: Iterable[ProceduralRule], text: str) -> list[ProceduralRule]:
@@ -266,11 +240,21 @@ def applicable(rules: Iterable[ProceduralRule], text: str) -> list[ProceduralRul
     A condition is met where the text has at least half of its telling words, in any form; one without
     telling words always is.
     """
-    said = list(dict.fromkeys(words(text.casefold())))
+    said = frozenset(words(fold(text)))
     return [rule for rule in rules if _is_met(rule.condition, said)]
 
 
-def _is_met(condition: str, said: Sequence[str]) -> bool:
-    asked = [word for word in dict.fromkeys(words(condition.casefold())) if word not in _NOT_TELLING]
-    met = sum(any(inflects(word, other) or inflects(other, word) for other in said) for word in asked)
-    return met >= SHARE_MIN * len(asked)
+def _is_met(condition: str, said: Collection[str]) -> bool:
+    unwanted = common_words() | _NOT_TELLING
+    asked = {word for word in words(fold(condition)) if word not in unwanted}
+    return sum(any(_are_forms(word, other) for other in said) for word in asked) >= SHARE_MIN * len(asked)
+
+
+def _are_forms(one: str, other: str) -> bool:
+    """Whether two words are forms of one: of one English stem, or begun alike and about as long, in any language."""
+    if stem(one) == stem(other):
+        return True
+    shorter, longer = sorted((len(one), len(other)))
+    beginning = max(_BEGINNING_CHARS_MIN, min(_BEGINNING_CHARS_MAX, shorter - 2))
+    alike = one[:beginning] == other[:beginning] and longer <= beginning + _ENDING_CHARS_MAX
+    return alike and not any(map(str.isdigit, (one, other)))

@@ -13,7 +13,7 @@ from attrs import field, frozen
 
 from memory_engine.errors import InvalidPattern
 from memory_engine.views.patterns.events import Finding
-from memory_engine.views.patterns.names import GENERIC_PARTS, Names, has_no_capitals
+from memory_engine.views.patterns.names import Names, generic_parts, has_no_capitals
 from memory_engine.views.patterns.shapes import PLACEHOLDER, SHAPES, Detector, Masked, Span, substitute
 
 ROUNDS_MAX = 8
@@ -140,7 +140,7 @@ def _patterns_of(name: str, here: str, text: str) -> Iterable[str]:
         joined = r"[\W_]{0,3}".join(map(re.escape, parts))
         yield joined if len(whole) >= KNOWN_INSIDE_CHARS_MIN else _alone(joined)
     for part in parts if len(parts) > 1 else ():
-        if len(part) >= KNOWN_PART_CHARS_MIN and part.casefold() not in GENERIC_PARTS and part.casefold() in here:
+        if len(part) >= KNOWN_PART_CHARS_MIN and part.casefold() not in generic_parts() and part.casefold() in here:
             yield _alone(re.escape(part))
 
 

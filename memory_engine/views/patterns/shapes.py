@@ -154,7 +154,8 @@ _UNITS = (
 )
 _CODES = "usd|eur|gbp|chf|jpy|cny|inr|rub|sek|nok|dkk|pln|czk|aud|cad|nzd|brl|mxn|zar|try|krw|sgd|hkd"
 _COINS = (
-    "dollars?|euros?|pounds?|bucks|yen|yuan|rupees?|francs?|franken|pesos|reais|kronor|kroner|руб(?:\\w*)|cents?|ct"
+    "dollars?|euros?|pounds?|bucks|yen|yuan|rupees?|francs?|franken|pesos|reais|kronor|kroner"
+    r"|\u0440\u0443\u0431\w*|cents?|ct"  # the first: roubles
 )
 _AMOUNT = rf"(?<!\d)\d(?:[\d.,'’ \u00a0]{{0,24}}\d)?(?:\s?(?:{_UNITS})\b)?"
 _DASH = r"[.\-/\u2010-\u2015]"

@@ -19,9 +19,8 @@ from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidEvent
 from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
-from memory_engine.views.promotion.phrases import ASKING, AT_LARGE, LASTING
 from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
-from memory_engine.views.promotion.wording import folded, quoted, same_text, says_the_same, words_of
+from memory_engine.views.promotion.wording import folded, quoted, same_text, says_the_same, wordings, words_of
 from memory_engine.views.scratchpad.view import Snippet
 
 AT_ONCE = 8
@@ -229,8 +228,8 @@ Route = Callable[[Snippet], Placement]
 def route_by_wording(snippet: Snippet) -> Placement:
     """What speaks of one user's own way of working goes to the preferences, everything else to `agent.md`."""
     text = folded(snippet.text)
-    shown = (*LASTING.found_in(text), *ASKING.found_in(text))
-    if shown and not AT_LARGE.found_in(text):
+    shown = (*wordings().lasting.found_in(text), *wordings().asking.found_in(text))
+    if shown and not wordings().at_large.found_in(text):
         return Placement("preferences", reason=f"it speaks of the user: {quoted(shown)}")
     return Placement("agent_md", reason="it speaks of the business, not of one user")
 

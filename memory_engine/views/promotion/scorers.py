@@ -16,8 +16,15 @@ from memory_engine.core.lazy import regex
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, ask
-from memory_engine.views.promotion.phrases import GENERAL, LASTING, ONE_OFF, TALK, UNEXPECTED
-from memory_engine.views.promotion.wording import evidence, folded, quoted, says_the_same, specifics_of, words_of
+from memory_engine.views.promotion.wording import (
+    evidence,
+    folded,
+    quoted,
+    says_the_same,
+    specifics_of,
+    wordings,
+    words_of,
+)
 from memory_engine.views.scratchpad.view import Snippet
 
 NUMBERS_PENALTY = 1.5
@@ -106,7 +113,7 @@ class Salience:
         Read without its questions, and without sentences that are said to somebody: offers and courtesies.
         """
         text = _findings(folded(snippet.text))
-        general = evidence(text, (*GENERAL, LASTING))
+        general = evidence(text, (*wordings().general, wordings().lasting))
         if not general.found:
             return Score(value=0.0, reason="no wording that reaches beyond this case")
         words = words_of(text)
@@ -115,7 +122,7 @@ class Salience:
         reason = str(general)
         if specifics:
             reason += f"; less for specifics: {quoted(specifics)}"
-        moments = ONE_OFF.found_in(text)
+        moments = wordings().one_off.found_in(text)
         if moments:
             value *= ONE_OFF_FACTOR
             reason += f"; less for being of a moment: {quoted(moments)}"
@@ -125,7 +132,7 @@ class Salience:
 def _findings(text: str) -> str:
     """The sentences of folded text that state something. One that says how its user likes things does too."""
     said = (s for s in SENTENCES.split(text) if not s.endswith(("?", "\u061f")))
-    return " ".join(s for s in said if LASTING.pattern.search(s) or not TALK.pattern.search(s))
+    return " ".join(s for s in said if wordings().lasting.pattern.search(s) or not wordings().talk.pattern.search(s))
 
 
 @frozen
@@ -138,7 +145,7 @@ class Surprisal:
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Wording, raised by how much information its words carry beside what is known."""
-        shown = evidence(folded(snippet.text), UNEXPECTED)
+        shown = evidence(folded(snippet.text), wordings().unexpected)
         others = [other.text for other in context.snippets if other.id != snippet.id]
         others += context.promoted
         novelty = _novelty(snippet.text, others)

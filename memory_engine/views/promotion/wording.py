@@ -6,20 +6,18 @@ Scripts written with spaces are matched by whole words, scripts written without 
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.text import COMPOUND_WORD, UNSPACED, data_file, is_unspaced, negations, pairs, word_lists
 
 READ_CHARS_MAX = 10_000
 """How much of a text is read to judge it: a snippet is a few sentences, and a longer one shows its kind early."""
 SHOWN_MAX = 4
 """Phrases that a reason quotes."""
 
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['.,:/@+\-]+[^\W{UNSPACED}]+)*")
-IS_UNSPACED = regex(rf"[{UNSPACED}]")
 LETTER = rf"[^\W\d{UNSPACED}]"
 SPECIFIC = regex(
     rf"[^\w\s]{{0,3}}(?<!{LETTER}){LETTER}*+\d(?:[^\W{UNSPACED}]|[.,:/@+\-](?=\w))*%?"
@@ -28,22 +26,10 @@ SPECIFIC = regex(
 RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
 """Numbered names of what comes again: quarters, seven-day windows."""
 
-NEGATIONS = frozenset(
-    """
-    no not never none nothing without cannot neither nor isn't aren't wasn't weren't don't doesn't didn't won't can't
-    couldn't wouldn't shouldn't hasn't haven't hadn't nicht kein keine keinen keiner nie niemals ohne ne pas jamais
-    sans sin nunca jamás jamas ningún ninguna nada não nao nem sem mai senza niet geen nooit zonder не нет никогда без
-    """.split()
-)
 UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
-SMALL_WORDS = frozenset(
-    """
-    the an of in at to is are was were be been it its this that these those and for by with as has have had very also
-    der die das den dem des ein eine einen einem einer und ist sind war waren im am zu von le la les un une des du de
-    et est sont el los las una y es son il lo gli i e ha het een en van и на
-    """.split()
-)
 ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
+"""Not `core.text.stem`, for which experiments and experience, or successful and successive, are one word: a finding
+that says something else would be taken for a repetition, and be lost."""
 SAME_WORDS = 0.6
 """The share of the words of both texts together that near-duplicates have in common."""
 
@@ -74,17 +60,39 @@ class Phrases(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys(match.group() for match in self.pattern.finditer(text)))
 
 
+class Wordings(msgspec.Struct, frozen=True):
+    """What `phrases.toml` holds."""
+
+    general: tuple[Phrases, ...]
+    one_off: Phrases
+    talk: Phrases
+    unexpected: tuple[Phrases, ...]
+    lasting: Phrases
+    asking: Phrases
+    at_large: Phrases
+
+
+@cache
+def wordings() -> Wordings:
+    """The phrases by which a snippet shows its kind. Read when they are first asked for."""
+    return msgspec.toml.decode(data_file("memory_engine.views.promotion", "phrases.toml"), type=Wordings)
+
+
 @lru_cache(maxsize=64)
 def _compiled(phrases: str) -> re.Pattern[str]:
     """Compiled at the first use: it takes milliseconds, and most programs never promote anything."""
     found = [phrase.strip() for line in phrases.splitlines() for phrase in line.split("|")]
-    spaced = sorted((p for p in found if p and not IS_UNSPACED.search(p)), key=len, reverse=True)
-    unspaced = sorted((p for p in found if IS_UNSPACED.search(p)), key=len, reverse=True)
+    spaced = sorted((p for p in found if p and not _has_unspaced(p)), key=len, reverse=True)
+    unspaced = sorted((p for p in found if _has_unspaced(p)), key=len, reverse=True)
     parts = [re.escape(phrase) for phrase in unspaced]
     if spaced:
         words = "|".join(re.escape(phrase).replace(r"\*", r"\w*") for phrase in spaced)
         parts.append(rf"(?<!\w)(?:{words})(?!\w)")
     return re.compile("|".join(parts))
+
+
+def _has_unspaced(phrase: str) -> bool:
+    return any(map(is_unspaced, phrase))
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -117,10 +125,10 @@ def quoted(phrases: Sequence[str]) -> str:
 def words_of(text: str) -> tuple[str, ...]:
     """The words of folded text in order; scripts without spaces give overlapping pairs of characters."""
     found: list[str] = []
-    for match in WORD.finditer(text):
+    for match in COMPOUND_WORD.finditer(text):
         word = match.group()
-        if len(word) > 2 and IS_UNSPACED.match(word):
-            found += [word[n : n + 2] for n in range(len(word) - 1)]
+        if is_unspaced(word):
+            found += pairs(word)
         else:
             found.append(word)
     return tuple(found)
@@ -156,13 +164,13 @@ def shape_of(text: str) -> Shape:
     plain = folded(text)
     stems: list[str] = []
     denials = len(UNSPACED_NEGATION.findall(plain))
-    for match in WORD.finditer(plain):
+    for match in COMPOUND_WORD.finditer(plain):
         word = match.group()
-        if IS_UNSPACED.match(word):
+        if is_unspaced(word):
             stems += word
-        elif word in NEGATIONS:
+        elif word in negations():
             denials += 1
-        elif word not in SMALL_WORDS:
+        elif word not in word_lists("memory_engine.views.promotion")["small"]:
             stems.append(ENDING.sub("", word))
     symbols = (mark for mark in plain if unicodedata.category(mark)[0] == "S" or mark in "#%&*")
     return Shape(stems=tuple(stems), exact=(tuple(sorted(specifics_of(plain))), denials, tuple(sorted(symbols))))
