@@ -1,10 +1,6 @@
-"""The compactor that asks a model: history as XML in, progress summary as Markdown out.
+"""The compactor that asks a model: history as numbered XML in, progress summary as Markdown out.
 
-What a model is told when it is to compact a working history.
-
-A working history as XML for a model: the context it stands in, and its entries, numbered.
-
-A model's progress summary, read back: Markdown into lines, each in its section and with its sources.
+The summary is read back into lines, each in its section and with its sources.
 """
 
 import html

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from memory_engine.core.reducing import Reduction as Reduction
     from memory_engine.core.state import State as State
     from memory_engine.core.state import StateView as StateView
+    from memory_engine.core.threads import CompactionPolicy as CompactionPolicy
+    from memory_engine.core.threads import ThreadInfo as ThreadInfo
     from memory_engine.engine import Engine as Engine
     from memory_engine.events import *  # noqa: F403
     from memory_engine.llm.vectors import Embedder as Embedder
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from memory_engine.projections.base import Projection as Projection
     from memory_engine.projections.base import Rows as Rows
     from memory_engine.projections.base import View as View
+    from memory_engine.runtime.config import ConversationLimits as ConversationLimits
     from memory_engine.runtime.config import EngineConfig as EngineConfig
     from memory_engine.runtime.correlation import caused_by as caused_by
     from memory_engine.runtime.correlation import correlated as correlated
@@ -59,10 +62,7 @@ if TYPE_CHECKING:
     from memory_engine.scopes import Agent as Agent
     from memory_engine.scopes import Tenant as Tenant
     from memory_engine.scopes import User as User
-    from memory_engine.store.protocol import CompactionPolicy as CompactionPolicy
-    from memory_engine.store.protocol import ThreadInfo as ThreadInfo
     from memory_engine.thread import Thread as Thread
-    from memory_engine.views.conversation.exchanges import ConversationLimits as ConversationLimits
     from memory_engine.views.preferences.domain import Domain as Domain
     from memory_engine.views.preferences.domain import Kind as Kind
     from memory_engine.views.preferences.rules import Rules as Rules
@@ -86,13 +86,12 @@ _HOMES = {
     "llm.vectors": "Embedder",
     "plugins": "Plugin",
     "projections.base": "Projection Rows View",
-    "runtime.config": "EngineConfig",
+    "core.threads": "CompactionPolicy ThreadInfo",
+    "runtime.config": "ConversationLimits EngineConfig",
     "runtime.correlation": "caused_by correlated",
     "runtime.queue": "BlockingReason",
     "scopes": "Agent Tenant User",
-    "store.protocol": "CompactionPolicy ThreadInfo",
     "thread": "Thread",
-    "views.conversation.exchanges": "ConversationLimits",
     "views.preferences.domain": "Domain Kind",
     "views.preferences.rules": "Rules",
     "views.scratchpad.view": "Snippet",

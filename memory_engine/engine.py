@@ -17,6 +17,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord
 from memory_engine.errors import InvalidSearch, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -27,7 +28,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import create_thread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import CompactionPolicy, Store, StoreStats, ThreadFilter, ThreadInfo, ThreadRecord
+from memory_engine.store.protocol import Store, StoreStats, ThreadFilter
 from memory_engine.store.reading import LogReader
 from memory_engine.thread import Thread
 

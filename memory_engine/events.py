@@ -1,4 +1,4 @@
-"""The events: one small file for each family, and the registry that decodes them."""
+"""Every built-in event by its name, wherever it is declared, and the registry that decodes them."""
 
 from memory_engine.core.events.base import (
     Content,
@@ -21,6 +21,7 @@ from memory_engine.core.events.compaction import (
     RestoredChunk,
 )
 from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import (
     EnvironmentChange,
     ExecutionPause,
@@ -87,8 +88,7 @@ from memory_engine.core.events.tasks import (
     TodoUpdated,
     upcast_todo_set_v1,
 )
-from memory_engine.core.tokens import Usage
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
+from memory_engine.errors.effects import Usage
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.views.layers.events import (
     Layer,
@@ -159,6 +159,10 @@ BUILTIN_EVENTS: tuple[type[Event], ...] = (
 )  # fmt: skip
 
 
+CORE_EVENTS = tuple(cls for cls in BUILTIN_EVENTS if cls.__module__.startswith("memory_engine.core."))
+"""The events of conversations; the others are those of views, which plug them in."""
+
+
 def builtin_registry() -> EventRegistry:
     """A new registry that knows every built-in event and how to read its older versions."""
     registry = EventRegistry(BUILTIN_EVENTS)
@@ -167,7 +171,8 @@ def builtin_registry() -> EventRegistry:
 
 
 __all__ = [
-    "BUILTIN_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "ChunkId", "CompactionAbandoned",
+    "BUILTIN_EVENTS", "CORE_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "ChunkId",
+    "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",

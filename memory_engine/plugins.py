@@ -21,8 +21,10 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
-from memory_engine.core.reducing import Reducer, ReducerRegistry
+from memory_engine.core.reducing import Reducer, ReducerRegistry, reduce_view_change
 from memory_engine.projections.base import Projection
+from memory_engine.recall.extractors import silent
+from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.store.passages import Extractor
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
@@ -45,6 +47,9 @@ class Plugin:
     projections: list[Projection[object]] = field(factory=list)
     renderers: list[tuple[str, Renderer]] = field(factory=list)
     extractors: dict[str, Extractor] = field(factory=dict)
+    kinds: list[ThreadKind] = field(factory=list)
+    settings: list[object] = field(factory=list)
+    attachments: list[Callable[[Kernel], None]] = field(factory=list)
 
     def event(  # noqa: PLR0913 - as the decorator `event`, which says what each is
         self,
@@ -96,6 +101,24 @@ class Plugin:
 
         return add
 
+    def silent(self, *classes: type[Event]) -> None:
+        """Say that search finds nothing of events of these classes, whatever texts they hold."""
+        for cls in classes:
+            self.extractors[cls.event_type] = silent
+
+    def kind(self, kind: ThreadKind) -> None:
+        """Say what is special about threads of a kind."""
+        self.kinds.append(kind)
+
+    def setting(self, value: object) -> None:
+        """Keep a value that the plug-in's views find by its type: `thread.kernel[type(value)]`."""
+        self.settings.append(value)
+
+    def attached(self, function: Callable[[Kernel], None]) -> Callable[[Kernel], None]:
+        """Call a function with the kernel of each engine that is opened: to follow commits, deliveries, deletions."""
+        self.attachments.append(function)
+        return function
+
     def replaces_reducer(self, name: str) -> Callable[[F], F]:
         """Put a reducer in the place of the one with this name."""
 
@@ -122,6 +145,10 @@ class Plugin:
             events.register(cls)
         for name, version, upcaster in self.upcasters:
             events.register_upcaster(name, version, upcaster)
+        reduced = {cls for cls, *_ in self.reducers}
+        for cls in self.events:
+            if cls.event_chunks == "none" and cls not in reduced:
+                reducers.add(cls, reduce_view_change, name=f"{reduce_view_change.__name__}[{cls.event_type}]")
         for cls, reducer, name, order in self.reducers:
             reducers.add(cls, reducer, name=name, order=order)
         for name, reducer in self.replaced_reducers:

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
@@ -16,6 +16,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
 from memory_engine.core.lazy import lazy_modules
 from memory_engine.core.records import Receipt
+from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import IntegrityError, UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
@@ -24,7 +25,6 @@ from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import ThreadInfo
 from memory_engine.store.reading import Moment, seq_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import Progress
-    from memory_engine.views.conversation import report as reports
+    from memory_engine.views import report as reports
     from memory_engine.views.conversation import view as conversation
     from memory_engine.views.layers import offloading
     from memory_engine.views.layers import view as layers
@@ -48,7 +48,7 @@ else:
     flows, reports, scratchpad, screen, tool_cache, conversation, layers, promotion = lazy_modules(
         "memory_engine.views",
         "playbooks.flows",
-        "conversation.report",
+        "report",
         "scratchpad.view",
         "screen.view",
         "tool_cache.view",
@@ -70,6 +70,9 @@ else:
         "why",
     )
     offloading, undo = lazy_modules("memory_engine", "views.layers.offloading", "compaction.undo")
+
+
+V = TypeVar("V")
 
 
 class Thread(ThreadHandle):
@@ -131,6 +134,10 @@ class Thread(ThreadHandle):
             await self.kernel[Recall].prepare(self.id, progress)
 
     # views
+
+    def of(self, view: "Callable[[Thread], V]") -> V:
+        """A view of your own: `thread.of(Highlights)` is `Highlights(thread)`, a class that is made with a handle."""
+        return view(self)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":

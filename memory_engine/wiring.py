@@ -1,9 +1,6 @@
-"""The composition root: the one place that knows every room and puts an engine together.
+"""The composition root: the one place that knows every room and puts an engine together."""
 
-The views that every engine has.
-"""
-
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Literal, cast
@@ -15,73 +12,68 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.context.rendering import DEFAULT_RENDERERS, Rendering
 from memory_engine.core.clock import Clock, SystemClock
+from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reducing import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import DuplicateRegistration, SchemaError
-from memory_engine.events import builtin_registry
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.projections.base import Projection
 from memory_engine.projections.follower import ProjectionWorker
-from memory_engine.projections.outbox import FACTS, OUTBOX, folds_of
+from memory_engine.projections.outbox import folds_of
+from memory_engine.recall.extractors import extractors_of
 from memory_engine.recall.index import SearchModels
 from memory_engine.recall.ranking import Ranker, rank
 from memory_engine.recall.reranking import Reranker
 from memory_engine.recall.service import Recall
 from memory_engine.recall.vectors import Graphs
-from memory_engine.reducers import builtin_reducers
+from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Observers, Relay
-from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Store
-from memory_engine.views.conversation.fold import CONVERSATION
-from memory_engine.views.documents.fold import DOCUMENTS
-from memory_engine.views.layers.fold import EPISODIC, LAYERS
-from memory_engine.views.layers.sharing import GRANTS
-from memory_engine.views.passages import extractors_of
-from memory_engine.views.patterns.fold import PATTERNS
-from memory_engine.views.patterns.pool import INDUSTRIES, INDUSTRY, POOL, bereft, withdraw_all, withdraw_orphans
+from memory_engine.views.conversation import plugin as conversation
+from memory_engine.views.documents import plugin as documents
+from memory_engine.views.layers import plugin as layers
+from memory_engine.views.patterns import plugin as patterns
 from memory_engine.views.patterns.redaction import Redactor, Redactors
-from memory_engine.views.playbooks.flows import FLOWS
-from memory_engine.views.playbooks.view import PLAYBOOKS
+from memory_engine.views.playbooks import plugin as playbooks
+from memory_engine.views.preferences import plugin as preferences
 from memory_engine.views.preferences.domain import Domain
-from memory_engine.views.preferences.view import PREFERENCES
-from memory_engine.views.promotion.agent_md import AGENT_MD
-from memory_engine.views.promotion.judge import PROMOTION
+from memory_engine.views.promotion import plugin as promotion
 from memory_engine.views.promotion.scorers import Scorer, Scorers
-from memory_engine.views.screen.view import SCREEN
-from memory_engine.views.tool_cache.view import TOOL_CACHE
+from memory_engine.views.scratchpad import plugin as scratchpad
+from memory_engine.views.screen import plugin as screen
+from memory_engine.views.tool_cache import plugin as tool_cache
 
-_PROJECTIONS: tuple[object, ...] = (
-    OUTBOX,
-    FACTS,
-    PREFERENCES,
-    PROMOTION,
-    AGENT_MD,
-    FLOWS,
-    PLAYBOOKS,
-    CONVERSATION,
-    TOOL_CACHE,
-    SCREEN,
-    EPISODIC,
-    LAYERS,
-    GRANTS,
-    PATTERNS,
-    POOL,
-    DOCUMENTS,
+VIEWS: tuple[Plugin, ...] = (
+    scratchpad.PLUGIN,
+    preferences.PLUGIN,
+    promotion.PLUGIN,
+    playbooks.PLUGIN,
+    conversation.PLUGIN,
+    tool_cache.PLUGIN,
+    screen.PLUGIN,
+    layers.PLUGIN,
+    patterns.PLUGIN,
+    documents.PLUGIN,
 )
+"""The views that every engine has."""
+
+
+def builtin_plugins() -> tuple[Plugin, ...]:
+    """The plug-ins that every engine has, in their order."""
+    return core_plugin(), *VIEWS
 
 
 def builtin_projections() -> tuple[Projection[object], ...]:
-    """Their folds, one instance each."""
-    return tuple(cast("Projection[object]", projection) for projection in _PROJECTIONS)
+    """The read models that every engine has, in the order in which they are registered."""
+    return tuple(projection for plugin in builtin_plugins() for projection in plugin.projections)
 
 
 Durability = Literal["normal", "full"]
@@ -130,7 +122,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     """
     model = _model(compact_model)
     installed = installed_plugins() if entry_points else ()
-    taken = [builtin_reducers(), *installed, *plugins, *_asked_first(compactor, model)]
+    taken = [*builtin_plugins(), *installed, *plugins, *_asked_first(compactor, model)]
     sources = _Sources(
         counter=tokens or EstimatedTokens(),
         clock=clock or SystemClock(),
@@ -194,6 +186,8 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
 
 async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
     if path == ":memory:":
+        from memory_engine.storage.memory import MemoryStore
+
         return MemoryStore()
     if path.startswith(("postgres://", "postgresql://")):
         raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
@@ -229,9 +223,10 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
 
 def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Kernel:
     """Everything the plug-ins bring, in their order; a name given twice is refused."""
-    events = builtin_registry()
+    events = EventRegistry()
     reducers = ReducerRegistry()
-    projections = {projection.name: projection for projection in builtin_projections()}
+    projections: dict[str, Projection[object]] = {}
+    kinds: dict[str, ThreadKind] = {}
     embedded = EmbeddedCompactor()
     compactors: list[tuple[Compactor, int]] = [(embedded, 0)]
     renderers = dict(DEFAULT_RENDERERS)
@@ -245,6 +240,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         compactors += plugin.compactors
         renderers.update(plugin.renderers)
         extractors.update(plugin.extractors)
+        kinds.update((kind.name, kind) for kind in plugin.kinds)
     projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events.classes())}
     kernel = Kernel(
         store=store,
@@ -253,7 +249,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         reducers=reducers,
         projections=tuple(projections.values()),
         extractors=extractors_of(extractors),
-        kinds={INDUSTRY: INDUSTRIES},
+        kinds=kinds,
         clock=sources.clock,
         ids=sources.ids,
     )
@@ -262,12 +258,18 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     kernel.provide(Domain, sources.domain)
     kernel.provide(Scorers, Scorers(sources.scorers))
     kernel.provide(Redactors, Redactors(sources.redactor))
-    _services(kernel, sources.models, compactors, embedded)
+    for setting in (setting for plugin in plugins for setting in plugin.settings):
+        kernel.provide(type(setting), setting)
+    attachments = [attach for plugin in plugins for attach in plugin.attachments]
+    _services(kernel, sources.models, CompactionService(kernel, compactors, embedded), attachments)
     return kernel
 
 
 def _services(
-    kernel: Kernel, models: SearchModels, compactors: Sequence[tuple[Compactor, int]], fallback: Compactor
+    kernel: Kernel,
+    models: SearchModels,
+    compaction: CompactionService,
+    attachments: Sequence[Callable[[Kernel], None]],
 ) -> None:
     """Put the services of an engine together: what follows on what, in which order."""
     threads = kernel.provide(OpenThreads, OpenThreads(kernel))
@@ -275,14 +277,11 @@ def _services(
     worker = kernel.provide(ProjectionWorker, ProjectionWorker(kernel.store, kernel.reader, asynchronous))
     relay = kernel.provide(Relay, Relay(kernel))
     recall = kernel.provide(Recall, Recall(kernel, models))
-    compaction = kernel.provide(CompactionService, CompactionService(kernel, compactors, fallback))
+    kernel.provide(CompactionService, compaction)
     observers = kernel.provide(Observers, Observers())
 
     async def compacted(thread_id: str) -> None:
         await compaction.settle(await threads.taken(thread_id))
-
-    async def withdrawn(thread_id: str) -> None:
-        await withdraw_all(ThreadHandle(kernel, thread_id))
 
     threads.on_open += [compaction.recover]
     # the queue is blocked first, if it must be
@@ -291,10 +290,10 @@ def _services(
     threads.keeping += [compaction.is_running]
     threads.before_context += [compaction.before_context]
     threads.before_scopes += [relay.recover]
-    threads.before_delete += [withdrawn, compacted]
     threads.after_delete += [recall.forget_thread]
-    relay.before += [withdraw_orphans]
-    relay.owing += [bereft]
+    for attach in attachments:
+        attach(kernel)
+    threads.before_delete += [compacted]  # plug-ins may dispatch before it
 
 
 def _vector_index(dimension: int) -> VectorIndex:
@@ -308,6 +307,6 @@ def _graphs(path: str | Store) -> Graphs | None:
     """Beside the database file, if there is one."""
     if not isinstance(path, str) or path == ":memory:":
         return None
-    from memory_engine.storage.vectors.adaptive import GraphFolder
+    from memory_engine.storage.vectors.graphs import GraphFolder
 
     return GraphFolder(Path(f"{path}-graphs"))

@@ -1,27 +1,16 @@
-"""The built-in reducers, as one plug-in.
-
-What changes no chunk has one reducer, which does nothing: projections fold it, or it only holds a place.
-"""
+"""The built-in reducers, with their events and what search finds of them, as one plug-in."""
 
 from memory_engine import events as e
-from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction
-from memory_engine.core.state import StateView
-from memory_engine.events import Event
 from memory_engine.plugins import Plugin
+from memory_engine.projections.outbox import FACTS, OUTBOX
 from memory_engine.reducers import conversation, memory, tasks
-from memory_engine.views.layers import offloading
-from memory_engine.views.scratchpad import view as scratchpad
-from memory_engine.views.screen import view as screen
+from memory_engine.reducers.passages import add_passages
 
 
-def reduce_view_change(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:
-    """Nothing changes for the model's context."""
-    return NOTHING
-
-
-def builtin_reducers() -> Plugin:
-    """A plug-in with a reducer for every built-in event, also for those that declare that they bring no chunk."""
-    plugin = Plugin("memory_engine.reducers")
+def core_plugin() -> Plugin:
+    """The plug-in that every engine begins with: events of conversations, their reducers, what search finds of them."""
+    plugin = Plugin("memory_engine", events=list(e.CORE_EVENTS))
+    plugin.upcaster("todo_set", 1)(e.upcast_todo_set_v1)
     plugin.reducer(e.UserMessage)(conversation.reduce_user_message)
     plugin.reducer(e.ParentAgentMessage)(conversation.reduce_parent_agent_message)
     plugin.reducer(e.LlmTextResponse)(conversation.reduce_llm_text_response)
@@ -60,10 +49,7 @@ def builtin_reducers() -> Plugin:
     plugin.reducer(e.ExecutionPause, e.ExecutionResume)(memory.reduce_execution_flow)
     plugin.reducer(e.SessionStarted)(memory.reduce_session_started)
     plugin.reducer(e.SessionEnded)(memory.reduce_session_ended)
-    plugin.reducer(e.ScratchpadWritten)(scratchpad.reduce_scratchpad_written)
-    plugin.reducer(e.ScratchpadRemoved)(scratchpad.reduce_scratchpad_removed)
-    plugin.reducer(e.ScreenInjected)(screen.reduce_screen_injected)
-    plugin.reducer(e.MemoryRecalled)(offloading.reduce_memory_recalled)
-    plugin.reducer(e.ResultsOffloaded)(offloading.reduce_results_offloaded)
-    plugin.reducer(*(cls for cls in e.BUILTIN_EVENTS if cls.event_chunks == "none"))(reduce_view_change)
+    add_passages(plugin)
+    plugin.projection(OUTBOX)
+    plugin.projection(FACTS)
     return plugin

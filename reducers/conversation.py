@@ -1,7 +1,4 @@
-"""Reducers for what is said: input and responses.
-
-Reducers for results and errors: what answers a call, or fails on its own.
-"""
+"""Reducers for what is said and answered: input, responses, results, errors."""
 
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.base import ToolCall

@@ -1,7 +1,4 @@
-"""Reducers for what is said about memory, and for compactions.
-
-Reducers for what comes from outside, for the agent loop, and for sessions.
-"""
+"""Reducers for memory and compactions, for sessions and the agent loop, and for what comes from outside."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,6 +1,6 @@
 """The in-memory store: the same contract without a disk. For tests, and for memory that may be lost.
 
-Passages of the in-memory store: the same SQL as in a file, on a database in memory.
+Passages are kept by the same SQL as in a file, on a database in memory.
 """
 
 import asyncio
@@ -14,20 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
-from memory_engine.store.protocol import (
-    DELETED,
-    CommitUnit,
-    Head,
-    LiveChunk,
-    LoadedThread,
-    ProjectionChange,
-    StoreStats,
-    ThreadFilter,
-    ThreadRecord,
-)
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, StoreStats, ThreadFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

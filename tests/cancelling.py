@@ -44,15 +44,15 @@ class Moment:
             self.untouched, self._is_over = not self._is_over, True
 
     @contextmanager
-    def cancels(self, cancel: Callable[[], object]) -> Iterator[None]:
-        """Within the block, call `cancel` when the moment has come: between two callbacks of the loop, in no task."""
+    def triggers(self, action: Callable[[], object]) -> Iterator[None]:
+        """Within the block, do this when the moment has come: between two callbacks of the loop, in no task."""
         loop = asyncio.get_running_loop()
         wanted, self.awaits, self.steps = (self.awaits, self.steps), 0, 0
 
         def look() -> None:
             if not self._is_over and (self.awaits, self.steps) >= wanted:
                 self._is_over = True
-                cancel()
+                action()
 
         def run(callback: Callable[..., object], *args: object) -> None:
             callback(*args)
@@ -133,13 +133,13 @@ Cancelled = Callable[[Call, Moment], Awaitable[None]]
 async def by_task(call: Call, moment: Moment) -> None:
     """The way of asyncio, of timeouts and of most frameworks."""
     task = asyncio.ensure_future(moment.run(call))
-    with moment.cancels(task.cancel), suppress(asyncio.CancelledError):
+    with moment.triggers(task.cancel), suppress(asyncio.CancelledError):
         await task
 
 
 async def by_scope(call: Call, moment: Moment) -> None:
     """The way of anyio: cancelled again at each await until the scope is left."""
-    with moment.cancels((scope := anyio.CancelScope()).cancel):
+    with moment.triggers((scope := anyio.CancelScope()).cancel):
 
         async def inside() -> None:
             with scope:
@@ -156,7 +156,7 @@ async def by_task_twice(call: Call, moment: Moment) -> None:
         task.cancel()
         asyncio.get_running_loop().call_soon(task.cancel)
 
-    with moment.cancels(twice), suppress(asyncio.CancelledError):
+    with moment.triggers(twice), suppress(asyncio.CancelledError):
         await task
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from memory_engine import Engine, EngineConfig, Event, LlmTextResponse, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.core.records import StoredEvent
-from memory_engine.store.protocol import CompactionPolicy
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.wiring import builtin_projections
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))

@@ -44,7 +44,7 @@ def served(path: str) -> Iterator[str]:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    started.wait(30)
+    started.wait()
     try:
         if failures:
             raise failures[0]
@@ -52,7 +52,7 @@ def served(path: str) -> Iterator[str]:
     finally:
         for running, stopped in loop:
             running.call_soon_threadsafe(stopped.set)
-        thread.join(30)
+        thread.join()
 
 
 @frozen

@@ -1,8 +1,6 @@
-"""The compactor that needs no model: lines chosen from what was said and done.
+"""The compactor that needs no model: lines chosen from what was said and done, as a Markdown summary.
 
 Pure and deterministic: the same entries give the same bytes on any machine.
-
-Lines as the Markdown summary that stands in the context.
 """
 
 from collections.abc import Sequence

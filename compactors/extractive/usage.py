@@ -1,12 +1,8 @@
 """What became of each value: who named it, which later call used it, which keys hold such values.
 
-No tool's schema is known here. That a field matters is learned from the
-conversation itself: a key whose values people and later calls took up before is
-a key whose values will be needed again.
-
-What must be known of the whole input before any part of it can be weighed.
-
-Calls and their outcomes: which result answers which call, and whether it worked.
+No tool's schema is known here. That a field matters is learned from the conversation itself: a key whose values people
+and later calls took up before is a key whose values will be needed again. For that the whole input is read before any
+part of it is weighed, calls with the results that answer them.
 """
 
 from collections import Counter

@@ -1,24 +1,13 @@
-"""Words of any script, the terms they count as, and how specific they look.
+"""Words and sentences of any script: the terms they count as, how specific they look, what a telegram leaves out.
 
-Scripts written with spaces give words; scripts written without (Han, Kana,
-Thai, Lao, Khmer, Burmese) give overlapping pairs of characters, the usual
-language-independent index unit for them (Nie, Gao, Zhang, Zhou 2000). Nothing
-here knows a language: a value is specific by its shape alone.
+Scripts written with spaces give words; scripts written without (Han, Kana, Thai, Lao, Khmer, Burmese) give overlapping
+pairs of characters, the usual language-independent index unit for them (Nie, Gao, Zhang, Zhou 2000). A value is
+specific by its shape alone.
 
-Which words a telegram leaves out: from the input's own statistics, helped by a short list.
-
-In any language the commonest words are short and say little (Zipf's law of
-abbreviation): a word counts as a function word if it occurs in a share of the
-passages that grows with its length. The lists in languages.py only sharpens that for a few
-languages that the input is seen to be written in; every other language, and an
-empty list, rest on the statistics alone.
-
-Texts into sentences of bounded length, and sentences into telegrams.
-
-The commonest function words of a few languages, and their negations.
-
-A help, not a rule: see function_words.py for what happens without them. Words
-that bound a time or a choice (before, until, only) are left out on purpose.
+In any language the commonest words are short and say little (Zipf's law of abbreviation): a word counts as a function
+word if it occurs in a share of the passages that grows with its length. The lists of function words sharpen that for a
+few languages that the input is seen to be written in; every other language rests on the statistics alone. Words that
+bound a time or a choice (before, until, only) are left out of the lists on purpose.
 """
 
 import re

@@ -23,7 +23,7 @@ from memory_engine import (
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 from memory_engine.events import Event, InitialChunk, TaskStarted
 from memory_engine.testing import ManualClock, SequentialIds
 

@@ -1,4 +1,4 @@
-"""An agent's run, remembered: what it should know at the start, what it did, what came of it, what it learned."""
+"""Agents: a run from start to end, what it learned, and an agent's own memory as tools that models call."""
 
 from memory_engine.agents.extraction import Extractor, Fact, Finished, ModelFacts, Said, StatedFacts
 from memory_engine.agents.lifecycle import AgentLifecycle, Run

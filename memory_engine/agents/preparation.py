@@ -1,6 +1,6 @@
 """What an agent should know before it begins: memories, rules and a playbook that fit the task, as one note.
 
-What a run leaves in the agent's memory: facts for its thread, recorded in the conversation.
+And what a run leaves in the agent's memory: facts for its thread, recorded in the conversation.
 """
 
 from collections.abc import Iterable, Sequence

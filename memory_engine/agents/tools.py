@@ -1,8 +1,6 @@
-"""From a model's call of a memory tool to an answer in words: a model's mistake is answered, never raised.
+"""An agent's memory as tools: their JSON schemas, their arguments, and the answers in words.
 
-The tools as JSON schema, for chat-completions and for Anthropic's messages.
-
-The arguments of each tool: what models may send, and what each field is for.
+A model's mistake is answered, never raised.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

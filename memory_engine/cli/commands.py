@@ -1,7 +1,4 @@
-"""What a command is, and the arguments that many of them take.
-
-Opening the database that a command works on.
-"""
+"""What a command is, the arguments that many of them take, and the database that it works on."""
 
 import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -90,13 +87,6 @@ def no_arguments(_parser: argparse.ArgumentParser) -> None:
 def add_thread(parser: argparse.ArgumentParser) -> None:
     """The thread that a command is about."""
     parser.add_argument("thread", metavar="THREAD", help="a thread's id (`memory-engine threads` lists them)")
-
-
-def add_plugins(parser: argparse.ArgumentParser) -> None:
-    """The events, reducers and views that are not the package's own."""
-    parser.add_argument(
-        "--plugins", action="store_true", help="with the plug-ins that installed packages publish (entry points)"
-    )
 
 
 @facts

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Sequence
 
-from memory_engine.cli.commands import MOMENT, Command, add_plugins, add_thread, existing, moment, positive
+from memory_engine.cli.commands import MOMENT, Command, add_thread, existing, moment, positive
 from memory_engine.cli.terminal import Column, Progress, Terminal, counted, number, one_line
 from memory_engine.cli.verify import put_compaction
 from memory_engine.cli.what_if import compactor_named
@@ -21,7 +21,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the compactions of a thread, and what became of each."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         found = await compactions_of(await thread.at((await thread.info()).events))
     terminal.json([one.as_data() for one in found])
@@ -54,7 +54,6 @@ def _declare_undo(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which is undone: {_WHICH} that stands")
     parser.add_argument("--reason", metavar="TEXT", default="", help="goes to the log")
-    add_plugins(parser)
 
 
 async def undo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -89,7 +88,6 @@ def _declare_redo(parser: argparse.ArgumentParser) -> None:
     add_thread(parser)
     parser.add_argument("id", metavar="ID", nargs="?", default="", help=f"which is made again: {_WHICH}, undone or not")
     parser.add_argument("--compactor", metavar="NAME", help="a registered compactor, which does it alone")
-    add_plugins(parser)
 
 
 async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -110,7 +108,6 @@ def _declare_ledger(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--after", type=moment, metavar="MOMENT", default=0, help=f"only calls after {MOMENT}")
     parser.add_argument("--upto", type=moment, metavar="MOMENT", help="only calls up to such a moment")
     parser.add_argument("--max-tokens", type=positive, metavar="N", help="the budget that the contexts were asked with")
-    add_plugins(parser)
 
 
 async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:

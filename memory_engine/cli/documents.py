@@ -123,7 +123,7 @@ def _declare_list(parser: argparse.ArgumentParser) -> None:
 
 async def listing(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List documents by their ids."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         try:
             found = await engine.tenant(asked.tenant).documents.list(at=asked.at)
         except ValueError as error:
@@ -167,7 +167,7 @@ def _declare_remove(parser: argparse.ArgumentParser) -> None:
 async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Take documents away. Returns 1 where a name is of none."""
     removed: dict[str, int] = {}
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
         for name in asked.names:
             removed[name] = await _remove(documents, name, asked.reason)
@@ -193,7 +193,7 @@ def _declare_search(parser: argparse.ArgumentParser) -> None:
 
 async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the passages that answer a question best."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
         try:
             found = await documents.search(asked.query, limit=asked.limit, at=asked.at)

@@ -1,7 +1,4 @@
-"""Events and chunks in a few words.
-
-A context's messages, as people read them.
-"""
+"""Events, chunks and a context's messages in a few words, as people read them."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,4 @@
-"""The commands that carry logs: export and import.
-
-The hashes of logs, kept elsewhere: the command that prints them, and the check of `verify`.
-
-The command that turns a piece of a recorded log into the source of a test.
-"""
+"""The commands that carry logs: export and import, the hashes kept elsewhere, a piece of a log as a test."""
 
 import argparse
 import time
@@ -17,7 +12,6 @@ from memory_engine.cli.commands import (
     MOMENT,
     Command,
     WrongArgument,
-    add_plugins,
     add_thread,
     existing,
     moment,
@@ -53,7 +47,6 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
     taken.add_argument("--redact-seq", action="append", type=positive, metavar="SEQ", help="the texts of an event")
     taken.add_argument("--redact-forgotten", action="store_true", help="what was forgotten; so too with any of these")
     taken.add_argument("--keep-forgotten", action="store_true", help="not what was forgotten")
-    add_plugins(parser)
 
 
 async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -202,7 +195,7 @@ def _declare_anchors(parser: argparse.ArgumentParser) -> None:
 
 async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the hashes of the logs as they are now, a JSON object on each line."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         found = await _anchors_of(engine, asked.thread)
     if asked.out is not None:
         add_anchors(Path(asked.out), found)
@@ -228,7 +221,6 @@ def _declare_to_pytest(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", help="write a new file (default: to standard output)")
     parser.add_argument("--name", metavar="NAME", default="", help="what the test is called")
-    add_plugins(parser)
 
 
 def _between(text: str) -> tuple[Moment, Moment]:

@@ -8,10 +8,10 @@ from pathlib import Path
 from memory_engine.cli.commands import Command, WrongArgument, writable
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal, counted, duration, number
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.store.protocol import CompactionPolicy
 
 ERRORS_SHOWN_MAX = 20
 AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))

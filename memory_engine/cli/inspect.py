@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
-from memory_engine.cli.commands import Command, add_plugins, existing
+from memory_engine.cli.commands import Command, existing
 from memory_engine.cli.terminal import Terminal
 
 PORT = 8477
@@ -24,7 +24,6 @@ def _declare_inspect(parser: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", metavar="ADDRESS", help="a loopback address (default: 127.0.0.1)"
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    add_plugins(parser)
 
 
 def _port(text: str) -> int:

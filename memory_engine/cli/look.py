@@ -1,9 +1,4 @@
-"""The commands that look: threads, show, context, stats. What prints logs is in `logs`.
-
-The command that reports: what a conversation's memory holds and what its agent receives.
-
-The command that shows views: the rows behind preferences, playbooks, caches, layers, at any seq.
-"""
+"""The commands that look: threads, show, context, stats, report, view. What prints events is in `log`."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -24,13 +19,13 @@ from memory_engine.cli.excerpts import measure, of_chunk, parents, put_messages
 from memory_engine.cli.terminal import Column, Terminal, counted, number, one_line, size
 from memory_engine.context.rendering import Rendering
 from memory_engine.core.state import State
-from memory_engine.llm.tokens import Tokenizer
+from memory_engine.core.threads import ThreadInfo
+from memory_engine.core.tokens import TokenCounter
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data, hit_as_data
-from memory_engine.store.protocol import ThreadInfo
 from memory_engine.store.reading import Moment
 from memory_engine.thread import Thread
-from memory_engine.views.conversation.report import memory_report
+from memory_engine.views.report import memory_report
 
 REASONS_MAX = 10
 """Of passages that were recalled, so many are explained."""
@@ -44,7 +39,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List threads, oldest first."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
             user_id=asked.user,
@@ -107,7 +102,7 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's state: its chunks in order."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
     if terminal.as_json:
@@ -158,10 +153,17 @@ def _declare_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokenizer", metavar="NAME", help="count exactly, as this model or encoding does")
 
 
+def _exact(name: str) -> TokenCounter:
+    from memory_engine.llm.tokens import Tokenizer
+
+    return Tokenizer(name)
+
+
 async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
-    tokens = Tokenizer(asked.tokenizer) if asked.tokenizer else None
-    async with existing(asked.db, tokens) as engine:
+    async with existing(
+        asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, entry_points=asked.plugins
+    ) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
         counter = engine.kernel[Rendering].counter
@@ -211,7 +213,7 @@ def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
 
 async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
-    async with existing(asked.db, read_only=True) as engine:
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         totals = await engine.stats()
     terminal.json({"path": asked.db, **msgspec.to_builtins(totals)})
     shown: Mapping[str, str] = {
@@ -240,7 +242,7 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
 
 async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's memory state, its tool cache and the messages of the next model call."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         at = (await thread.at(asked.at)).seq if asked.at is not None else None
@@ -262,7 +264,7 @@ def _declare_view(parser: argparse.ArgumentParser) -> None:
 
 async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print which views of a thread have rows, or the rows of one."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         names = [projection.name for projection in engine.kernel.projections]

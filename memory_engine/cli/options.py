@@ -20,6 +20,12 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
         help=f"the database (default: ${VARIABLE}, else {DEFAULT})",
     )
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
+    parser.add_argument(
+        "--plugins",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="with the plug-ins that installed packages publish (entry points): their events, reducers and views",
+    )
 
 
 def database_path(asked: str | None) -> str:

@@ -120,6 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     asked.is_db_given = "db" in asked
     asked.db = database_path(getattr(asked, "db", None))
+    asked.plugins = "plugins" in asked
     from memory_engine.cli.execution import run
 
     return run(command_at(COMMANDS[asked.command].home), asked)

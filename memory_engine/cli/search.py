@@ -36,7 +36,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("say what is searched: --thread, or --user and --tenant")
     if asked.at is not None and len(threads) != 1:
         raise WrongArgument("--at is a seq of one thread: give one --thread with it")
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json(

@@ -1,6 +1,6 @@
 """Where a command speaks: lines, tables and colours for people, JSON for programs, progress beside both.
 
-Text that is safe and fits: hostile content escaped, excerpts of one line, cells of a known width.
+Text is safe and fits: hostile content is escaped, excerpts have one line, cells a known width.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""The commands that work on what is there: compact and verify.
-
-The command that makes again what derives from logs: the state's rows, views, the search index.
-"""
+"""The commands that work on what is there: compact, verify and rebuild."""
 
 import argparse
 import time
@@ -10,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from attrs import define, field
 
-from memory_engine.cli.commands import Command, add_plugins, add_thread, check_is_there, existing, whole
+from memory_engine.cli.commands import Command, add_thread, check_is_there, existing, whole
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number, one_line
@@ -29,7 +26,7 @@ LINE_COLUMNS = 400
 
 async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact a thread now."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         report = await thread.compact()
         summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
@@ -64,7 +61,6 @@ def _declare_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--anchors", metavar="FILE", help="compare with these hashes too, kept from `memory-engine anchors`"
     )
-    add_plugins(parser)
 
 
 async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -129,7 +125,6 @@ def _declare_rebuild(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
     parser.add_argument("--view", action="append", metavar="NAME", help="only this view (may be repeated)")
     parser.add_argument("--search", action="store_true", help="only the search index, or with --view it too")
-    add_plugins(parser)
 
 
 @define

@@ -1,7 +1,4 @@
-"""The commands that try things out: fork, and what-if.
-
-The command that compares compactors over recorded logs.
-"""
+"""The commands that try things out: fork, what-if, compare-compactors."""
 
 import argparse
 import asyncio
@@ -20,6 +17,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import NewEvent
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.files.comparison import Comparison, Kept, compare_compactors, draw
 from memory_engine.ingest.records import EventReader, Unusable
@@ -27,7 +25,6 @@ from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.what_if.calls import Call, Prices, Turn
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
-from memory_engine.store.protocol import CompactionPolicy
 
 TURNS_SHOWN_MAX = 8
 _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
@@ -41,7 +38,7 @@ def _declare_fork(parser: argparse.ArgumentParser) -> None:
 
 async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Make a thread that shares another's past."""
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
         made = await past.fork(thread_id=asked.id)
@@ -155,7 +152,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")
     progress = Progress("running again", terminal)
-    async with existing(asked.db) as engine:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)

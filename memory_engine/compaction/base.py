@@ -7,7 +7,7 @@ import msgspec
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 
 SECTIONS: tuple[tuple[str, str], ...] = (
     ("completed_actions", "Completed Actions"),

@@ -1,8 +1,7 @@
 """The compactions of a log, and what became of their summaries and of the chunks that they took.
 
-The originals of summaries, as compactions read them: in the order in which they stood.
-
-What a forgetting reaches: chunks by id or by event, their later versions, and lines of summaries.
+Originals of summaries are read in the order in which they stood. A forgetting reaches chunks by id or by event, their
+later versions, and lines of summaries.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What a compaction takes: whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
+"""What a compaction takes, and which compactor takes what.
 
-Which compactor takes which chunk of a plan.
+Whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
 """
 
 import logging
@@ -12,7 +12,7 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.context.invariants import INVARIANTS, Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.state import State, Tally
-from memory_engine.store.protocol import CompactionPolicy
+from memory_engine.core.threads import CompactionPolicy
 
 SINGLE_TOKENS_MIN = 64
 """A COMPRESSIBLE chunk below this stays as it is: nothing is won by a summary of one line."""

@@ -22,9 +22,10 @@ from memory_engine.core.events.compaction import (
 )
 from memory_engine.core.records import Receipt
 from memory_engine.core.state import State
-from memory_engine.core.tokens import Usage, estimate_text
+from memory_engine.core.threads import CompactionPolicy
+from memory_engine.core.tokens import estimate_text
 from memory_engine.errors import CompactorFailed, MemoryEngineError, ModelError
-from memory_engine.store.protocol import CompactionPolicy
+from memory_engine.errors.effects import Usage
 
 Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000

@@ -26,6 +26,7 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
 from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import (
     CompactionError,
     CompactionNotLive,
@@ -43,7 +44,6 @@ from memory_engine.runtime.correlation import Links, linked
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
-from memory_engine.store.protocol import CompactionPolicy
 
 _log = logging.getLogger("memory_engine.compaction")
 

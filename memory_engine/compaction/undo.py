@@ -1,6 +1,7 @@
 """Compactions undone, and made again from their originals.
 
-What an undone compaction puts back: which chunks, as what, and where. Pure: of two states and what came between.
+What an undone compaction puts back (which chunks, as what, and where) is a pure function of two states and of what
+came between.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,6 @@
 """Which atoms of a state a context holds: by the newest turns alone, or by the shares of a policy.
 
-How a context with recall divides its budget: policies, and the one that does where none is given.
+With recall, a policy divides the budget; here is the one that does where none is given.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,20 +1,7 @@
-"""What must stay together: one invariant a file, and the atoms that follow from all of them.
+"""What must stay together in a context: the invariants, and the atoms that follow from all of them.
 
-A compaction takes whole atoms, and none that is open; a context includes whole atoms.
-
-A call stays with its result, and the N parallel calls of one response with all N results.
-
-A question to a person stays with the answer; one that waits is left alone.
-
-A long-running call stays with all its intermediate results, and open until the last one.
-
-The parts of one model response stay together: its thinking, its text, its parallel calls.
-
-A thinking-tool loop stays whole: providers want the reasoning back beside the calls it led to.
-
-Atoms: the smallest sets of chunks that no invariant forbids to treat apart.
-
-Which result answers which call. Ids are a model's own, and some number their calls anew in each response.
+An atom is a smallest set of chunks that no invariant forbids to treat apart. A compaction takes whole atoms, and none
+that is open; a context includes whole atoms.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -27,6 +27,7 @@ from memory_engine.context.rendering import Rendering
 from memory_engine.core.lazy import regex
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
 from memory_engine.recall.hits import Hit, Shown, shown
@@ -39,7 +40,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import PLACES_BITS, LookUp
-from memory_engine.store.protocol import ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reading import Moment
 
 

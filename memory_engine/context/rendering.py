@@ -1,6 +1,6 @@
-"""How chunks look to a model: chat-completions messages, and an XML form for prompts.
+"""How chunks look to a model: valid chat-completions messages, and an XML form for prompts.
 
-Valid chat-completions from rendered chunks: pairs adjacent, every call answered once, nothing too long.
+In valid messages calls stand beside their results, every call is answered once, and nothing is too long.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

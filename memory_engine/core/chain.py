@@ -20,8 +20,8 @@ from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.reducing import Reduction
 from memory_engine.core.state import Placed, State, StateDraft, Tally
+from memory_engine.core.threads import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
-from memory_engine.store.protocol import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
 
 DIGEST_BYTES = 32
 _STATUS_AFTER = {ExecutionPause.event_type: PAUSED, ExecutionResume.event_type: ACTIVE}

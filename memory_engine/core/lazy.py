@@ -1,6 +1,6 @@
-"""Modules and names that are imported when they are first asked for: a start costs what it uses.
+"""What is made when it is first asked for: modules, the names of a package, regular expressions.
 
-Regular expressions that compile at their first use: importing the hundred there are would take 30 ms.
+A start costs what it uses: compiling the hundred regular expressions alone would take 30 ms.
 """
 
 import importlib
@@ -45,18 +45,18 @@ def imported_when_asked(package: str, homes: Mapping[str, str]) -> Callable[[str
     return get
 
 
-class _Uncompiled(Generic[AnyStr]):
+class Uncompiled(Generic[AnyStr]):
     """Stands for a pattern. What is asked of it once is kept, so that asking again costs an attribute."""
 
     def __init__(self, pattern: AnyStr, flags: re.RegexFlag) -> None:
-        self._source: tuple[AnyStr, re.RegexFlag] = pattern, flags
+        self.source: tuple[AnyStr, re.RegexFlag] = pattern, flags
 
     def __getattr__(self, name: str) -> object:
-        found: object = getattr(re.compile(*self._source), name)
+        found: object = getattr(re.compile(*self.source), name)
         setattr(self, name, found)
         return found
 
 
 def regex(pattern: AnyStr, flags: re.RegexFlag = re.RegexFlag.NOFLAG) -> re.Pattern[AnyStr]:
     """Return what `re.compile` does, for a name of a module: a pattern whose mistakes only its first use finds."""
-    return cast(re.Pattern[AnyStr], _Uncompiled(pattern, flags))
+    return cast(re.Pattern[AnyStr], Uncompiled(pattern, flags))

@@ -170,3 +170,8 @@ def _stamped(chunk: Chunk) -> Chunk:
 def appended(chunk: Chunk) -> Reduction:
     """One new chunk at the end of the state."""
     return Reduction(operations=(Add(chunk.id),), chunks=(chunk,))
+
+
+def reduce_view_change(_view: StateView, _event: Event, _ctx: ReduceContext) -> Reduction:
+    """Change no chunk: projections fold the event, and the model's context stays as it is."""
+    return NOTHING

@@ -1,6 +1,7 @@
-"""What a text is found by: its terms, in order, without case, accents, English endings and words that say nothing.
+"""The analysis of texts: the terms that they are found by, and the features that they are compared by.
 
-What texts are compared by: words without endings, pieces of words, pairs of signs where no blanks part words.
+Terms stand in order, without case, accents, English endings and words that say nothing. Features are words without
+endings, pieces of words, and pairs of signs where no blanks part words.
 """
 
 import unicodedata

@@ -1,11 +1,6 @@
-"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one.
-
-What model calls took.
-"""
+"""Counting tokens: exactly with a tokenizer, or by an estimate that says it is one."""
 
 from typing import Protocol
-
-import msgspec
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Content, TextPart
@@ -64,19 +59,3 @@ def estimate_chunk(chunk: Chunk) -> int:
     for line in chunk.lines:
         total += estimate_text(line.text) + 1
     return total
-
-
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens that a model call took, as the provider counted them."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float = 0.0
-
-    def plus(self, other: "Usage") -> "Usage":
-        """Both together."""
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cost_usd=self.cost_usd + other.cost_usd,
-        )

@@ -54,6 +54,9 @@ MemoryEngineError
 ├── NotGranted                   an agent asked for memory that another did not let it see
 ├── NotJoined                    a tenant asked for patterns of an industry that it is not in
 ├── TaskNotRunning               a step of a run at the wrong moment
+├── WrongThreadKind              a thread of a user's own stands where a scope's should
+├── RowsNotLoaded                a lazy projection looked at its rows
+├── HeadMoved, EventIdTaken      what a store refuses; the engine tries again, or says what it means
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
@@ -61,6 +64,8 @@ MemoryEngineError
     ├── ImportRefused            a file that is no export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
     └── EventDecodeError
+
+`memory_engine.cli` and `memory_engine.inspector` have a few of their own, for what only they are asked.
 """
 
 from memory_engine.errors.base import ContentionError as ContentionError

@@ -1,7 +1,24 @@
 """Compaction, context and storage."""
 
-from memory_engine.core.tokens import Usage
+import msgspec
+
 from memory_engine.errors.base import MemoryEngineError, facts
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens that a model call took, as the provider counted them."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cost_usd=self.cost_usd + other.cost_usd,
+        )
 
 
 class CompactionError(MemoryEngineError):

@@ -27,9 +27,10 @@ from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.lazy import regex
-from memory_engine.core.tokens import Usage
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
+from memory_engine.errors.effects import Usage
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import message_text
@@ -38,7 +39,6 @@ from memory_engine.replay.what_if import Change, rerun, setting_of
 from memory_engine.replay.what_if.fork_log import ForkLog
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import CompactionPolicy
 
 VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
 """A word with what holds ids, dates, amounts, paths and addresses together."""

@@ -1,8 +1,7 @@
 """From a request to an answer: the route's data as JSON, or what went wrong, with a status that fits.
 
-What every route is given: the engine that is looked at, and what was worked out about its logs.
-
-What a request asks: its parameters, each known, given once, and of its kind.
+A request's parameters are each known, given once, and of their kind. Every route is given the engine that is looked
+at, and what was worked out about its logs.
 """
 
 import json

@@ -1,7 +1,4 @@
-"""The bones of a log: its compactions and what became of them, read once and then as the log grows.
-
-Events and chunks as the page lists them: short, of a bounded size, and safe to show.
-"""
+"""The bones of a log, read once and then as it grows; and events and chunks as the page lists them, short and safe."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -34,8 +31,8 @@ from memory_engine.core.operations import (
     operation_name,
 )
 from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.core.threads import Head
 from memory_engine.errors import IntegrityError
-from memory_engine.store.protocol import Head
 from memory_engine.store.reading import LogReader
 
 THREADS_MAX = 64

@@ -1,8 +1,7 @@
-"""What the page asks about a log: pages of events, its outline, what holds a text, one event and its change.
+"""What the page asks about a log: pages of events, its outline, one event and its change; and of the replay.
 
-What the page asks of the replay: why something is there, what differs, what broke the prompt cache.
-
-What changed between two seqs; of states of very many chunks, what changed among the chunks alone.
+That is why something is there, what differs, what broke the prompt cache. Of states of very many chunks only what
+changed among the chunks is told.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""What the page asks about a thread at a seq: its state, the context of the next call, chunks, views.
-
-What the page asks about the store: totals, its threads, and how forks hang together.
-"""
+"""What the page asks about the store and its threads, and about one at a seq: its state, context, chunks, views."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +11,7 @@ from msgspec.structs import asdict
 from memory_engine.context.builder import Context, build_context
 from memory_engine.context.rendering import Message, Rendering, message_tokens
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import UnknownView
 from memory_engine.inspector.answers import Inspection, Query, Route
@@ -23,7 +21,7 @@ from memory_engine.inspector.states import totals_as_data
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
 from memory_engine.replay.data import chunk_as_data
-from memory_engine.store.protocol import Head, ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ThreadFilter
 
 CHUNKS_MAX = 2_000
 ROWS_MAX = 1_000

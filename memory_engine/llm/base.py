@@ -1,7 +1,4 @@
-"""What the engine asks of a language model.
-
-A model of the user's own, held to the protocol.
-"""
+"""The protocol of language models, and a user's own model held to it."""
 
 import asyncio
 import logging
@@ -10,8 +7,8 @@ from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 
 Message = Mapping[str, object]
 """A chat-completions message, as `Context.messages` holds them."""

@@ -1,7 +1,4 @@
-"""`LiteLLMEmbedder`: any provider's embeddings, through the litellm package (extra `llm`).
-
-`LiteLLMReranker`: a provider's own model for ranking, through the litellm package (extra `llm`).
-"""
+"""Any provider's embeddings and ranking models, through the litellm package (extra `llm`)."""
 
 from collections.abc import Sequence
 from math import isfinite

@@ -1,11 +1,8 @@
-"""`LiteLLM`: any provider's model, through the litellm package (extra `llm`).
+"""Any provider's models through the litellm package (extra `llm`): the model, its requests, the module itself.
 
-Requests through litellm that are no conversation: vectors of texts, relevance of texts.
-
-The litellm module itself: imported late and off the event loop, and its connections closed after use.
-
-Importing it takes seconds and does things to the process that nobody asked for; they are undone
-or prevented here, unless the user's own code imported it before us.
+Importing litellm takes seconds and does things to the process that nobody asked for. It is imported late and off the
+event loop; its side effects are undone or prevented here, unless your own code imported it before us; and its
+connections are closed after use.
 """
 
 import asyncio
@@ -24,8 +21,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from attrs import define, field, frozen
 
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import MissingExtra, ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, Message
 from memory_engine.llm.failures import model_error, retry_after_s
 

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar, cast
 
 from memory_engine.core.records import RecordedEvent
+from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
 from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
-from memory_engine.store.protocol import CommitUnit, Head, ProjectionChange, Store
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reading import LogReader
 
 V = TypeVar("V")

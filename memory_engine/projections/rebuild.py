@@ -1,6 +1,6 @@
-"""Make again what derives from a log, beside the old, and swap it in by one commit. No reducer runs.
+"""What derives from a log, made again beside the old, and swapped in by one commit. No reducer runs.
 
-Projections folded anew from the log, all in one pass: for rebuilding, verifying, and views of the past.
+Projections are folded anew in one pass over the log: for rebuilding, verifying, and views of the past.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +12,13 @@ from attrs import define, field
 from memory_engine.core.chain import decode_row, fold, live_chunk
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, StateDraft
+from memory_engine.core.threads import Head, LiveChunk
 from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import Projection, Rows, apply_one, event_types
 from memory_engine.projections.inline import InlinePlan, last_of
 from memory_engine.store import snapshots
 from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
-from memory_engine.store.protocol import CommitUnit, Head, LiveChunk, ProjectionChange, Store
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.store.reading import LogReader
 from memory_engine.store.snapshots import ROWS_SHARE, WINDOW
 

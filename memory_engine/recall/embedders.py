@@ -1,12 +1,6 @@
-"""`CachedEmbedder`: what was embedded once is not embedded again.
+"""Embedders that compute in this process, and one that remembers what was embedded.
 
-What embedders that compute in this process have in common.
-
-`FastEmbedEmbedder`: embeddings on this machine, by ONNX and without PyTorch (extra `fastembed`).
-
-`SentenceTransformersEmbedder`: embeddings on this machine, by PyTorch (extra `sentence-transformers`).
-
-A model in this process: loaded late, and computing in a thread of its own while the event loop goes on.
+A model is loaded late, and computes in a thread of its own while the event loop goes on.
 """
 
 import asyncio

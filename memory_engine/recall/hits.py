@@ -1,7 +1,4 @@
-"""What a search gives: hits, and how they were found.
-
-Passages read back from the events that hold them.
-"""
+"""What a search gives: hits read back from the events that hold them, and how they were found."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime

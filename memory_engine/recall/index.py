@@ -1,15 +1,12 @@
-"""The index of passages, kept in step with the log.
+"""The index of passages, kept in step with the log, and the vectors that come after it.
 
 A thread has no index until somebody searches it. The first search reads the log; from then on the passages of an
 event are written by its own transaction. Where that did not happen (another process had not seen the index yet),
 the next search reads what is missing.
 
-Vectors come after the event: a queue that is the index itself, worked off in batches in the order of the log.
-
-What has no vector yet is known from the store, so nothing is lost when the process dies between an event and
-its vector, and an embedder that is down delays, never drops.
-
-What searches are made with beside the log: models, and what orders hits.
+Vectors come after the event, by a queue that is the index itself, worked off in batches in the order of the log. What
+has no vector yet is known from the store, so nothing is lost when the process dies between an event and its vector,
+and an embedder that is down delays, never drops.
 """
 
 import asyncio

@@ -1,11 +1,8 @@
 """Likeness over the rows of a view: by an embedder's vectors where there is one, else by words.
 
-The vectors of views' texts, kept beside the rows they are of: a cache that outlives its process.
-
-They stand in the store as rows of a projection that folds nothing: a thread's go with it, and all of them in the
-transaction of a forgetting, since a vector may tell of its text. What is missing is embedded again.
-
-Likeness of texts by their words, without any model.
+The vectors stand in the store as rows of a projection that folds nothing, a cache that outlives its process: a thread's
+go with it, and all of them in the transaction of a forgetting, since a vector may tell of its text. What is missing is
+embedded again.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Judging found texts once more, each against the query: slower than finding them, and better at telling which fits.
 
-`CrossEncoderReranker`: a model here that reads query and text together (extra `sentence-transformers`).
+By a language model, or by a model here that reads query and text together (extra `sentence-transformers`).
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Recall, put together for an engine: the index, the vectors' queue, and search.
 
-What a search is asked for, checked: a wrong value is refused, never searched for as something else.
+What a search is asked for is checked first: a wrong value is refused, never searched for as something else.
 """
 
 import asyncio

@@ -25,6 +25,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.reducing import Reduction
 from memory_engine.core.state import StateDraft
 from memory_engine.core.text import terms
+from memory_engine.core.threads import LiveChunk, LoadedThread
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import Refolding
 from memory_engine.store import snapshots
@@ -37,7 +38,7 @@ from memory_engine.store.passages import (
     PassageStep,
     passage_step,
 )
-from memory_engine.store.protocol import LiveChunk, LoadedThread, Store
+from memory_engine.store.protocol import Store
 from memory_engine.store.reading import LogReader
 from memory_engine.store.snapshots import StateSnapshot
 

@@ -1,7 +1,4 @@
-"""From what was read (see `tracing`) to the tree that explains it.
-
-A node of an explanation.
-"""
+"""The tree that explains something, made from what was read of the log (see `trace`)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal

@@ -1,7 +1,4 @@
-"""What became of chunks: which later ones are versions of them, and which summaries stand for them.
-
-When chunks left the state.
-"""
+"""What became of chunks: when they left the state, which later ones are versions of them, which summaries hold them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 

@@ -16,11 +16,12 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import ThreadNotFound, UnknownChunk
 from memory_engine.replay.lineage import place, removed_at, taken_by
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.views.promotion.events import PromotionDecided
 
 CHUNKS_MAX = 10_000

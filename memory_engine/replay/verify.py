@@ -22,6 +22,7 @@ from memory_engine.core.reducing import (
     reduce_into,
 )
 from memory_engine.core.state import State, StateDraft
+from memory_engine.core.threads import Head, LiveChunk, LoadedThread
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
@@ -38,7 +39,7 @@ from memory_engine.replay.differences import (
 )
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import Extractors
-from memory_engine.store.protocol import Head, LiveChunk, LoadedThread, Store
+from memory_engine.store.protocol import Store
 from memory_engine.store.reading import LogReader
 
 _SAID = {

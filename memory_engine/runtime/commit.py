@@ -1,6 +1,6 @@
 """What one commit is about to make true: events reduced onto a state, and the rows they become.
 
-Events as they come from a sender, encoded so that waiting cannot change them.
+Events are encoded when their sender hands them over, so that waiting cannot change them.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from memory_engine.core.ids import IdSource, check_identifier
 from memory_engine.core.records import NewEvent, Receipt, StoredEvent
 from memory_engine.core.reducing import Reduction
 from memory_engine.core.state import State
+from memory_engine.core.threads import Head, LiveChunk
 from memory_engine.errors import EventTooLarge, InvalidEvent
 from memory_engine.runtime.correlation import current_links
 from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.store.passages import PassageStep
-from memory_engine.store.protocol import Head, LiveChunk
 
 
 class Reduced(msgspec.Struct, frozen=True, gc=False):

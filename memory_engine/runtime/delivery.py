@@ -1,6 +1,6 @@
-"""The relay: carries facts from outboxes to their threads, each once.
+"""What follows a commit: facts carried from outboxes to their threads, each once, and observers told.
 
-Observers: what is told of events once they are durable.
+Observers are told of events once they are durable.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import msgspec
 from memory_engine.core.events.delivery import Destination, FactsDelivered, RefusedFact
 from memory_engine.core.events.memory import ExecutionResume, MemoryForget, Reach
 from memory_engine.core.records import RecordedEvent
+from memory_engine.core.threads import PAUSED
 from memory_engine.errors import (
     EngineClosed,
     IdempotencyConflict,
@@ -30,7 +31,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.runtime.thread_runtime import ThreadRuntime
-from memory_engine.store.protocol import PAUSED, Store
+from memory_engine.store.protocol import Store
 from memory_engine.store.reading import Imported, imported_of
 
 _log = logging.getLogger("memory_engine.relay")

@@ -11,6 +11,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import EngineClosed, PastIsReadOnly, ThreadNotFound
 from memory_engine.projections.base import Projection, ReadableRows, Rows
 from memory_engine.projections.follower import ProjectionWorker
@@ -19,7 +20,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import ThreadFilter, ThreadInfo
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reading import Moment, seq_of
 
 V = TypeVar("V")

@@ -1,8 +1,6 @@
 """The kernel: the collaborators that every part of an engine is made with. It is data; it decides nothing.
 
-Kinds of threads: what is special about some of them.
-
-What views keep in memory beside their rows: indexes, values made once. All of it can be made again.
+With it stand the kinds of threads, and what views keep in memory beside their rows: all of that can be made again.
 """
 
 from collections import OrderedDict

@@ -1,7 +1,4 @@
-"""A thread's life after it was made: paused, forked, archived, deleted.
-
-Forgetting: what is hidden from every view, here and where facts of it went.
-"""
+"""A thread's life after it was made: paused, forked, archived, deleted; and what of it is forgotten."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,11 +7,11 @@ import msgspec
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
 from memory_engine.core.records import Receipt
+from memory_engine.core.threads import ACTIVE, DELETED, PAUSED, ForkPoint, Head, check_record
 from memory_engine.errors import EventNotFound, ThreadHasForks
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import ACTIVE, DELETED, PAUSED, ForkPoint, Head, check_record
 
 
 async def pause(thread: ThreadHandle, reason: str) -> Receipt:

@@ -11,12 +11,13 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reducing import ReduceContext, reduce_into
 from memory_engine.core.state import State
+from memory_engine.core.threads import Head, ThreadRecord, check_record
 from memory_engine.errors import EventTooLarge, ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import Head, ThreadFilter, ThreadRecord, check_record
+from memory_engine.store.protocol import ThreadFilter
 
 _SEEN = "this scope is there"
 

@@ -18,6 +18,7 @@ from memory_engine.core.codec import checked_record
 from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reducing import ReduceContext, reduce_into
 from memory_engine.core.state import State
+from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
@@ -37,7 +38,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
 from memory_engine.store import snapshots
 from memory_engine.store.passages import PassageChange, PassageStep, passage_step
-from memory_engine.store.protocol import ARCHIVED, DELETED, PAUSED, CommitUnit, Head, LiveChunk, LoadedThread
+from memory_engine.store.protocol import CommitUnit
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -1,6 +1,6 @@
-"""The seam to storage: where passages and their vectors are kept, and what is asked of them.
+"""Passages: the pieces of text that search finds, as events make, end and drop them.
 
-Passages: the pieces of text that search finds, as events make, end and drop them.
+And the seam to storage: where passages and their vectors are kept, and what is asked of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

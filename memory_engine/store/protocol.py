@@ -1,96 +1,14 @@
-"""The seam to storage: what a store keeps, and the protocol that every back end implements.
-
-What a thread is and where it stands, as one value.
-"""
+"""The seam to storage: what a store keeps of threads, and the protocol that every back end implements."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.clock import to_datetime
-from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.store.passages import PassageChange, PassageIndex
-
-ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
-
-
-class ForkPoint(msgspec.Struct, frozen=True):
-    """The thread and the seq up to which a fork shares its past."""
-
-    thread_id: str
-    seq: int
-
-
-class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When and how a thread is compacted.
-
-    A compaction starts when `threshold` compactable working-flow chunks are there, or when
-    they take more than `soft_tokens`; over `hard_tokens` it is done before the next context.
-    The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens
-    that it replaces; when the summaries together pass `summary_tokens_max` they are made one.
-    """
-
-    enabled: bool = True
-    threshold: int = 20
-    soft_tokens: int = 24_000
-    hard_tokens: int = 96_000
-    keep_recent: int = 6
-    ratio: float = 0.2
-    summary_tokens_max: int = 4_000
-    deadline_s: float = 120.0
-
-    def __post_init__(self) -> None:
-        for name in ("threshold", "soft_tokens", "hard_tokens", "summary_tokens_max", "deadline_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"CompactionPolicy.{name} must be above 0, got {getattr(self, name)}")
-        if self.keep_recent < 0:
-            raise ValueError(f"CompactionPolicy.keep_recent must not be negative, got {self.keep_recent}")
-        if not 0 < self.ratio < 1:
-            raise ValueError(f"CompactionPolicy.ratio must be between 0 and 1, got {self.ratio}")
-
-
-class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread is, fixed at its creation."""
-
-    id: str
-    kind: str = "conversation"
-    user_id: str = ""
-    tenant_id: str = ""
-    agent_id: str = ""
-    parent_id: str = ""
-    metadata: Mapping[str, str] = msgspec.field(default_factory=dict)
-    policy: CompactionPolicy | None = None
-    created_at_us: int = 0
-    forked_from: ForkPoint | None = None
-
-
-class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where a thread stands. Every commit compares (seq, epoch) and sets the next.
-
-    `marks` holds the seq of the latest event of each tracked type: whether a view is up to date
-    is known without reading the log. A mark may be too high (in a fork), never too low.
-    """
-
-    seq: int = 0
-    hash: bytes = b""
-    epoch: int = 0
-    status: str = ACTIVE
-    open_compaction: int = 0
-    chunks: int = 0
-    tokens: int = 0
-    marks: Mapping[str, int] = msgspec.field(default_factory=dict)
-
-
-class LiveChunk(msgspec.Struct, frozen=True, gc=False):
-    """A row of the state: the chunk's id, its order key and the id of its container (`""`: the top)."""
-
-    chunk_id: str
-    key: bytes
-    container: str = ""
 
 
 class ProjectionChange(msgspec.Struct, frozen=True):
@@ -106,19 +24,6 @@ class ProjectionChange(msgspec.Struct, frozen=True):
     ranges: Sequence[tuple[str, str]] = ()
 
 
-def check_record(record: ThreadRecord) -> None:
-    """Raise `InvalidIdentifier` for an id, scope or metadata key that could not be stored or compared exactly."""
-    check_identifier("thread id", record.id)
-    check_identifier("kind", record.kind)
-    for what in ("user_id", "tenant_id", "agent_id", "parent_id"):
-        value = getattr(record, what)
-        if value:
-            check_identifier(what, value)
-    for key, value in record.metadata.items():
-        check_identifier("metadata key", key)
-        check_identifier("metadata value", value or " ")
-
-
 class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     """All that one commit writes to one thread: computed before, applied whole or not at all."""
 
@@ -129,19 +34,6 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     live: Mapping[str, LiveChunk | None] = msgspec.field(default_factory=dict)
     projections: Sequence[ProjectionChange] = ()
     passages: PassageChange | None = None
-
-
-class LoadedThread(msgspec.Struct, frozen=True):
-    """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq.
-
-    `indexed`: it has an index of passages, which commits are to keep.
-    """
-
-    record: ThreadRecord
-    head: Head
-    live: Sequence[LiveChunk]
-    sources: Mapping[int, StoredEvent]
-    indexed: bool = False
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,44 +185,3 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what was taken, then let go of every resource."""
         ...
-
-
-class ThreadInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread is and where it stands. `events` counts a fork's shared past too."""
-
-    id: str
-    kind: str
-    user_id: str
-    tenant_id: str
-    agent_id: str
-    parent_id: str
-    metadata: Mapping[str, str]
-    policy: CompactionPolicy | None
-    created_at: datetime
-    forked_from: ForkPoint | None
-    status: str
-    events: int
-    head_hash: str
-    chunks: int
-    tokens: int
-
-    @classmethod
-    def of(cls, record: ThreadRecord, head: Head) -> "ThreadInfo":
-        """From what the store keeps."""
-        return cls(
-            id=record.id,
-            kind=record.kind,
-            user_id=record.user_id,
-            tenant_id=record.tenant_id,
-            agent_id=record.agent_id,
-            parent_id=record.parent_id,
-            metadata=record.metadata,
-            policy=record.policy,
-            created_at=to_datetime(record.created_at_us),
-            forked_from=record.forked_from,
-            status=head.status,
-            events=head.seq,
-            head_hash=head.hash.hex(),
-            chunks=head.chunks,
-            tokens=head.tokens,
-        )

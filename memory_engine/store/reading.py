@@ -1,11 +1,8 @@
-"""Reading the log: pages of events, states in the past, originals of summaries.
+"""Reading the log: pages of events, states in the past, originals of summaries, moments as people name them.
 
-Points in a thread's history, as people name them.
-
-Which events of a thread came from a file: the facts that they have for others were delivered where they came from.
-
-Kept in the store as rows of a projection that folds nothing, written by the transaction of the events: a thread's go
-with it, and a rebuild does not touch them.
+Which events of a thread came from a file is kept in the store too, as rows of a projection that folds nothing, written
+by the transaction of the events: the facts that they have for others were delivered where they came from. The rows go
+with their thread, and a rebuild does not touch them.
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,8 +20,9 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
+from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
-from memory_engine.store.protocol import Head, LoadedThread, ProjectionChange, Store, ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots
 
 PAGE = 512

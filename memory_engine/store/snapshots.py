@@ -13,7 +13,8 @@ import msgspec
 
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import State
-from memory_engine.store.protocol import ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadFilter
+from memory_engine.core.threads import ForkPoint, Head, LiveChunk
+from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 
 PROJECTION = "snapshots"
 VERSION = 1

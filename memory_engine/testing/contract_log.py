@@ -1,8 +1,6 @@
 """The storage contract, about the log: whole commits or none, in order, byte for byte.
 
-The storage contract, about what belongs together: events of all threads by their correlation id.
-
-The storage contract, about reading parts of the past: some types, a time, the row before a key.
+And about reading parts of it: by correlation id over all threads, by type, up to a time, the row before a key.
 """
 
 import asyncio
@@ -11,8 +9,9 @@ import msgspec
 import pytest
 
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
-from memory_engine.store.protocol import CommitUnit, ForkPoint, Head, LiveChunk, ProjectionChange, Store, ThreadRecord
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 

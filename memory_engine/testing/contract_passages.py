@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 import pytest
 
+from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import HeadMoved, ThreadNotFound
 from memory_engine.store.passages import PLACES_BITS, LookUp, PassageChange, PassageRow, PassageStep
-from memory_engine.store.protocol import CommitUnit, Head, Store, ThreadRecord
+from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.testing.contract_rows import event, filled, head_at, unit
 
 MANY = 200

@@ -6,15 +6,8 @@ import msgspec
 
 from memory_engine.core.events.messages import UserMessage
 from memory_engine.core.records import StoredEvent
-from memory_engine.store.protocol import (
-    CommitUnit,
-    ForkPoint,
-    Head,
-    LiveChunk,
-    ProjectionChange,
-    Store,
-    ThreadRecord,
-)
+from memory_engine.core.threads import ForkPoint, Head, LiveChunk, ThreadRecord
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
 
 HOSTILE = (
     "plain",

@@ -1,24 +1,14 @@
 """The storage contract, about threads: made once, found by exact values, deleted for good.
 
-The storage contract, about forks: a shared past is read through, and nothing else of its thread is.
+A fork reads through to its shared past, and to nothing else of that thread.
 """
 
 import msgspec
 import pytest
 
+from memory_engine.core.threads import ARCHIVED, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import ThreadExists, ThreadNotFound
-from memory_engine.store.protocol import (
-    ARCHIVED,
-    CommitUnit,
-    CompactionPolicy,
-    ForkPoint,
-    Head,
-    LiveChunk,
-    ProjectionChange,
-    Store,
-    ThreadFilter,
-    ThreadRecord,
-)
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 SCOPES = ("kind", "user_id", "tenant_id", "agent_id", "parent_id")

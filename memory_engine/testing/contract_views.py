@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
+from memory_engine.core.threads import Head, LiveChunk, ThreadRecord
 from memory_engine.errors import EngineClosed, HeadMoved, ThreadNotFound
-from memory_engine.store.protocol import Head, LiveChunk, ProjectionChange, Store, ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 StoreFactory = Callable[[], Awaitable[Store]]

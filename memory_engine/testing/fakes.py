@@ -1,11 +1,4 @@
-"""A compactor that does as it is told: returns lines, raises, hangs, or returns nonsense.
-
-Time and ids that a test sets: equal runs write equal logs, hash for hash.
-
-Vectors without a model: equal on every machine, and near each other where texts share pieces of words.
-
-An observer that remembers what it was told.
-"""
+"""Stand-ins that a test sets: time and ids, a compactor, vectors without a model, an observer that remembers."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence

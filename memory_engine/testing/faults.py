@@ -7,18 +7,9 @@ from typing import Literal
 from attrs import frozen
 
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.store.passages import PassageIndex
-from memory_engine.store.protocol import (
-    CommitUnit,
-    Head,
-    LiveChunk,
-    LoadedThread,
-    ProjectionChange,
-    Store,
-    StoreStats,
-    ThreadFilter,
-    ThreadRecord,
-)
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, StoreStats, ThreadFilter
 
 When = Literal["before", "after"]
 

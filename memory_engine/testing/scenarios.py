@@ -16,10 +16,10 @@ from memory_engine.core.operations import Operation
 from memory_engine.core.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
 from memory_engine.core.state import State
 from memory_engine.errors import MemoryEngineError
-from memory_engine.events import Event, EventRegistry, builtin_registry
+from memory_engine.events import Event, EventRegistry
 from memory_engine.plugins import Plugin
-from memory_engine.reducers import builtin_reducers
 from memory_engine.testing.fakes import START_US, SequentialIds
+from memory_engine.wiring import builtin_plugins
 
 THREAD_ID = "scenario"
 
@@ -128,8 +128,8 @@ def given(*events: Event, plugins: Sequence[Plugin] = (), now_us: int = START_US
 
 def registries(plugins: Sequence[Plugin]) -> tuple[EventRegistry, ReducerRegistry]:
     """The events and reducers of an engine with these plug-ins."""
-    events, reducers = builtin_registry(), ReducerRegistry()
-    for plugin in (builtin_reducers(), *plugins):
+    events, reducers = EventRegistry(), ReducerRegistry()
+    for plugin in (*builtin_plugins(), *plugins):
         for cls in plugin.events:
             events.register(cls)
         for event_type, version, upcaster in plugin.upcasters:

@@ -1,9 +1,7 @@
-"""A connection whose thread runs whole closures, and the one table from SQLite's errors to ours.
+"""A connection whose thread runs whole closures, the lock between processes, and SQLite's errors as ours.
 
-The lock between processes: held around every transaction and checkpoint of the writer.
-
-SQLite before 3.51.3 can lose pages of a write-ahead log that two connections write or
-checkpoint at the same instant. Under this lock they never do.
+The lock is held around every transaction and checkpoint of the writer. SQLite before 3.51.3 can lose pages of a
+write-ahead log that two connections write or checkpoint at the same instant; under this lock they never do.
 """
 
 import asyncio

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import msgspec
 
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite.schema import (
@@ -21,7 +22,7 @@ from memory_engine.storage.sqlite.schema import (
 )
 from memory_engine.storage.sqlite.transactions import find_tid
 from memory_engine.store.passages import LookedUp, LookUp
-from memory_engine.store.protocol import DELETED, Head, LiveChunk, LoadedThread, ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ThreadFilter
 
 _IN_MAX = 500
 """Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""

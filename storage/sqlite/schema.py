@@ -1,6 +1,6 @@
-"""The schema, as numbered migrations: forward only, each in one transaction.
+"""The schema, as numbered migrations: forward only, each in one transaction; and rows to values and back.
 
-Rows to values and back. Ids that are canonical UUIDs take 16 bytes, others are text.
+Ids that are canonical UUIDs take 16 bytes, others are text.
 """
 
 import sqlite3
@@ -9,9 +9,9 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import CompactionPolicy, ForkPoint, Head, ThreadRecord
 from memory_engine.errors import SchemaError
 from memory_engine.storage.passages import SCHEMA as PASSAGES
-from memory_engine.store.protocol import CompactionPolicy, ForkPoint, Head, ThreadRecord
 
 APPLICATION_ID = 0x6D656D65
 """`meme`, in the file's header: says whose file it is."""

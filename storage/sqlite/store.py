@@ -11,6 +11,7 @@ import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite import reads
@@ -24,17 +25,7 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import Writer
-from memory_engine.store.protocol import (
-    DELETED,
-    CommitUnit,
-    Head,
-    LiveChunk,
-    LoadedThread,
-    ProjectionChange,
-    StoreStats,
-    ThreadFilter,
-    ThreadRecord,
-)
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, StoreStats, ThreadFilter
 
 T = TypeVar("T")
 

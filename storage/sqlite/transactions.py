@@ -5,10 +5,11 @@ import sqlite3
 from collections.abc import Sequence
 
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import DELETED, Head, LiveChunk
 from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite.schema import id_to_row, marks_to_row, position
-from memory_engine.store.protocol import DELETED, CommitUnit, Head, LiveChunk, ProjectionChange
+from memory_engine.store.protocol import CommitUnit, ProjectionChange
 
 _INSERT_EVENT = (
     "INSERT INTO events (pos, tid, id, type, version, recorded_at_us, occurred_at_us, causation_id, correlation_id, "

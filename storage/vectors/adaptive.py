@@ -1,20 +1,19 @@
 """The nearest of few vectors by comparing with all, of many by a graph; what is shown is always measured exactly.
 
-Where graphs of vectors lie: beside the database, a pair of files for a thread and a model. All can be deleted.
+Graphs lie beside the database, a pair of files for a thread and a model. All can be deleted.
 """
 
 import logging
 import time
 from collections.abc import Collection, Iterable
 from functools import cache
-from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from memory_engine.errors import MissingExtra
-from memory_engine.llm.vectors import Packed, Vector, VectorIndex
+from memory_engine.llm.vectors import Packed, Vector
 from memory_engine.storage.vectors.exact import ExactIndex
 from memory_engine.storage.vectors.hnsw import HnswGraph, Origin, Unusable, read_graph, row_digests, write_graph
 
@@ -210,34 +209,3 @@ class AdaptiveIndex:
 @cache  # once is enough for a log
 def _stays_exact(why: str) -> None:
     _log.warning("more than a few vectors are still compared one by one: %s", why)
-
-
-class GraphFolder:
-    """See `memory_engine.recall.vectors.Graphs`. The folder is made when the first graph is written."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def load(self, index: VectorIndex, thread_id: str, model: str) -> bool:
-        """Take what an earlier process built, as far as it is of these vectors; a damaged file is passed over."""
-        if not isinstance(index, AdaptiveIndex) or len(index) <= index.threshold:
-            return False
-        return index.load(self._path(thread_id, model), Origin(model, thread_id)) is None
-
-    def save(self, index: VectorIndex, thread_id: str, model: str) -> None:
-        """Keep what was built. Raises `OSError`."""
-        if isinstance(index, AdaptiveIndex) and len(index) > index.threshold:
-            self._folder.mkdir(exist_ok=True)
-            index.save(self._path(thread_id, model), Origin(model, thread_id))
-
-    def drop(self, thread_id: str) -> None:
-        """Delete what was kept of a thread."""
-        for path in self._folder.glob(f"{_name_digest(thread_id)}-*"):
-            path.unlink(missing_ok=True)
-
-    def _path(self, thread_id: str, model: str) -> Path:
-        return self._folder / f"{_name_digest(thread_id)}-{_name_digest(model)}"
-
-
-def _name_digest(name: str) -> str:
-    return sha256(name.encode(errors="replace")).hexdigest()[:24]

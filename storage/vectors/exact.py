@@ -1,6 +1,6 @@
 """The nearest vectors by comparing with all of them: exact, and fast enough for tens of thousands (extra `vectors`).
 
-Vectors made rows of unit length, one or many at a time, to the same bytes.
+Vectors become rows of unit length, one or many at a time, to the same bytes.
 """
 
 from collections.abc import Collection, Iterable, KeysView, Sequence

@@ -12,6 +12,7 @@ from memory_engine.testing import FakeCompactor
 
 CHATS = 40
 ENDLESS = 100_000
+SHORT = 100
 HOSTILE = (
     "<script>window.ran = 1; alert(1)</script>",
     "<img src=x onerror='window.ran = 1'>",
@@ -98,10 +99,11 @@ async def make_hostile(path: str) -> None:
 
 
 async def make_endless(path: str) -> int:
-    """A thread of 100,000 steps; gives its head. Every fifth is said, and what was said is compacted."""
+    """A thread of 100,000 steps, and one of 100; gives the head of the long one. Every fifth is said, and compacted."""
     policy = CompactionPolicy(threshold=1_000, keep_recent=20)
     compactor = FakeCompactor("They counted on.")
     async with memory_engine.open(path, compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
+        await (await engine.create_thread("short", user_id="ann")).dispatch_all([_step(n) for n in range(1, SHORT + 1)])
         thread = await engine.create_thread("endless", user_id="ann")
         for first in range(1, ENDLESS + 1, 250):
             await thread.dispatch_all([_step(n) for n in range(first, first + 250)])

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.browsed_logs import ENDLESS, make_endless
+from tests.browser.browsed_logs import ENDLESS, SHORT, make_endless
 from tests.browser.browsing import Window, apart, chromium, number, window
 from tests.inspecting import served
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 __all__ = ["chromium", "window"]  # fixtures
 
-pytestmark = pytest.mark.timeout(240)  # the log is made within the first test's time: 7 s, and more where many share
-OPEN_S_MAX = 2.0
+SLOWER_MAX = 10
+"""How much longer the endless log may take than a short one, of which it has a thousand times the events."""
 
 
 @pytest.fixture(scope="module")
@@ -30,30 +30,30 @@ def log(tmp_path_factory: pytest.TempPathFactory, chromium: "Browser") -> Iterat
         yield address, head
 
 
-def opened_s(window: Window, address: str, head: int) -> float:
-    """Seconds from the click on the thread to its last event and what it changed."""
+def opened_s(window: Window, address: str, name: str, head: int) -> float:
+    """Seconds from the click on a thread to its last event and what it changed."""
     window.go(address)
-    thread = window.threads.filter(has_text="endless")
+    thread = window.threads.filter(has_text=name)
     thread.wait_for()
     began = time.perf_counter()
     thread.click()
     window.event(head).wait_for()
-    window.events.filter(has_text=f"step {ENDLESS}").wait_for()
-    return time.perf_counter() - began
+    window.events.filter(has_text=f"step {SHORT if name == 'short' else ENDLESS}").wait_for()
+    took = time.perf_counter() - began
+    window.page.goto("about:blank")
+    return took
 
 
-def test_it_opens_in_less_than_two_seconds(window: Window, log: tuple[str, int]) -> None:
-    """From the click to the first rows; a machine that is busy with other things gets three tries."""
+def test_it_opens_as_quickly_as_a_short_one(window: Window, log: tuple[str, int]) -> None:
+    """From the click to the first rows, the best of three: where it is slow, it is the machine that is."""
     address, head = log
-    took = []
-    for _ in range(3):
-        took.append(opened_s(window, address, head))
-        if took[-1] < OPEN_S_MAX:
-            break
-        window.page.goto("about:blank")
-    assert min(took) < OPEN_S_MAX
+    took = {
+        name: min(opened_s(window, address, name, at) for _ in range(3))
+        for name, at in (("short", SHORT), ("endless", head))
+    }
+    assert took["endless"] < SLOWER_MAX * took["short"]
     assert head > ENDLESS
-    window.page.get_by_role("main").get_by_text(f"{head:,} events", exact=True).wait_for()
+    window.look(address, thread="endless").get_by_role("main").get_by_text(f"{head:,} events", exact=True).wait_for()
 
 
 def test_wherever_one_scrolls_the_right_events_are_there(window: Window, log: tuple[str, int]) -> None:
@@ -98,6 +98,7 @@ def test_it_goes_to_any_event_at_once(window: Window, log: tuple[str, int]) -> N
 def test_it_is_searched_to_its_end(window: Window, log: tuple[str, int]) -> None:
     """One event among all of them is found, and can be gone to; a held key runs through the log without a stop."""
     address, _ = log
+    short_s = held_key_s(window, window.look(address, thread="short", seq=10))
     page = window.look(address, thread="endless", seq=10)
     page.get_by_role("searchbox", name="Search events").fill("step 87654")
     page.get_by_text("1 event found", exact=True).wait_for()
@@ -105,6 +106,14 @@ def test_it_is_searched_to_its_end(window: Window, log: tuple[str, int]) -> None
     page.keyboard.press("Escape")
     page.get_by_role("searchbox", name="Search events").press("Escape")
     window.is_at("step 87654")
+    at = number(window.chosen.inner_text())
+    took = held_key_s(window, page)
+    assert took < SLOWER_MAX * short_s
+    assert re.search(f"{at + 60:,}", window.panel.get_by_role("heading").first.inner_text())
+
+
+def held_key_s(window: Window, page: "Page") -> float:
+    """Seconds that sixty events take, one after the other, until what the last one changed is shown."""
     window.timeline.focus()
     at = number(window.chosen.inner_text())
     began = time.perf_counter()
@@ -112,5 +121,4 @@ def test_it_is_searched_to_its_end(window: Window, log: tuple[str, int]) -> None
         page.keyboard.press("j")
     window.settled()
     assert at + 60 == number(window.chosen.inner_text())
-    assert time.perf_counter() - began < 20
-    assert re.search(f"{at + 60:,}", window.panel.get_by_role("heading").first.inner_text())
+    return time.perf_counter() - began

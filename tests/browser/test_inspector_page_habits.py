@@ -295,5 +295,5 @@ def _another_process_says(path: str, folder: Path, text: str) -> None:
     file.write_text(json.dumps({"role": "user", "content": text}) + "\n", encoding="utf-8")
     words = (sys.executable, "-m", "memory_engine", "ingest", str(file), "--db", path, "--thread", "agent")
     root = Path(memory_engine.__file__).parent.parent
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, cwd=root)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=root)
     assert 0 == done.returncode, done.stderr

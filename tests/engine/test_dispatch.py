@@ -19,6 +19,7 @@ from memory_engine.testing import (
     RecordingObserver,
     SequentialIds,
 )
+from tests.cancelling import moments
 
 
 def say(text: str) -> e.UserMessage:
@@ -479,11 +480,21 @@ async def test_senders_keep_their_order_while_a_thread_is_loaded(tmp_path: Path)
     path = str(tmp_path / "memory.db")
     async with memory_engine.open(path) as engine:
         await engine.create_thread("t")
-    async with memory_engine.open(path) as engine:
-        sent: list[asyncio.Task[memory_engine.Receipt]] = []
-        while not sent or not sent[0].done():
-            sent.append(asyncio.create_task(engine.dispatch("t", say(str(len(sent))))))
-            await asyncio.sleep(0)
-        receipts = await asyncio.gather(*sent)
-    seqs = [receipt.seq for receipt in receipts]
-    assert sorted(seqs) == seqs
+    for moment in moments():
+        async with memory_engine.open(path) as engine:
+            receipts: list[memory_engine.Receipt] = []
+            sent: list[asyncio.Task[None]] = []
+
+            async def send(n: int) -> None:
+                receipts.append(await engine.dispatch("t", say(str(n))))  # noqa: B023 - sent within the round
+
+            def send_next() -> None:
+                sent.append(asyncio.create_task(send(len(sent))))  # noqa: B023
+
+            first = asyncio.create_task(moment.run(lambda: send(0)))
+            sent.append(first)
+            send_next()
+            with moment.triggers(send_next):
+                await first
+            await asyncio.gather(*sent)
+            assert list("012")[: len(sent)] == (await texts(engine.thread("t")))[-len(sent) :]

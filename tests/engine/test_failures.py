@@ -53,7 +53,7 @@ def path(tmp_path: Path) -> str:
 def in_a_process(doing: str, path: str) -> list[str]:
     """What a child does; the lines that it prints. Fails where it does not end in time, or well."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.engine.failing_child", doing, path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stderr)
     return done.stdout.splitlines()
 

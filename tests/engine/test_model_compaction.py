@@ -25,8 +25,8 @@ from memory_engine import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import CompactorFailed, MissingExtra
+from memory_engine.errors.effects import Usage
 from memory_engine.events import SummaryLine
 from memory_engine.llm import Completion, LiteLLM, LiteLLMOptions
 from memory_engine.llm.base import Message
@@ -41,6 +41,7 @@ from memory_engine.testing.openai_server import (
     refusal,
     truncated,
 )
+from tests.leaping import leap
 
 ASKED = CompactionPolicy(enabled=False, keep_recent=0)
 """Compacts only when it is asked to."""
@@ -271,15 +272,16 @@ async def test_a_failing_model_replaces_nothing(tmp_path: Path, reply: Reply, re
 
 async def test_a_model_past_the_deadline_is_given_up(tmp_path: Path) -> None:
     """A model slower than the policy's deadline fails the compaction, and what waited goes through."""
-    policy = CompactionPolicy(threshold=4, keep_recent=0, deadline_s=1.0)
+    policy, never = CompactionPolicy(threshold=4, keep_recent=0, deadline_s=60.0), asyncio.Event()
     async with (
-        OpenAIServer(answer(SUMMARY).delayed(30)) as server,
+        OpenAIServer(answer(SUMMARY).held(never)) as server,
         opened(tmp_path, server, policy) as engine,
     ):
         thread = await told(engine)
         before = await texts(thread)
         await server.received(1)
-        receipt = await thread.dispatch(UserMessage(content="waited"))
+        with leap(60):
+            receipt = await thread.dispatch(UserMessage(content="waited"))
         (failed,) = await outcomes(thread)
         assert isinstance(failed, CompactionFailed)
         assert ("timeout", 7) == (failed.reason, receipt.seq)

@@ -117,7 +117,7 @@ def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
 def in_new_process(*words: str) -> dict[str, object]:
     """Run the command line in a new process and return the JSON that it prints."""
     command = [sys.executable, "-m", "memory_engine", *words, "--json"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found: dict[str, object] = json.loads(done.stdout)
     return found
 

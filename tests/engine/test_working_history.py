@@ -21,8 +21,9 @@ from memory_engine.compactors.working_history import (
 )
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine, ToolCall
-from memory_engine.core.tokens import Usage, estimate_text
+from memory_engine.core.tokens import estimate_text
 from memory_engine.errors import CompactorFailed
+from memory_engine.errors.effects import Usage
 from memory_engine.llm import Completion
 from memory_engine.llm.base import Message
 

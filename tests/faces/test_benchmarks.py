@@ -1,33 +1,17 @@
-"""The benches run and say what they saw. No speed is asserted here: a busy machine proves nothing."""
+"""What the benches are made of: figures and bars, the page, the chart. They run in `benchmarks/test_quick.py`."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.chart import draw
 from benchmarks.figures import Bar, Figure, Reference
 from benchmarks.page import write_page
 from benchmarks.payloads import conversation
 from benchmarks.peer_process import Peers, how_to_make
 
-ROOT = Path(__file__).resolve().parents[2]
-KEYS = {
-    "bench",
-    "case",
-    "value",
-    "unit",
-    "reference",
-    "ratio",
-    "ratio_best",
-    "bar",
-    "ok",
-    "note",
-    "detail",
-}
 COMPARED = Figure(
     bench="dispatch",
     case="on, against bare",
@@ -46,36 +30,10 @@ MISSING = Figure(
 )
 
 
-def run(*words: str) -> "subprocess.CompletedProcess[str]":
-    """Run the benches as a user does."""
-    command = [sys.executable, "-m", "benchmarks", *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=50)
-
-
-def test_a_quick_run_gives_one_json_object_a_line() -> None:
-    """Every line of a quick run has the same keys, a measured value, and no verdict."""
-    ended = run("threads64", "replay", "--quick", "--json")
-    assert (0, "") == (ended.returncode, "" if ended.returncode == 0 else ended.stderr)
-    lines = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert {"threads64", "replay"} == {line["bench"] for line in lines}
-    for line in lines:
-        assert set(line) == KEYS
-        assert line["value"] > 0
-        assert line["ok"] is None
-        assert {"name", "value"} == set(line["reference"])
-
-
-def test_progress_goes_to_the_standard_error() -> None:
-    """What is not a figure is not on the standard output."""
-    ended = run("threads64", "--quick", "--json")
-    assert "threads64: begins" in ended.stderr
-    assert "begins" not in ended.stdout
-
-
-def test_the_benches_are_listed_with_what_they_do() -> None:
+def test_the_benches_are_listed_with_what_they_do(capsys: pytest.CaptureFixture[str]) -> None:
     """`--list` names each bench once and runs none."""
-    ended = run("--list")
-    names = [line.split()[0] for line in ended.stdout.splitlines()]
+    assert 0 == main(["--list"])
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert "dispatch" in names
     assert len(names) == len(set(names))
 
@@ -83,7 +41,9 @@ def test_the_benches_are_listed_with_what_they_do() -> None:
 @pytest.mark.parametrize("words", [("--write", "--quick"), ("--write", "size"), ("speed",)])
 def test_a_command_that_makes_no_sense_is_refused(words: tuple[str, ...]) -> None:
     """Quick or partial figures are not kept, and an unknown bench is named."""
-    assert 2 == run(*words).returncode
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert 2 == ended.value.code
 
 
 def test_a_bar_is_reached_or_missed() -> None:

@@ -23,7 +23,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
 
 def call(*words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process of its own, to the end."""
-    return subprocess.run([*PYTHON, *words], capture_output=True, text=True, check=False, timeout=60, env=ENVIRONMENT)
+    return subprocess.run([*PYTHON, *words], capture_output=True, text=True, check=False, env=ENVIRONMENT)
 
 
 def many(folder: Path, count: int) -> Path:
@@ -87,7 +87,7 @@ def test_a_reader_who_has_read_enough_is_no_error(db: str) -> None:
         assert child.stderr is not None
         assert 1 == json.loads(child.stdout.readline())["seq"]
         child.stdout.close()
-        assert (b"", 0) == (child.stderr.read(), child.wait(30))
+        assert (b"", 0) == (child.stderr.read(), child.wait())
 
 
 def test_an_interrupted_ingest_keeps_what_it_has(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_interrupted_ingest_keeps_what_it_has(tmp_path: Path) -> None:
         assert child.stderr is not None
         assert b"ingesting: 1 threads" in child.stderr.readline()
         child.send_signal(signal.SIGINT)
-        assert (130, b"interrupted\n") == (child.wait(30), child.stderr.read())
+        assert (130, b"interrupted\n") == (child.wait(), child.stderr.read())
     found = json.loads(call("verify", "--db", path, "--json").stdout)
     assert found["ok"]
     assert found["events"] > 100
@@ -113,7 +113,7 @@ def test_output_on_a_terminal_fits_it(db: str) -> None:
             stdout=theirs,
             env={**ENVIRONMENT, "COLUMNS": "60"},
         ) as child:
-            assert 0 == child.wait(30)
+            assert 0 == child.wait()
         lines = os.read(ours, 65_536).decode().splitlines()
     finally:
         os.close(ours)
@@ -128,7 +128,6 @@ def test_output_that_an_encoding_lacks_is_written_out(db: str) -> None:
         [*PYTHON, "log", "many", "--limit", "3", "--db", db],
         capture_output=True,
         check=False,
-        timeout=60,
         env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
     )
     assert (0, b"") == (done.returncode, done.stderr)

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import IngestError
 from memory_engine.events import ExecutionPause, MemoryForget, TodoItem, TodoSet, UserMessage
 from memory_engine.ingest import Format, Ingestion, IngestOptions, IngestReport, holds_a_log, json_stream, records
 from memory_engine.ingest.records import Record, read_records
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.store.protocol import CompactionPolicy
 
 SAMPLE = Path(memory_engine.__file__).parent / "cli" / "sample"
 HELLO: list[object] = [

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar, cast
@@ -12,7 +13,9 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Plugin
 from memory_engine import events as e
+from memory_engine.context.builder import build_context
 from memory_engine.core.events.base import Event, event
+from memory_engine.inspector import routes_state
 from tests.inspecting import Browser, inspected
 
 Data = dict[str, object]
@@ -127,8 +130,16 @@ async def test_what_takes_minutes_is_refused(long: str) -> None:
         assert (409, "TooMuch") == (answer.status, cast(dict[str, Data], answer.data())["error"]["type"])
 
 
-async def test_others_are_served_while_one_waits(long: str) -> None:
+async def test_others_are_served_while_one_waits(long: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question that takes long holds up no other: a short one that comes later is answered before it."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def build(*words: object, **options: object) -> object:
+        begun.set()
+        go_on.wait()
+        return build_context(*words, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(routes_state, "build_context", build)
     async with memory_engine.open(long, config=READ_ONLY) as engine, inspected(engine) as browser:
         order: list[str] = []
 
@@ -138,9 +149,10 @@ async def test_others_are_served_while_one_waits(long: str) -> None:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(ask("context", {"thread": "long", "seq": EVENTS}))
-            await asyncio.sleep(0.01)
+            await asyncio.to_thread(begun.wait)
             for _ in range(5):
                 await ask("threads", {})
+            go_on.set()
         assert ["threads"] * 5 + ["context"] == order
 
 

@@ -99,8 +99,7 @@ async def following(db: str, *words: str) -> AsyncIterator[Process]:
         cwd=ROOT,
     )
     try:
-        async with asyncio.timeout(30):
-            yield process
+        yield process
     finally:
         if process.returncode is None:
             process.kill()

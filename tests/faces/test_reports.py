@@ -10,7 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import Thread
 from memory_engine import events as e
-from memory_engine.views.conversation.report import memory_report
+from memory_engine.views.report import memory_report
 from memory_engine.views.screen.view import ProactiveTool
 from tests.command_line import Run
 

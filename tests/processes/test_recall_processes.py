@@ -6,8 +6,6 @@ import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
-import pytest
-
 import memory_engine
 from memory_engine import Engine, UserMessage
 from memory_engine.testing import HashEmbedder
@@ -37,7 +35,6 @@ async def check(engine: Engine, acknowledged: set[str]) -> None:
     assert kept == await contents(thread)
 
 
-@pytest.mark.timeout(120)
 async def test_killed_between_an_event_and_its_vector_nothing_is_lost(tmp_path: Path) -> None:
     """Killed at random moments, whatever was acknowledged is found afterwards, and gets its vector."""
     path = tmp_path / "m.db"
@@ -56,7 +53,6 @@ async def test_killed_between_an_event_and_its_vector_nothing_is_lost(tmp_path: 
             await check(engine, acknowledged)
 
 
-@pytest.mark.timeout(120)
 async def test_two_processes_dispatch_and_search_one_thread(tmp_path: Path) -> None:
     """What one process commits the other finds at once, whichever of them had an index first."""
     path = tmp_path / "m.db"

@@ -1,16 +1,16 @@
 """The process that test_view_crash kills: `python -m tests.processes.view_crash_child PATH SEED LIVES`.
 
 As in crash_child a server forks a child for each life. The child works on views: what it says is one word for
-what it did and one for what that was about, after the call has returned. After 30 to 250 ms the server kills it.
+what it did and one for what that was about, after the call has returned. After 1 to 90 lines the server kills it.
 """
 
 import asyncio
 import json
 import os
 import random
-import select
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -19,10 +19,12 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, SessionStarted, Thread
 from memory_engine.errors import ThreadExists
 from memory_engine.events import PlaybookCall
-from memory_engine.views.conversation.exchanges import ConversationLimits
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.views.screen.view import ProactiveTool
 
-LIFE_MS = (30, 250)
+LIFE_LINES_MAX = 90
+"""How much a child says at most before it is killed: on a slow machine it gets as far as on a fast one."""
+LAST_MS_MAX = 3
 CONFIG = EngineConfig(
     conversation=ConversationLimits(exchanges=3, exchanges_kept=1, summary_bytes_max=600, summary_bytes_target=400),
     scratchpad_snippets_max=8,
@@ -104,9 +106,9 @@ async def live(path: str, life: int) -> None:
         await asyncio.gather(*(again(work, engine, life) for work in WORK))
 
 
-async def warm() -> None:
+async def warm(path: str) -> None:
     """Load everything once, so that each life begins with its work."""
-    async with memory_engine.open(":memory:", config=CONFIG) as engine:
+    async with memory_engine.open(path, config=CONFIG) as engine:
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         for work in WORK:
             await work(engine, thread, work.__name__, 0)
@@ -130,11 +132,10 @@ def one_life(path: str, life: int, dice: random.Random) -> list[list[str]]:
         asyncio.run(live(path, life))
         os._exit(1)
     os.close(writing)
-    said = bytearray(os.read(reading, 1))  # its first word: the file is open
-    until = time.monotonic() + dice.uniform(*LIFE_MS) / 1000
-    while (left := until - time.monotonic()) > 0:
-        if select.select([reading], [], [], left)[0]:
-            said += os.read(reading, 65536)
+    said, lines = bytearray(), dice.randint(1, LIFE_LINES_MAX)
+    while said.count(b"\n") < lines and (piece := os.read(reading, 65536)):
+        said += piece
+    time.sleep(dice.uniform(0, LAST_MS_MAX) / 1000)  # the moment of the kill is the test: anywhere between two words
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     while piece := os.read(reading, 65536):
@@ -149,7 +150,8 @@ def main(path: str, seed: str, lives: str) -> None:
     out = os.dup(1)
     with open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - what it says is no life's
         os.dup2(nowhere.fileno(), 1)
-        asyncio.run(warm())
+        with tempfile.TemporaryDirectory() as folder:
+            asyncio.run(warm(f"{folder}/warm.db"))
         os.dup2(out, 1)
     for life in range(int(lives)):
         sys.stdout.write(json.dumps(one_life(path, life, dice)) + "\n")

@@ -218,36 +218,36 @@ async def test_ids_can_be_taken_out_by_name(engine: Engine, tmp_path: Path) -> N
 async def test_patterns_look_into_json_and_keys_and_numbers(engine: Engine, tmp_path: Path) -> None:
     """Escaped within a call's arguments, in a key, as a number: it is the same text."""
     thread = await engine.create_thread("t", metadata={"ticket": "for Zoë"}, user_id="Zoë")
-    arguments = json.dumps({"name": "Zoë", "Zoë's card": 4111, "nested": json.dumps(["Zoë", {"n": 4111}])})
+    arguments = json.dumps({"name": "Zoë", "Zoë's card": 4111222233334444, "nested": json.dumps(["Zoë", {"n": 4111222233334444}])})
     assert "Zo\\u00eb" in arguments
     await thread.dispatch_all(
         [
             LlmToolCall(calls=(ToolCall(id="c1", name="pay", arguments=arguments),)),
-            ToolResult(call_id="c1", content='{"to":"Zo\\u00eb","card":4111}'),
-            e.FlowCompleted(flow_id="f", flow_dact="pay", user_query="Pay!", slots={"Zoë": [4111]}, outcome="paid Zoë"),
+            ToolResult(call_id="c1", content='{"to":"Zo\\u00eb","card":4111222233334444}'),
+            e.FlowCompleted(flow_id="f", flow_dact="pay", user_query="Pay!", slots={"Zoë": [4111222233334444]}, outcome="paid Zoë"),
         ]
     )
-    whole = await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=["Zoë", "4111"]))
-    assert [] == re.findall(r"Zoë|u00eb|4111", whole.decode())
+    whole = await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=["Zoë", "4111222233334444"]))
+    assert [] == re.findall(r"Zoë|u00eb|4111222233334444", whole.decode())
     assert b"pay" in whole
 
 
 async def test_a_digest_of_what_is_redacted_is_not_left_behind(engine: Engine, tmp_path: Path) -> None:
     """Keys that the engine makes of texts could be guessed back: they get other names, wherever they come again."""
     thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
-    entry = await thread.tool_cache.add("look", {"pin": 1234}, "ok", 5)
+    entry = await thread.tool_cache.add("look", {"pin": 9876543210}, "ok", 5)
     assert entry is not None
-    assert await thread.tool_cache.lookup("look", {"pin": 1234})
+    assert await thread.tool_cache.lookup("look", {"pin": 9876543210})
     await thread.tool_cache.clear()
     tenant = engine.tenant("acme")
-    await tenant.documents.add_text("The pin is 1234.\n\nStay.", title="Pins", id="pins")
+    await tenant.documents.add_text("The pin is 9876543210.\n\nStay.", title="Pins", id="pins")
     await tenant.documents.add_text("Nothing.\n\nStay.", title="Pins", id="pins")
     [first] = [one async for one in tenant.events()][:1]
     assert isinstance(first.event, e.DocumentAdded)
-    keys = [passage.key for splice in first.event.splices for passage in splice.passages if "1234" in passage.text]
-    for one, rules in ((thread, Redaction(patterns=["1234"])), (tenant, Redaction(patterns=["1234"]))):
+    keys = [passage.key for splice in first.event.splices for passage in splice.passages if "9876543210" in passage.text]
+    for one, rules in ((thread, Redaction(patterns=["9876543210"])), (tenant, Redaction(patterns=["9876543210"]))):
         whole = await exported(engine.thread(one.id), tmp_path / "t.jsonl", rules)
-        assert [] == [text for text in ("1234", entry.key, *keys, first.event.digest) if text.encode() in whole]
+        assert [] == [text for text in ("9876543210", entry.key, *keys, first.event.digest) if text.encode() in whole]
 
 
 async def test_a_pattern_that_matches_in_an_id_of_an_event_is_refused(engine: Engine, tmp_path: Path) -> None:

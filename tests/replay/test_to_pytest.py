@@ -45,7 +45,7 @@ LINE_LENGTHS = (60, 88, 120, 320)
 def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the tests of a folder in a process of their own."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, check=False)
 
 
 def run_here(source: str) -> None:

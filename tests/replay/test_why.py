@@ -16,7 +16,7 @@ from memory_engine.context.builder import FRAME
 from memory_engine.core.operations import Add
 from memory_engine.core.reducing import ReduceContext, Reduction
 from memory_engine.core.state import StateView
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 from memory_engine.events import Event, SummaryLine
 from memory_engine.plugins import Plugin
 from memory_engine.replay import explanation, trace

@@ -9,9 +9,10 @@ import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.context import Message
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
-from memory_engine.views.conversation.exchanges import ConversationLimits, Exchange
+from memory_engine.views.conversation.exchanges import Exchange
 from memory_engine.views.screen.view import ProactiveTool
 
 

@@ -8,7 +8,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
 from memory_engine.context import Message
-from memory_engine.views.conversation.exchanges import ConversationLimits
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.views.conversation.texts import cut, fewer_lines, format_exchange, head_and_tail, utf8_bytes
 
 FAMILY = "👨‍👩‍👧‍👦"

@@ -10,13 +10,13 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 from memory_engine.llm import Completion, LiteLLM, LiteLLMOptions
 from memory_engine.llm.base import Message
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, empty, failing, invalid_json, refusal
-from memory_engine.views.conversation.exchanges import ConversationLimits
 
 LONG = "The delivery of order A-17 was confirmed for Monday. " * 20
 USAGE = Usage(input_tokens=30, output_tokens=7)

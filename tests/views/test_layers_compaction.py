@@ -9,8 +9,8 @@ import pytest
 import memory_engine
 from memory_engine import Thread
 from memory_engine import events as e
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError, UnknownMemory
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, Message
 from memory_engine.views.layers.entries import CompactReport
 

@@ -7,7 +7,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 from memory_engine.llm import LiteLLM
 from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, empty, failing, refusal
 from memory_engine.views.promotion.judge import Verdict

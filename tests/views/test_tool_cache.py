@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
+from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import StorageBusy
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore, ManualClock
-from memory_engine.views.tool_cache.events import cache_key
-from memory_engine.views.tool_cache.view import TOOL_CACHE, Flights, canonical
+from memory_engine.views.tool_cache.view import TOOL_CACHE, Flights
 
 PARAMETERS = {"champion": "droideka", "level": 3}
 

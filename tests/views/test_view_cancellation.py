@@ -14,9 +14,9 @@ from memory_engine.agents import AgentLifecycle
 from memory_engine.errors import TaskNotRunning
 from memory_engine.events import PlaybookCall
 from memory_engine.projections.outbox import OUTBOX
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.views.conversation.exchanges import ConversationLimits
 from memory_engine.views.screen.view import ProactiveTool
 from memory_engine.views.tool_cache.view import CachedCall, Flights
 from tests.cancelling import WAYS, Cancelled, assert_nobody_writes, by_task, moments
@@ -283,11 +283,10 @@ async def _look() -> str:
 async def assert_at_rest(engine: Engine, thread: Thread) -> None:
     """Nothing is held, nothing waits, and every view is what the log gives."""
     await engine.settle()
-    async with asyncio.timeout(5):
-        for runtime in engine.kernel[OpenThreads].all():
-            while runtime.busy or len(runtime.queue):
-                await runtime.idle()
-                await asyncio.sleep(0)
+    for runtime in engine.kernel[OpenThreads].all():
+        while runtime.busy or len(runtime.queue):
+            await runtime.idle()
+            await asyncio.sleep(0)
     await engine.settle()
     assert ({}, {}) == (engine.kernel.made(Flights), engine.kernel[Relay]._under_way)
     assert [] == [lock for lock in engine.kernel[Relay]._locks.values() if lock.locked()]

@@ -1,6 +1,6 @@
 """Compaction, recorded and never re-run: its result is an event.
 
-Reruns: what a log that was run again under a change says of what it left out.
+So is what a log that was run again under a change left out.
 """
 
 from typing import ClassVar, Literal
@@ -9,7 +9,7 @@ import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, SummaryLine, ToolCall, event
 from memory_engine.core.events.roles import ChunkId, Id, Name, SeenSeq, Seq, StatusWord
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 
 
 class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,4 @@
-"""Facts for other threads: whom they are for, and what is dispatched there.
-
-The outbox: facts on their way from this thread to another.
-"""
+"""Facts for other threads: whom they are for, what is dispatched there, and that they arrived."""
 
 from collections.abc import Collection
 from typing import Literal, Protocol, runtime_checkable

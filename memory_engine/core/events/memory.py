@@ -1,11 +1,4 @@
-"""Memory: what the agent or a person says about the memory itself.
-
-Sessions of a thread.
-
-The agent loop itself: retries, pauses, resumptions.
-
-What comes from outside the conversation.
-"""
+"""What is said about the memory itself, about sessions and the agent loop, and what comes from outside."""
 
 from typing import Literal
 

@@ -1,10 +1,7 @@
-"""Input: what people and parent agents say.
+"""What is said and answered: input, a model's responses, results of calls, errors.
 
-What a model's response holds. Events of one response carry the same `response_id`.
-
-Results of calls. `final=False` marks an intermediate result of a long-running call.
-
-Errors. Those with a `call_id` answer that call: a failed call is an answered one.
+Events of one response carry the same `response_id`. Results and errors with a `call_id` answer that call: a failed
+call is an answered one. `final=False` marks an intermediate result of a long-running call.
 """
 
 from memory_engine.core.events.base import Content, Event, ToolCall, event

@@ -105,6 +105,13 @@ SourceSeq = Annotated[int, Role(reference=Reference.SEQ, source=Source.SEQ)]
 """The seq of an event of the same log that this one was drawn from."""
 SourceSeqBack = Annotated[int, Role(reference=Reference.BACK, source=Source.SEQ)]
 """The same, or (negative) how many events before its own."""
+Moment = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
+"""Microseconds since 1970, of the years 1 to 9999."""
+_PLACE = msgspec.Meta(ge=0, le=9_999_999_999)
+Place = Annotated[Seq, _PLACE]
+"""A seq of the thread, or 0."""
+PlaceBound = Annotated[SeqBound, _PLACE]
+"""The same, up to which something was read."""
 
 
 @cache

@@ -1,6 +1,6 @@
-"""Tasks: what the agent is after, and how it ended.
+"""Tasks: what the agent is after, and how it ended; and its to-do list.
 
-To-do lists. The list is a container chunk; each item is a child.
+The list is a container chunk; each item is a child.
 """
 
 from typing import Literal

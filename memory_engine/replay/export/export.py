@@ -14,6 +14,7 @@ from attrs import frozen
 
 from memory_engine.core.chain import is_redacted, link_hash
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.replay.export.log_file import (
     FORMAT,
@@ -29,7 +30,7 @@ from memory_engine.replay.export.redactor import RedactedLog
 from memory_engine.replay.verify import Progress
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import ThreadFilter, ThreadRecord
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reading import Moment, seq_of
 
 COMPRESSED = ".gz"

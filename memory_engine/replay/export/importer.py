@@ -10,13 +10,14 @@ from attrs import frozen
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import next_head
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.replay.export.log_file import Batch, LogFile
 from memory_engine.replay.verify import Progress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import CommitUnit, Head, Store, ThreadRecord
+from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.store.reading import imported
 
 EVENTS_MAX = 512

@@ -23,8 +23,8 @@ from memory_engine.core.executor import check_ids
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, Tally
+from memory_engine.core.threads import LiveChunk, ThreadRecord, check_record
 from memory_engine.errors import ForeignChunkId, ImportRefused, IntegrityError, InvalidIdentifier, InvalidOperation
-from memory_engine.store.protocol import LiveChunk, ThreadRecord, check_record
 
 FORMAT = "memory_engine log"
 FORMAT_VERSION = 1

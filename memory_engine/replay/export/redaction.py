@@ -1,8 +1,7 @@
 """Redaction: what an exported log is not to tell.
 
-Texts made harmless: what a pattern matches goes, and what names something gets another name.
-
-Which events repeat what others said: as far as they say so themselves.
+What a pattern matches goes, and what names something gets another name; events that repeat what others said are known
+as far as they say so themselves.
 """
 
 import re
@@ -14,12 +13,12 @@ from attrs import Attribute, define, field, frozen
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, roles_of, sources_in
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
 
 STAND_IN = "[redacted]"
 """What stands in the place of a text, whatever its length."""

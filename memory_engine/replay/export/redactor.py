@@ -24,11 +24,11 @@ from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reducing import ReduceContext, reduce_into
 from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, InvalidRedaction, MemoryEngineError
 from memory_engine.replay.export.payloads import Hide, Walk, chunk_without, line_without, shape_of
 from memory_engine.replay.export.redaction import Hidden, Redaction, Scrubber, is_opaque
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import ThreadRecord
 
 _RESTORED = shape_of(RestoredChunk)
 _REPEATING = ("copies", "summaries")

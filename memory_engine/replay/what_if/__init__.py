@@ -10,6 +10,7 @@ from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.rendering import Rendering
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.threads import CompactionPolicy, LoadedThread, check_record
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import Diff, diff
@@ -30,7 +31,6 @@ from memory_engine.replay.what_if.fork_log import Rules
 from memory_engine.replay.what_if.runner import Rerun, Setting
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import CompactionPolicy, LoadedThread, check_record
 from memory_engine.store.reading import Moment, seq_of
 
 __all__ = [

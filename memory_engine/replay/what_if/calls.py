@@ -9,8 +9,9 @@ from memory_engine.context.rendering import Renderer
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import State
-from memory_engine.core.tokens import TokenCounter, Usage
+from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
+from memory_engine.errors.effects import Usage
 from memory_engine.replay.cache_breaks import common
 from memory_engine.replay.diff import kept_bytes, message_bytes
 from memory_engine.replay.rolling import Drawn, Rolled, Rolling

@@ -10,8 +10,8 @@ from attrs import asdict, define, frozen
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionFailed
 from memory_engine.core.records import NewEvent
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import InvalidChange
+from memory_engine.errors.effects import Usage
 
 
 @frozen

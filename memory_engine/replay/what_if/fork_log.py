@@ -21,21 +21,13 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import Receipt, StoredEvent
 from memory_engine.core.reducing import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.core.state import State, Tally
+from memory_engine.core.threads import ACTIVE, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CompactorFailed, EventTooLarge
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store import snapshots
-from memory_engine.store.protocol import (
-    ACTIVE,
-    CommitUnit,
-    CompactionPolicy,
-    ForkPoint,
-    Head,
-    LiveChunk,
-    Store,
-    ThreadRecord,
-)
+from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.store.reading import LogReader, imported
 
 BATCH = 512

@@ -33,6 +33,7 @@ from memory_engine.core.ids import uuid7
 from memory_engine.core.records import NewEvent, Receipt, StateHandle, StoredEvent
 from memory_engine.core.reducing import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State, StateDraft
+from memory_engine.core.threads import CompactionPolicy, LoadedThread, ThreadRecord
 from memory_engine.errors import InvalidChange, ReducerError
 from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.what_if.calls import CallSeries, Measure
@@ -41,7 +42,6 @@ from memory_engine.replay.what_if.fork_log import Envelope, ForkLog, Origin, Rec
 from memory_engine.replay.what_if.references import Places, renumbered
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.protocol import CompactionPolicy, LoadedThread, ThreadRecord
 
 
 @frozen(kw_only=True)

@@ -7,10 +7,10 @@ import msgspec
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.views.conversation.texts import utf8_bytes
 
 

@@ -12,12 +12,12 @@ from attrs import frozen
 from memory_engine.context.rendering import Message, Piece, Renderer, assemble
 from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
 from memory_engine.core.state import StateView
+from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import InvalidParameters
 from memory_engine.views.conversation.fold import CycleRow, ExchangeRow, SummaryRow, seqs_of
 from memory_engine.views.screen.events import told
 from memory_engine.views.screen.view import ScreenRow
-from memory_engine.views.tool_cache.events import cache_key
-from memory_engine.views.tool_cache.view import CacheEntry, canonical
+from memory_engine.views.tool_cache.view import CacheEntry
 
 NO_ANSWER = "[no answer]"
 """Stands for the answer that a question did not get: two questions in a row would read as one."""

@@ -1,8 +1,6 @@
-"""Folding what is over the limits into the rolling summary, and making a summary again of which part was forgotten.
+"""The rolling summary: what is over the limits is folded into it; it is made again when part of it was forgotten.
 
-Texts made shorter: by a model, and where there is none or it fails, by cutting.
-
-What a model is told when it is to shorten an answer or a summary.
+Texts are made shorter by a model, and where there is none or it fails, by cutting.
 """
 
 import asyncio
@@ -15,13 +13,13 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.context.rendering import Message
-from memory_engine.core.tokens import Usage
+from memory_engine.core.events.exchanges import SummaryRolled
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import LanguageModel, MemoryModel, ask
 from memory_engine.projections.base import Rows
+from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.views.conversation.events import SummaryRolled
-from memory_engine.views.conversation.exchanges import ConversationLimits
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
     ExchangeRow,

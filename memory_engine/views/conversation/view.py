@@ -1,6 +1,6 @@
 """Conversation memory: what an agent is told of the conversation so far, within limits.
 
-How a turn gets into the log: once, whoever asks how often, and whatever dies in between.
+A turn gets into the log once, whoever asks how often, and whatever dies in between.
 """
 
 import logging
@@ -10,6 +10,7 @@ import msgspec
 from memory_engine.context.rendering import Message, Rendering
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
+from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.core.records import NewEvent
 from memory_engine.core.state import State
@@ -22,7 +23,6 @@ from memory_engine.errors import (
 )
 from memory_engine.llm.base import MemoryModel
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.views.conversation.events import CycleStarted, ExchangeFinished
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary, exchange_of_event
 from memory_engine.views.conversation.fold import (
     CONVERSATION,

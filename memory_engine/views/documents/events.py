@@ -5,8 +5,7 @@ from typing import Annotated
 import msgspec
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import Digest, Id, Kind, Name, Role
-from memory_engine.views.layers.events import Moment, Place
+from memory_engine.core.events.roles import Digest, Id, Kind, Moment, Name, Place, Role
 
 
 class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

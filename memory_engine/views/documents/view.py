@@ -14,6 +14,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.views.documents.changes import changes, digest_of, with_ids
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved
 from memory_engine.views.documents.fold import (
     DOCUMENTS,
@@ -21,11 +22,8 @@ from memory_engine.views.documents.fold import (
     Document,
     DocumentReport,
     changed_at,
-    changes,
-    digest_of,
     document_of,
     documents_of,
-    with_ids,
 )
 from memory_engine.views.documents.readers.document import Loaded
 from memory_engine.views.documents.readers.files import File, Skipped, absolute, find, load

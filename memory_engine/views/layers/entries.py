@@ -1,7 +1,4 @@
-"""What the layers give back, and take: entries, knowledge, rules, hits, figures.
-
-What callers give for an entry, as an event: objects, mappings and plain texts.
-"""
+"""What the layers give back, and take: entries, knowledge, rules, hits, figures; objects, mappings and plain texts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,8 +10,8 @@ from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.ids import check_identifier
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import InvalidMemory
+from memory_engine.errors.effects import Usage
 from memory_engine.views.layers.events import Layer, MemoryAppended, MemoryShared
 from memory_engine.views.layers.fold import LAYER_NAMES, EntryRow
 

@@ -1,27 +1,17 @@
 """Layers: working, episodic, semantic and procedural memory; sharing between agents; off-loading; recall."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta
 
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
-from memory_engine.core.events.roles import ChunkId, Id, Name, Seq, SeqBound, SourceEventId, SourceSeq
-from memory_engine.core.tokens import Usage
+from memory_engine.core.events.roles import ChunkId, Id, Moment, Name, Place, PlaceBound, Seq, SourceEventId, SourceSeq
+from memory_engine.errors.effects import Usage
+from memory_engine.runtime.config import WORKING_MAX
 
 Layer = Literal["working", "episodic", "semantic", "procedural"]
 """The four layers of an agent's memory."""
-
-Moment = Annotated[int, Meta(ge=-62_135_596_800_000_000, le=253_402_300_799_999_999)]
-"""Microseconds since 1970, of the years 1 to 9999."""
-_PLACE = Meta(ge=0, le=9_999_999_999)
-Place = Annotated[Seq, _PLACE]
-"""A seq of the thread, or 0."""
-PlaceBound = Annotated[SeqBound, _PLACE]
-"""The same, up to which something was read."""
-WORKING_MAX = 50
-"""Entries that working memory holds unless its writer says otherwise."""
 
 
 @event("memory_appended", tracked=True, role="memory", chunks="none")

@@ -1,8 +1,7 @@
 """Off-loading: large results leave the context but for their beginning, and are read on from the log.
 
-Nothing is copied: the log holds the whole text under the chunk's id, which is the reference.
-
-Reducers for memory put before the model, and for large results that leave the context.
+Nothing is copied: the log holds the whole text under the chunk's id, which is the reference. The reducers for this,
+and for memory that is put before the model, stand here.
 """
 
 from typing import TYPE_CHECKING

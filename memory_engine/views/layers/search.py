@@ -1,11 +1,8 @@
 """Search of layers by relevance: the index of passages finds, the rows say what is there.
 
 The index holds what the log holds, also entries that a summary covers or that working memory let go of. It is
-asked from the first entry of each layer on, and what it finds is given only where its row still stands.
-
-What makes an entry relevant: pure functions of texts and times.
-
-Which rules of procedural memory apply to a task.
+asked from the first entry of each layer on, and what it finds is given only where its row still stands. What makes an
+entry relevant, and a rule of procedural memory apply to a task, are pure functions of texts and times.
 """
 
 from collections import Counter
@@ -15,6 +12,7 @@ from attrs import frozen
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMMON_WORDS, terms
+from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.question import read_question
 from memory_engine.recall.search import LIMIT_MAX, Asked, Part
@@ -24,7 +22,6 @@ from memory_engine.store.passages import PLACES_BITS
 from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, ProceduralRule
 from memory_engine.views.layers.events import Layer, MemoryAppended
 from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, place, summary_of
-from memory_engine.views.passages import MEMORY, SUMMARY, pieces
 
 DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5

@@ -1,8 +1,7 @@
 """Compaction of a layer: older entries as one summary, made locally or by a model.
 
-What a compaction of a layer covers: all but its last entries.
-
-The entries that a summary covers: read from the log, as if the layer had never been compacted.
+It covers all but the last entries. What a summary covers is read from the log, as if the layer had never been
+compacted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,8 +10,8 @@ from attrs import frozen
 
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.lazy import regex
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import LanguageModel, ask
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.entries import metadata_of

@@ -1,11 +1,9 @@
 """The fold of a tenant's patterns: what it proposed, what it shares, what it must take back.
 
-What patterns look like to those who read them, review them and ask where they are from.
-
-What search finds of an industry's patterns.
+And what patterns look like to those who read them, review them and ask where they are from.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import cast
 
 import msgspec
@@ -15,17 +13,14 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
-from memory_engine.store.passages import Extracted, Extractor, Text
 from memory_engine.views.patterns.events import (
     Finding,
     PatternApproved,
     PatternProposed,
-    PatternPublished,
     PatternRejected,
     PatternRevoked,
     PatternsJoined,
     PatternsLeft,
-    PatternWithdrawn,
 )
 from memory_engine.views.promotion.events import AgentMdRemoved
 
@@ -293,20 +288,3 @@ class Trace:
 
 PATTERN = "pattern"
 """The kind of these passages."""
-
-
-def _published(event: Event, _seq: int) -> Extracted:
-    """The text, under the name of its share."""
-    published = cast("PatternPublished", event)
-    return Extracted(texts=(Text(published.text, PATTERN, key=published.share),), keys=(published.share,))
-
-
-def _withdrawn(event: Event, _seq: int) -> Extracted:
-    """It is destroyed: no search finds it, as of whatever seq."""
-    return Extracted(drop_keys=(cast("PatternWithdrawn", event).share,))
-
-
-EXTRACTORS: Mapping[str, Extractor] = {
-    PatternPublished.event_type: _published,
-    PatternWithdrawn.event_type: _withdrawn,
-}

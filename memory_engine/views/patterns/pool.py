@@ -1,16 +1,11 @@
-"""The fold of an industry's pool: texts, and the shares of each, whosever they are.
-
-Reading an industry's pool on behalf of one of its tenants.
-
-Threads of industries: what they take, and how little of its coming they keep.
+"""An industry's pool: texts, and the shares of each, whosever they are.
 
 An industry's thread is read on behalf of many tenants and belongs to none. Whatever could lead back to the tenant that
 an event came from stays out of it: other types of events, causes and correlations, the moment (the day is kept).
 
-Shares that lost what they rested on: their line was removed or forgotten, or their tenant left.
-
-The fold finds them in the commit of the event that took it away; the relay has them revoked before it delivers, so
-that no order of events, and no crash in between, leaves one standing.
+Shares may lose what they rested on: their line was removed or forgotten, or their tenant left. The fold finds them in
+the commit of the event that took it away; the relay has them revoked before it delivers, so that no order of events,
+and no crash in between, leaves one standing.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,6 +1,6 @@
 """What can be told by its shape: addresses of mail and net, numbers, amounts, dates, streets, ids.
 
-A text under redaction: as detectors read it, each character knowing where it stands in the original.
+Detectors read a text under redaction in which each character knows where it stands in the original.
 """
 
 import re

@@ -1,11 +1,8 @@
-"""The domain: which preferences there are, how they hang together, and the rules that they may name.
+"""The domain: which preferences there are, of which kinds, how they hang together, and the rules they may name.
 
-Kinds of preferences: what a domain declares of one, and which values it takes.
-
-Domains as TOML.
+It may be written as TOML.
 """
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
 from pathlib import Path
@@ -297,6 +294,8 @@ _RULE: dict[str, Shape] = {"name": "a text", "arguments": "a table", "when": "a 
 
 def read_domain(text: str, rules: Mapping[str, RuleFunction]) -> Domain:
     """The domain that a TOML text declares. Raises `DomainError` listing every mistake with its place."""
+    import tomllib  # only a domain that is declared in a file needs it
+
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

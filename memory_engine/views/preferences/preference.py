@@ -1,8 +1,7 @@
 """A preference as it is stored, and as it holds for a user: stored, of their persona, or the domain's default.
 
-Which preferences apply: by id in a known flow, by likeness to a query, and along relations from those.
-
-Applying rules to a situation: which conditions hold, what the functions change, what went wrong.
+Which preferences apply is found by id in a known flow, by likeness to a query, and along relations from those; then
+rules say what a situation changes, and what went wrong.
 """
 
 import copy

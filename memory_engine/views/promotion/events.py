@@ -7,7 +7,7 @@ import msgspec
 from memory_engine.core.events.base import Content, Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
 from memory_engine.core.events.roles import Id, Name, SeqText, SourceChunkId, SourceEventId
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 from memory_engine.views.preferences.events import PreferenceUpdated, PromotedName
 
 PromotionTarget = Literal["", "preferences", "agent_md"]

@@ -1,8 +1,7 @@
 """Judging snippets: every scorer speaks, one that reaches its threshold is enough, twins rise once.
 
-The verdicts of a conversation: what was promoted, what was not, and why.
-
-Where a promoted snippet goes: to its user's preferences, or to the tenant's `agent.md`.
+A verdict says what was promoted or not, and why; a route, whether it goes to its user's preferences or to the tenant's
+`agent.md`.
 """
 
 import asyncio

@@ -1,8 +1,7 @@
-"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone.
+"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone, or by a language model.
 
-The same snippets give the same scores on any machine, and every score says what it rests on.
-
-A criterion judged by a language model, with the embedded scorer where the model gives nothing usable.
+The same snippets give the same embedded scores on any machine, and every score says what it rests on. Where the model
+gives nothing usable, the embedded scorer of its criterion stands in.
 """
 
 from collections import Counter
@@ -14,8 +13,8 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.tokens import Usage
 from memory_engine.errors import ModelError
+from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, ask
 from memory_engine.views.promotion.phrases import GENERAL, LASTING, ONE_OFF, TALK, UNEXPECTED
 from memory_engine.views.promotion.wording import evidence, folded, quoted, says_the_same, specifics_of, words_of

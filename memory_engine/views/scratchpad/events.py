@@ -2,9 +2,7 @@
 
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.roles import ChunkId, Name, SourceChunkId
-
-SNIPPETS_MAX = 64
-"""Snippets a scratchpad holds unless its writer says otherwise."""
+from memory_engine.runtime.config import SNIPPETS_MAX
 
 
 @event("scratchpad_written", role="memory")

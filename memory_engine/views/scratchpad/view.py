@@ -1,6 +1,6 @@
 """The scratchpad: a conversation's findings in sentences, always in context, the least used making room.
 
-Reducers for the scratchpad: a container in the state, its snippets in the order of their use.
+In the state it is a container, its snippets in the order of their use.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,4 @@
-"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question.
-
-The reducer for screen context: what the agent is told at the beginning of a session.
-"""
+"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -18,12 +15,11 @@ from memory_engine.core.operations import Add
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.reducing import ReduceContext, Reduction
 from memory_engine.core.state import StateView
+from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected, told
-from memory_engine.views.tool_cache.events import cache_key
-from memory_engine.views.tool_cache.view import canonical
 
 
 class SessionRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="session", gc=False):

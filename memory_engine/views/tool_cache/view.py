@@ -1,14 +1,7 @@
-"""The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time.
-
-The fold of the tool cache: which results are kept, and until the end of which exchange.
-
-The parameters of a tool call as one canonical text, and the key that call and parameters make.
-"""
+"""The tool cache: results of tools that later exchanges may use. Durations count exchanges, not time."""
 
 import asyncio
-import json
 import logging
-import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import cast
@@ -18,73 +11,15 @@ from msgspec.structs import replace
 
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.exchanges import ExchangeFinished
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.errors import InvalidParameters, MemoryEngineError
+from memory_engine.core.tool_calls import cache_key, canonical
+from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.views.conversation.events import ExchangeFinished
 from memory_engine.views.screen.events import ScreenInjected
-from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached, cache_key
-
-_DEPTH_MAX = 64
-
-
-def canonical(tool: str, parameters: Mapping[str, object]) -> str:
-    """The parameters as compact JSON with sorted keys, characters as themselves.
-
-    The order of keys does not matter. Values are compared as JSON writes them: `1`, `1.0`, `true` and
-    `"1"` are four, a list and a tuple are one. Raises `InvalidParameters` for what JSON cannot
-    hold exactly: NaN, infinities, keys that are no text, lone surrogates, other objects; and for anything but
-    a mapping.
-    """
-    _check_is_mapping(tool, parameters)
-    _check(tool, "$", parameters, 0)
-    plain = _plain(parameters)
-    try:
-        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidParameters(tool, "$", "a lone surrogate is no character") from None
-    except ValueError as error:  # an integer of more digits than Python writes
-        raise InvalidParameters(tool, "$", str(error)) from None
-    return text
-
-
-def _check_is_mapping(tool: str, parameters: object) -> None:
-    if not isinstance(parameters, Mapping):
-        raise InvalidParameters(tool, "$", f"a {type(parameters).__name__} is no mapping of names to values")
-
-
-def _check(tool: str, where: str, value: object, depth: int) -> None:
-    if depth > _DEPTH_MAX:
-        raise InvalidParameters(tool, where, f"it is nested more than {_DEPTH_MAX} deep")
-    match value:
-        case float() if not math.isfinite(value):
-            raise InvalidParameters(tool, where, f"{value} is no JSON number")
-        case Mapping():
-            for key, inner in value.items():
-                if not isinstance(key, str):
-                    raise InvalidParameters(tool, where, f"the key {key!r} is no text")
-                _check(tool, f"{where}.{key}", inner, depth + 1)
-        case list() | tuple():
-            for n, inner in enumerate(value):
-                _check(tool, f"{where}[{n}]", inner, depth + 1)
-        case None | str() | int() | float():
-            pass
-        case _:
-            raise InvalidParameters(tool, where, f"a {type(value).__name__} is no JSON value")
-
-
-def _plain(value: object) -> object:
-    """Mappings of any kind as dictionaries: the standard library's encoder takes no other."""
-    match value:
-        case Mapping():
-            return {key: _plain(inner) for key, inner in value.items()}
-        case list() | tuple():
-            return [_plain(inner) for inner in value]
-    return value
-
+from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
 DURATION_MAX = 1_000_000_000
 """Exchanges; whoever asks for more gets this."""

@@ -1,7 +1,4 @@
-"""What a reader makes of a file: documents of sections, whatever the format.
-
-Where a Slack export's files are: in a folder, or in a zip.
-"""
+"""What a reader makes of a file: documents of sections, whatever the format; and where an export's files are."""
 
 import zipfile
 from collections.abc import Collection, Mapping, Sequence

@@ -1,6 +1,6 @@
 """E-mail: what its writer wrote, without what is quoted and signed, and who, when, to whom, in which thread.
 
-A mailbox in one file (mbox): its messages, each a document of its own, one at a time in memory.
+A mailbox in one file (mbox) is read a message at a time.
 """
 
 import re

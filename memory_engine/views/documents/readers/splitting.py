@@ -1,6 +1,6 @@
 """From sections to passages: at paragraphs, sentences or words, with an overlap, never beyond a section.
 
-Markdown: a section under each heading, with the headings above it, and what the front matter says.
+Markdown gives a section under each heading, with the headings above it, and what the front matter says.
 """
 
 import re

@@ -1,14 +1,7 @@
-"""Plain text: one section, whose paragraphs the splitter finds.
+"""Texts from files: plain text, HTML, PDF (extra `pdf`), and transcripts of calls (WebVTT, SubRip).
 
-From bytes to text: what marks itself, UTF-8, else what most files of no mark are.
-
-Dates as files write them.
-
-The text of HTML: what a reader would see, a line for each block.
-
-PDF, through pypdf (extra `pdf`): a section for each page.
-
-Transcripts of calls (WebVTT, SubRip): who spoke when, cue by cue, joined to turns of speech.
+Bytes are what they mark themselves as, else UTF-8, else what most files without a mark are. HTML gives what a reader
+would see, a line for each block; PDF a section for each page; a transcript who spoke when, cue by cue, joined to turns.
 """
 
 import codecs

@@ -14,7 +14,7 @@ from memory_engine.core.events.roles import (
     SourceSeq,
     SourceSeqBack,
 )
-from memory_engine.core.tokens import Usage
+from memory_engine.errors.effects import Usage
 
 
 @event("cycle_started", tracked=True, role="memory", chunks="none")

@@ -1,0 +1,57 @@
+"""What search finds of events: how a text becomes passages, and what events without an extractor bring."""
+
+from collections.abc import Iterator, Mapping
+
+from memory_engine.core.chunks import content_text
+from memory_engine.core.events.base import Event
+from memory_engine.store.passages import NOTHING, Extracted, Extractor, Extractors, Text, checked
+
+WHOLE_MAX = 4_000
+"""Characters up to which a text is one passage."""
+PIECE_MAX = 1_500
+"""A longer one is cut into pieces of at most so many, at paragraphs, lines, sentences or blanks."""
+MEMORY = "memory"
+"""The kind of entries of the layers."""
+SUMMARY = "summary"
+"""The kind of what stands for other passages. It is left out unless it is asked for: its originals are found."""
+_BREAKS = ("\n\n", "\n", ". ", " ")
+
+
+def pieces(text: str, *, whole_max: int = WHOLE_MAX, piece_max: int = PIECE_MAX) -> Iterator[str]:
+    """The text, or pieces of it if it is long; none for a blank one."""
+    text = text.strip()
+    if len(text) <= whole_max:
+        if text:
+            yield text
+        return
+    start = 0
+    while start < len(text):
+        end = min(len(text), start + piece_max)
+        if end < len(text):
+            end = next((at + len(mark) for mark in _BREAKS if (at := text.rfind(mark, start + 1, end)) > start), end)
+        piece = text[start:end].strip()
+        if piece:
+            yield piece
+        start = end
+
+
+def found(text: str, kind: str, *, role: str = "", speaker: str = "", key: str = "") -> Extracted:
+    """One text, in pieces if it is long."""
+    return Extracted(tuple(Text(piece, kind, role, speaker, key) for piece in pieces(text)))
+
+
+def _noted(event: Event, _seq: int) -> Extracted:
+    """What events without an extractor of their own bring: the texts of their bodies."""
+    said = ((content_text(body.content), body.label) for body in event.bodies())
+    texts = tuple(Text(piece, "note", speaker=label) for text, label in said for piece in pieces(text))
+    return Extracted(texts) if texts else NOTHING
+
+
+def silent(_event: Event, _seq: int) -> Extracted:
+    """The extractor of events that hold text and are not found."""
+    return NOTHING
+
+
+def extractors_of(extractors: Mapping[str, Extractor]) -> Extractors:
+    """These extractors, by event type; what others bring is the texts of their bodies. What they give is checked."""
+    return Extractors({event_type: checked(extract) for event_type, extract in extractors.items()}, _noted)

@@ -1,0 +1,158 @@
+"""What of a document is new: a text as it was loaded, compared with what is known of it, as events."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from hashlib import sha256
+
+import msgspec
+
+from memory_engine.core.clock import to_us
+from memory_engine.core.events.base import Event
+from memory_engine.core.records import NewEvent
+from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentSplice
+from memory_engine.views.documents.fold import Document
+from memory_engine.views.documents.readers.document import Loaded
+from memory_engine.views.documents.readers.splitting import Piece, Splitting, split
+
+PASSAGES_PER_EVENT_MAX = 256
+BYTES_PER_EVENT_MAX = 256 * 1024
+"""Of passages and of the keys of ended ones; what surrounds them comes on top."""
+COMPARISONS_MAX = 5_000_000
+"""Of texts that repeat themselves more than this, all between the first and the last change is written anew."""
+_DIGEST_CHARS = 24
+_NAMESPACE = uuid.UUID("0a1cf1de-55f0-5c0c-9f6c-7c1d5d5f8b11")
+"""Event ids are version 5 UUIDs in here: two that change a document from the same state on have the same id."""
+
+
+def digest_of(loaded: Loaded, splitting: Splitting) -> str:
+    """A digest of all that a document was read to, and of how it is split."""
+    return _digest((loaded, splitting.chars, splitting.overlap))
+
+
+def changes(known: Document | None, loaded: Loaded, splitting: Splitting) -> list[DocumentAdded]:
+    """The events that make the document `known` (`None`: there is none) what was `loaded`. At least one."""
+    pieces = split(loaded.sections, splitting)
+    batches = list(_batches(_splices(known, loaded, pieces))) or [()]
+    digest = digest_of(loaded, splitting)
+    return [
+        DocumentAdded(
+            document_id=loaded.id,
+            title=loaded.title,
+            splices=splices,
+            format=loaded.format,
+            source=loaded.source,
+            digest=digest,
+            author=loaded.author,
+            date_us=None if loaded.date is None else to_us(loaded.date),
+            channel=loaded.channel,
+            thread=loaded.thread,
+            metadata=dict(loaded.metadata),
+            part=part,
+            parts=len(batches),
+        )
+        for part, splices in enumerate(batches, 1)
+    ]
+
+
+def with_ids(events: Sequence[Event], document_id: str, thread_id: str, base: int) -> list[NewEvent]:
+    """The events with ids that follow from the state they change (the document's last event has seq `base`).
+
+    Whoever changed it first from there has used them: the second is refused, or, where it says the same, is done.
+    """
+    return [
+        NewEvent(event, id=str(uuid.uuid5(_NAMESPACE, f"{base}.{part} {document_id} {thread_id}")))
+        for part, event in enumerate(events, 1)
+    ]
+
+
+def _digest(value: object) -> str:
+    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:_DIGEST_CHARS]
+
+
+def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[Piece]) -> Iterator[DocumentSplice]:
+    """The changes in order, each as of what the one before left."""
+    digests = [
+        _digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))
+        for piece in pieces
+    ]
+    old = [place.key for place in known.passages] if known is not None else []
+    labels = _Labels(old)
+    for first, last, begin, end in _differences([_bare(key) for key in old], digests):
+        passages = tuple(
+            DocumentPassage(labels.next(digests[n]), piece.text, piece.about, piece.speaker, piece.at_us)
+            for n, piece in enumerate(pieces[begin:end], begin)
+        )
+        yield DocumentSplice(begin, tuple(old[first:last]), passages)
+
+
+class _Labels:
+    """Keys for passages: a digest, numbered where the document has it, or had it until now."""
+
+    def __init__(self, used: Sequence[str]) -> None:
+        self._next: Counter[str] = Counter()
+        for key in used:
+            digest, _, number = key.partition(":")
+            self._next[digest] = max(self._next[digest], int(number or 0) + 1)
+
+    def next(self, digest: str) -> str:
+        number = self._next[digest]
+        self._next[digest] += 1
+        return f"{digest}:{number}" if number else digest
+
+
+def _bare(key: str) -> str:
+    return key.partition(":")[0]
+
+
+def _differences(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int, int]]:
+    """Where `old[first:last]` becomes `new[begin:end]`, in order: (first, last, begin, end)."""
+    start, most = 0, min(len(old), len(new))
+    while start < most and old[start] == new[start]:
+        start += 1
+    end = 0
+    while end < most - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    before, after = old[start : len(old) - end], new[start : len(new) - end]
+    counts = Counter(after)
+    if sum(counts[digest] for digest in before) > COMPARISONS_MAX:
+        yield start, start + len(before), start, start + len(after)
+        return
+    for kind, first, last, begin, until in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind != "equal":
+            yield start + first, start + last, start + begin, start + until
+
+
+def _batches(splices: Iterator[DocumentSplice]) -> Iterator[tuple[DocumentSplice, ...]]:
+    """The splices in groups, each for one event, large splices in parts."""
+    batch: list[DocumentSplice] = []
+    count = size = 0
+    for splice in _small(splices):
+        bytes_more = sum(map(_bytes, splice.passages)) + sum(len(key) + 3 for key in splice.ended)
+        if batch and (count + len(splice.passages) > PASSAGES_PER_EVENT_MAX or size + bytes_more > BYTES_PER_EVENT_MAX):
+            yield tuple(batch)
+            batch, count, size = [], 0, 0
+        batch.append(splice)
+        count, size = count + len(splice.passages), size + bytes_more
+    if batch:
+        yield tuple(batch)
+
+
+_ENDED_MAX, _PASSAGES_MAX = 4_096, 16
+"""What a splice may hold, so that it fits into an event with others."""
+
+
+def _small(splices: Iterator[DocumentSplice]) -> Iterator[DocumentSplice]:
+    for splice in splices:
+        if len(splice.ended) <= _ENDED_MAX and len(splice.passages) <= _PASSAGES_MAX:
+            yield splice
+            continue
+        for n in range(0, len(splice.ended), _ENDED_MAX):
+            yield DocumentSplice(splice.at, splice.ended[n : n + _ENDED_MAX])
+        for n in range(0, len(splice.passages), _PASSAGES_MAX):
+            yield DocumentSplice(splice.at + n, (), splice.passages[n : n + _PASSAGES_MAX])
+
+
+def _bytes(passage: DocumentPassage) -> int:
+    return len(passage.text.encode("utf-8", "replace")) + len(passage.about) + len(passage.speaker) + 64

@@ -1,0 +1,70 @@
+"""What memory in layers plugs in."""
+
+from collections.abc import Iterator, Mapping
+
+from memory_engine.plugins import Plugin
+from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
+from memory_engine.store.passages import Extracted, Text
+from memory_engine.views.layers.events import (
+    MemoryAppended,
+    MemoryCleared,
+    MemoryCompacted,
+    MemoryGranted,
+    MemoryRecalled,
+    MemoryRemoved,
+    MemoryRevoked,
+    MemoryShared,
+    ResultsOffloaded,
+)
+from memory_engine.views.layers.fold import EPISODIC, LAYERS
+from memory_engine.views.layers.offloading import reduce_memory_recalled, reduce_results_offloaded
+from memory_engine.views.layers.sharing import GRANTS
+
+PLUGIN = Plugin("layers")
+PLUGIN.events += [MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared]
+PLUGIN.events += [MemoryGranted, MemoryRevoked, MemoryShared]
+PLUGIN.events += [MemoryRecalled, ResultsOffloaded]
+PLUGIN.reducer(MemoryRecalled)(reduce_memory_recalled)
+PLUGIN.reducer(ResultsOffloaded)(reduce_results_offloaded)
+PLUGIN.silent(MemoryRecalled, MemoryShared)
+PLUGIN.projection(EPISODIC)
+PLUGIN.projection(LAYERS)
+PLUGIN.projection(GRANTS)
+
+
+@PLUGIN.passages(MemoryAppended)
+def _entry(event: MemoryAppended, seq: int) -> Extracted:
+    own = event.key or event.entry_id if event.layer == "semantic" else ""
+    key = f"{MEMORY}:{event.layer}:{own or seq}"
+    said = f"{event.condition} → {event.content}" if event.condition else event.content
+    about = " ".join(filter(None, (own.replace("_", " "), *_values(event.metadata))))
+    texts = tuple(
+        Text(piece, MEMORY, key=key, origins=event.drawn_from, about=about, at_us=event.timestamp_us)
+        for piece in pieces(said)
+    )
+    return Extracted(texts, keys=(key,) if own else ())
+
+
+@PLUGIN.passages(MemoryCompacted)
+def _entries_summarized(event: MemoryCompacted, _seq: int) -> Extracted:
+    key = f"{SUMMARY}:{event.layer}:"
+    texts = (Text(piece, SUMMARY, key=key, origins=line.seqs) for line in event.lines for piece in pieces(line.text))
+    return Extracted(tuple(texts), keys=(key,))
+
+
+def _values(metadata: Mapping[str, object]) -> Iterator[str]:
+    for value in metadata.values():
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (part for part in value if isinstance(part, str))
+
+
+@PLUGIN.passages(MemoryRemoved)
+def _entries_removed(event: MemoryRemoved, _seq: int) -> Extracted:
+    return Extracted(seqs=event.seqs, origins=event.seqs)
+
+
+@PLUGIN.passages(MemoryCleared)
+def _cleared(event: MemoryCleared, _seq: int) -> Extracted:
+    return Extracted(prefixes=tuple(f"{kind}:{layer}:" for layer in event.layers for kind in (MEMORY, SUMMARY)))

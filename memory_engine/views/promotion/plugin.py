@@ -1,0 +1,43 @@
+"""What promotion and `agent.md` plug in."""
+
+from memory_engine.core.chunks import content_text
+from memory_engine.plugins import Plugin
+from memory_engine.recall.extractors import PIECE_MAX, pieces
+from memory_engine.store.passages import NOTHING, Extracted, Text
+from memory_engine.views.promotion.agent_md import AGENT_MD
+from memory_engine.views.promotion.events import (
+    AgentMdPromoted,
+    AgentMdRemoved,
+    AgentMdUploaded,
+    PromotionDecided,
+    ReportSaved,
+)
+from memory_engine.views.promotion.judge import PROMOTION
+
+PLUGIN = Plugin("promotion", events=[ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved])
+PLUGIN.silent(PromotionDecided)
+PLUGIN.projection(PROMOTION)
+PLUGIN.projection(AGENT_MD)
+
+
+@PLUGIN.passages(ReportSaved)
+def _report(event: ReportSaved, _seq: int) -> Extracted:
+    said = tuple(Text(piece, "note", about=event.title) for piece in pieces(content_text(event.content)))
+    return Extracted(said or tuple(Text(piece, "note") for piece in pieces(event.title)))
+
+
+@PLUGIN.passages(AgentMdUploaded)
+def _agent_md(event: AgentMdUploaded, _seq: int) -> Extracted:
+    texts = (Text(piece, "agent_md", key="agent_md") for piece in pieces(event.content, whole_max=PIECE_MAX))
+    return Extracted(tuple(texts), keys=("agent_md",))
+
+
+@PLUGIN.passages(AgentMdPromoted)
+def _agent_md_line(event: AgentMdPromoted, _seq: int) -> Extracted:
+    line = " ".join(event.content.split())
+    return Extracted((Text(line, "agent_md", key=f"agent_md/{line.casefold()}"),)) if line else NOTHING
+
+
+@PLUGIN.passages(AgentMdRemoved)
+def _agent_md_removed(event: AgentMdRemoved, _seq: int) -> Extracted:
+    return Extracted(twins=tuple(int(line) for line in event.lines if line.isdecimal() and len(line) <= 18))

@@ -1,0 +1,147 @@
+"""What search finds of the events of conversations: which texts they bring, which they end, which they destroy."""
+
+from collections.abc import Mapping
+
+from memory_engine.core.chunks import content_text
+from memory_engine.events import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+    CompactionUndone,
+    Event,
+    EventSkipped,
+    ExecutionPause,
+    ExecutionResume,
+    ExecutionRetry,
+    LlmClarification,
+    LlmSkillCall,
+    LlmSubagentMessage,
+    LlmSubagentSpawn,
+    LlmTextResponse,
+    LlmThinking,
+    LlmToolCall,
+    MemoryForget,
+    ParentAgentMessage,
+    SessionEnded,
+    SessionStarted,
+    SkillError,
+    SkillResult,
+    SubagentError,
+    SubagentResult,
+    TaskAbandoned,
+    TaskCompleted,
+    TaskStarted,
+    TaskTerminated,
+    ThreadSeeded,
+    TodoExpanded,
+    TodoSet,
+    ToolError,
+    ToolResult,
+    UserMessage,
+)
+from memory_engine.plugins import Plugin
+from memory_engine.recall.extractors import SUMMARY, found, pieces
+from memory_engine.store.passages import Extracted, Extractor, Text
+
+SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
+    UserMessage: ("message", "user", "name"),
+    ParentAgentMessage: ("message", "user", "agent_id"),
+    LlmTextResponse: ("message", "assistant", "name"),
+    LlmClarification: ("message", "assistant", ""),
+    LlmSubagentMessage: ("message", "assistant", "agent_id"),
+    ToolResult: ("tool", "tool", "name"),
+    SkillResult: ("tool", "tool", "name"),
+    SubagentResult: ("tool", "tool", "agent_id"),
+    ToolError: ("tool", "tool", "name"),
+    SkillError: ("tool", "tool", "name"),
+    SubagentError: ("tool", "tool", "agent_id"),
+    TaskCompleted: ("task", "", ""),
+    TaskAbandoned: ("task", "", ""),
+    TaskTerminated: ("task", "", ""),
+}
+"""Events that are found by their `content`: as what kind, in whose role, and which field names the speaker."""
+SILENT: tuple[type[Event], ...] = (
+    CompactionAbandoned, CompactionFailed, CompactionStarted, EventSkipped, ExecutionPause, ExecutionResume,
+    ExecutionRetry, LlmThinking, SessionEnded, SessionStarted,
+)  # fmt: skip
+"""Events that hold text and are not found: reasoning, and what other events say."""
+
+
+def spoken(kind: str, role: str, speaker: str) -> Extractor:
+    """The extractor of events that are found by their `content`: see `SPOKEN`."""
+
+    def extract(event: Event, _seq: int) -> Extracted:
+        said = content_text(getattr(event, "content", ""))
+        key = f"call:{call_id}" if kind == "tool" and (call_id := getattr(event, "call_id", "")) else ""
+        return found(said, kind, role=role, speaker=getattr(event, speaker) if speaker else "", key=key)
+
+    return extract
+
+
+def _seeded(event: ThreadSeeded, _seq: int) -> Extracted:
+    said = (content_text(chunk.content) for chunk in event.chunks)
+    return Extracted(tuple(Text(piece, "note", "system") for text in said for piece in pieces(text)))
+
+
+def _calls(event: LlmToolCall, _seq: int) -> Extracted:
+    said = [Text(piece, "message", "assistant") for piece in pieces(event.content)]
+    for call in event.calls:
+        text = f"{call.name} {call.arguments}"
+        said += (Text(piece, "tool", "assistant", call.name, f"call:{call.id}") for piece in pieces(text))
+    return Extracted(tuple(said))
+
+
+def _skill(event: LlmSkillCall, _seq: int) -> Extracted:
+    text = f"{event.name} {event.arguments}"
+    return found(text, "tool", role="assistant", speaker=event.name, key=f"call:{event.call_id}")
+
+
+def _spawned(event: LlmSubagentSpawn, _seq: int) -> Extracted:
+    return found(event.task, "task", role="assistant", speaker=event.agent_id, key=f"call:{event.call_id}")
+
+
+def _task(event: TaskStarted, _seq: int) -> Extracted:
+    return found(event.goal, "task")
+
+
+def _todo(event: TodoSet | TodoExpanded, _seq: int) -> Extracted:
+    texts = tuple(Text(item.text, "task", key=f"todo:{item.id}") for item in event.items if item.text.strip())
+    return Extracted(texts, prefixes=("todo:",)) if isinstance(event, TodoSet) else Extracted(texts)
+
+
+def _compacted(event: CompactionCompleted, _seq: int) -> Extracted:
+    texts = []
+    for replacement in event.replacements:
+        for line in replacement.lines:
+            seqs = {int(head) for source in line.sources if (head := source.partition(".")[0]).isdecimal()}
+            texts += [Text(piece, SUMMARY, origins=tuple(sorted(seqs))) for piece in pieces(line.text)]
+    return Extracted(tuple(texts))
+
+
+def _uncompacted(event: CompactionUndone, _seq: int) -> Extracted:
+    """The summary ends. What comes back was never away: its own events bring it."""
+    return Extracted(seqs=(event.completed,))
+
+
+def _forgotten(event: MemoryForget, _seq: int) -> Extracted:
+    made_of = (chunk_id.partition(".")[0] for chunk_id in event.summaries)
+    drops = event.origins() | {int(head) for head in made_of if head.isdecimal() and len(head) <= 18}
+    return Extracted(drops=tuple(sorted(drops)), drop_keys=tuple(f"call:{call_id}" for call_id in event.call_ids))
+
+
+def add_passages(plugin: Plugin) -> None:
+    """Let a plug-in bring what is found of these events."""
+    for cls, how in SPOKEN.items():
+        plugin.passages(cls)(spoken(*how))
+    plugin.silent(*SILENT)
+    plugin.passages(ThreadSeeded)(_seeded)
+    plugin.passages(LlmToolCall)(_calls)
+    plugin.passages(LlmSkillCall)(_skill)
+    plugin.passages(LlmSubagentSpawn)(_spawned)
+    plugin.passages(TaskStarted)(_task)
+    plugin.passages(TodoSet)(_todo)
+    plugin.passages(TodoExpanded)(_todo)
+    plugin.passages(CompactionCompleted)(_compacted)
+    plugin.passages(CompactionUndone)(_uncompacted)
+    plugin.passages(MemoryForget)(_forgotten)

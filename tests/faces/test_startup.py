@@ -1,0 +1,101 @@
+"""What a start loads, and what it leaves alone. Counted in modules: milliseconds would be the machine's."""
+
+import asyncio
+import gc
+import importlib
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Collection
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine.cli.commands import Command
+from memory_engine.cli.program import COMMANDS, command_at
+from memory_engine.core import lazy
+
+OPEN = "from memory_engine import open, UserMessage"
+CALL = "from memory_engine.cli import main\ntry:\n    main({words!r})\nexcept SystemExit:\n    pass"
+TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+
+NEVER = {"email", "http", "litellm", "numpy", "openai", "starlette", "tiktoken", "urllib.request", "uvicorn", "xml.sax"}
+"""Neither opening a memory nor a command of the terminal needs these unless an option asks for them."""
+ON_DEMAND = {"anyio", "csv", "importlib.metadata", "tempfile", "tomllib", "zipfile"} | NEVER
+OPENING_MAX = 225
+"""Modules of our own that `open` and an event class load; each takes a quarter of a millisecond."""
+THREADS_MAX = 255
+FACES = {"memory_engine.cli", "memory_engine.inspector", "memory_engine.testing", "memory_engine.ingest"}
+
+
+def loaded(code: str) -> set[str]:
+    """The modules that a new interpreter has after running some code; those that it begins with are left out."""
+    told = [
+        subprocess.run([sys.executable, "-c", ran + TELL], capture_output=True, text=True, check=True).stderr
+        for ran in ("pass", code)
+    ]
+    before, after = (set(json.loads(one.splitlines()[-1])) for one in told)
+    return after - before
+
+
+def ours(modules: Collection[str]) -> set[str]:
+    """Those of this package."""
+    return {name for name in modules if name.partition(".")[0] == "memory_engine"}
+
+
+def test_opening_loads_what_every_engine_needs() -> None:
+    """No model, no database driver, no face of the engine, and not too much of the rest."""
+    found = loaded(OPEN)
+    assert set() == found & (ON_DEMAND | FACES | {"argparse", "aiosqlite", "sqlite3"})
+    assert set() == {name for name in found if name.startswith("memory_engine.llm.litellm")}
+    assert len(ours(found)) <= OPENING_MAX
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    """Names come when they are asked for."""
+    assert {"memory_engine"} == ours(loaded("import memory_engine"))
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_the_command_line_answers_before_it_loads_the_engine(word: str) -> None:
+    """Neither commands nor the libraries that the engine is made of."""
+    found = loaded(CALL.format(words=[word]))
+    program = {"memory_engine", "memory_engine.cli", "memory_engine.cli.options", "memory_engine.cli.program"}
+    assert program == ours(found)
+    assert set() == found & {"asyncio", "attr", "msgspec", "sqlite3"}
+
+
+def test_a_command_loads_itself_and_no_other(tmp_path: Path) -> None:
+    """`threads` opens the engine and knows nothing of the other commands."""
+    path = str(tmp_path / "log.db")
+
+    async def make() -> None:
+        async with memory_engine.open(path) as engine:
+            await engine.create_thread()
+
+    asyncio.run(make())
+    found = loaded(CALL.format(words=["--db", path, "threads"]))
+    assert set() == found & ON_DEMAND
+    others = {f"memory_engine.cli.{entry.home.partition(':')[0]}" for entry in COMMANDS.values()}
+    assert {"memory_engine.cli.look"} == found & others
+    assert len(ours(found)) <= THREADS_MAX
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_where_the_table_says(name: str) -> None:
+    """It is imported by a name in a text, which no type checker follows."""
+    assert isinstance(command_at(COMMANDS[name].home), Command)
+
+
+def test_every_pattern_compiles() -> None:
+    """A mistake in one would be found by its first use only."""
+    for module in pkgutil.walk_packages(memory_engine.__path__, "memory_engine."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    patterns = [pattern for pattern in gc.get_objects() if isinstance(pattern, lazy.Uncompiled)]
+    assert patterns
+    for pattern in patterns:
+        re.compile(*pattern.source)

@@ -1,0 +1,460 @@
+"""How each error of the package is come by: what a user does wrong, or what goes wrong around them."""
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+import memory_engine
+from memory_engine import (
+    Add,
+    AgentLifecycle,
+    Batch,
+    BatchReplace,
+    Chunk,
+    CompactionPolicy,
+    Delete,
+    Domain,
+    EngineConfig,
+    Operation,
+    Plugin,
+    ReduceContext,
+    Reduction,
+    Reorder,
+    Retention,
+    Rows,
+    StateView,
+    Thread,
+    Update,
+    errors,
+)
+from memory_engine import events as e
+from memory_engine.cli.commands import NoDatabase, WrongArgument, existing
+from memory_engine.cli.explain import predicate
+from memory_engine.cli.log import LOG
+from memory_engine.cli.program import build_parser
+from memory_engine.cli.terminal import Terminal
+from memory_engine.core.executor import BATCH_DEPTH_MAX
+from memory_engine.core.threads import Head
+from memory_engine.engine import Engine
+from memory_engine.events import builtin_registry
+from memory_engine.files import verify_file as verifying
+from memory_engine.files.verify_file import verify_file
+from memory_engine.ingest.records import read_records
+from memory_engine.inspector import serving
+from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
+from memory_engine.inspector.routes_log import ledger
+from memory_engine.inspector.server import CannotServe
+from memory_engine.llm import Completion
+from memory_engine.llm.base import ask
+from memory_engine.llm.vectors import checked_vector
+from memory_engine.replay.anchors import read_anchors
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.replay.what_if import Change
+from memory_engine.replay.what_if.change import SkipEvent
+from memory_engine.store.protocol import Store
+from memory_engine.testing import FaultyStore
+from memory_engine.testing.contract_rows import event, unit
+from tests.patterns import promoted
+from tests.scripted_compactors import Scripted
+
+SAID = e.UserMessage(content="Hello")
+LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
+
+
+class Undeclared(e.Event):
+    """Has no wire name."""
+
+
+@frozen
+class Place:
+    """Where things go wrong: an engine in memory with a thread of two messages, and an empty folder."""
+
+    engine: Engine
+    store: FaultyStore
+    thread: Thread
+    folder: Path
+    patched: pytest.MonkeyPatch
+
+    @property
+    def path(self) -> str:
+        """Of a database that is not there yet."""
+        return str(self.folder / "log.db")
+
+    def file(self, name: str, content: bytes) -> Path:
+        """Write a file."""
+        (self.folder / name).write_bytes(content)
+        return self.folder / name
+
+
+Row = Callable[[Place], object]
+"""Does what is wrong. What it gives back is awaited, if it can be."""
+
+
+async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = ()) -> None:
+    """Open a memory, and close it."""
+    async with memory_engine.open(path, plugins=plugins):
+        pass
+
+
+async def to_an_archived_thread(p: Place) -> None:
+    """A message after the end."""
+    await p.thread.archive()
+    await p.thread.dispatch(SAID)
+
+
+async def delete_what_has_a_fork(p: Place) -> None:
+    """The past of another thread."""
+    await p.thread.fork()
+    await p.thread.delete()
+
+
+async def to_a_closed_engine(p: Place) -> None:
+    """A message to an engine that was left."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread()
+    await thread.dispatch(SAID)
+
+
+async def fill_the_queue(_: Place) -> None:
+    """More events at once than a paused thread has room for."""
+    small = EngineConfig(queue_capacity=1, queue_timeout_s=0.01, compaction=CompactionPolicy(enabled=False))
+    async with memory_engine.open(":memory:", config=small) as engine:
+        thread = await engine.create_thread()
+        await thread.pause()
+        waiting = asyncio.create_task(thread.dispatch(SAID))
+        try:
+            await asyncio.sleep(0)
+            await thread.dispatch(SAID)
+        finally:
+            await thread.resume()
+            await waiting
+
+
+async def lose_every_race(p: Place) -> None:
+    """Another process is first, however often one tries."""
+    for commit in range(1, 100):
+        p.store.fail(errors.HeadMoved(), commit=commit)
+    await p.thread.dispatch(SAID)
+
+
+async def ingest_what_is_no_json(p: Place) -> None:
+    """Reading a file goes on after a bad record, so its error is handed over; here it is raised."""
+    raise next(one for one in read_records(p.file("log.jsonl", b"{")) if isinstance(one, errors.IngestError))
+
+
+def without_litellm(p: Place) -> object:
+    """A model's name where the package is missing that calls it."""
+    p.patched.setattr("importlib.util.find_spec", lambda _name: None)
+    return memory_engine.open(compact_model="openai/gpt").__aenter__()
+
+
+async def write_where_one_only_looks(p: Place) -> None:
+    """An event for a file that was opened to read."""
+    await opened(p.path)
+    async with memory_engine.open(p.path, config=EngineConfig(read_only=True)) as engine:
+        await engine.create_thread()
+
+
+async def take_a_conversation_for_a_user(p: Place) -> None:
+    """An id that is kept for a user's own thread."""
+    await p.engine.create_thread("user:u1")
+    await p.engine.user("u1").dispatch(SAID)
+
+
+def twice_registered(_: Place) -> object:
+    """A name that an engine has already."""
+    plugin = Plugin("p")
+    plugin.event("user_message")(Undeclared)
+    return opened(plugins=[plugin])
+
+
+async def raise_what_is_behind(dispatched: Awaitable[object]) -> None:
+    """The cause of a reducer's failure."""
+    with pytest.raises(errors.ReducerError) as failed:
+        await dispatched
+    assert failed.value.__cause__ is not None
+    raise failed.value.__cause__
+
+
+async def refused(*operations: Operation, chunks: Sequence[Chunk] = ()) -> None:
+    """What a reducer is refused for that returns these operations, in a thread with the chunks 1.0 and 2.0."""
+    plugin = Plugin("p")
+
+    @plugin.event("odd")
+    class Odd(e.Event):
+        """Reduced to what does not fit."""
+
+    @plugin.reducer(Odd)
+    def reduce_odd(_view: StateView, _event: Odd, _ctx: ReduceContext) -> Reduction:
+        return Reduction(operations=operations, chunks=tuple(chunks))
+
+    async with memory_engine.open(":memory:", plugins=[plugin]) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([SAID, SAID])
+        await raise_what_is_behind(thread.dispatch(Odd()))
+
+
+def nested(depth: int) -> Operation:
+    """A batch in a batch."""
+    return Batch((nested(depth - 1),)) if depth else Delete("1.0")
+
+
+async def undo_on_a_state_that_has_changed(p: Place) -> None:
+    """An undoing that was made before the newest event."""
+    await raise_what_is_behind(
+        p.thread.dispatch(e.CompactionUndone(compaction_id="x", completed=1, summaries=(), restored=(), seen=1))
+    )
+
+
+async def compact_with(compactor: Scripted, p: Place) -> None:
+    """Compact the two messages."""
+    async with memory_engine.open(p.path, compactor=compactor) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([SAID] * 30)
+        await thread.compact()
+
+
+def no_summary(*_: object) -> memory_engine.CompactionResult:
+    """Fails."""
+    raise ValueError("no")
+
+
+class Silent:
+    """A model that gives nothing that could be read."""
+
+    name = "silent"
+
+    async def complete(self, *_: object, **__: object) -> Completion:
+        """No text."""
+        return Completion(text=None, model="silent")  # type: ignore[arg-type]
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+async def locked(p: Place) -> None:
+    """Another process holds the file."""
+    async with memory_engine.open(p.path, config=EngineConfig(busy_timeout_s=0.01)) as engine:
+        thread = await engine.create_thread()
+        other = sqlite3.connect(p.path)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            await thread.dispatch(SAID)
+        finally:
+            other.close()
+
+
+async def tampered(p: Place) -> None:
+    """Somebody deletes an event from the file."""
+    async with memory_engine.open(p.path) as engine:
+        await (await engine.create_thread("t")).dispatch_all([SAID] * 3)
+    with sqlite3.connect(p.path) as raw:
+        raw.execute("DELETE FROM events WHERE pos = (SELECT max(pos) - 1 FROM events)")
+    raw.close()
+    async with memory_engine.open(p.path) as engine:
+        [_ async for _ in engine.thread("t").events()]
+
+
+async def not_joined(p: Place) -> None:
+    """Patterns of an industry are for those who joined it."""
+    await p.engine.tenant("acme").patterns.list("retail")
+
+
+async def propose_nothing_that_is_left(p: Place) -> None:
+    """A line that is not in `agent.md`."""
+    tenant = p.engine.tenant("acme")
+    await tenant.patterns.join("retail")
+    await promoted(p.engine, "acme", "Returns double")
+    await tenant.patterns.propose("Margins are low.")
+
+
+async def worker_dies(p: Place) -> None:
+    """A process that is to verify part of a file ends."""
+    await opened(p.path)
+    async with memory_engine.open(p.path) as engine:
+        for name in "ab":
+            await (await engine.create_thread(name)).dispatch(SAID)
+    p.patched.setattr(verifying, "_BEGIN", "raise SystemExit(3)")
+    await verify_file(p.path, jobs=2)
+
+
+async def ledger_of_too_much(p: Place) -> None:
+    """A page would wait for minutes."""
+    p.patched.setattr("memory_engine.inspector.routes_log.LEDGER_STATE_CHUNKS_MAX", 1)
+    await ledger(Inspection(p.engine, ""), Query({"thread": "t"}))
+
+
+async def end_what_was_not_begun(p: Place) -> None:
+    """The end of a task without a task."""
+    await AgentLifecycle(p.engine, p.thread, agent_id="a").end("x")
+
+
+async def another_question(p: Place) -> None:
+    """An answer to what was not asked."""
+    await p.thread.conversation.prepare_messages("open")
+    await p.thread.conversation.finalize_cycle("other", "answer")
+
+
+def divided(_past: object) -> bool:
+    """A predicate with a mistake."""
+    return bool(1 / 0)
+
+
+def note(id: str) -> Chunk:
+    """A chunk."""
+    return Chunk(id=id, type="note", content="x")
+
+
+async def needs_more_than_the_budget(p: Place) -> None:
+    """What is CRITICAL does not fit."""
+    await p.thread.dispatch(LONG)
+    await p.thread.context(10)
+
+
+async def compact_what_is_critical(p: Place) -> None:
+    """Nothing else is in the thread."""
+    thread = await p.engine.create_thread()
+    await thread.dispatch(LONG)
+    await thread.compact()
+
+
+async def redact_what_holds_the_log_together(p: Place) -> None:
+    """The ids of chunks."""
+    await p.thread.forget(chunk_ids=["1.0"])
+    await p.thread.export(p.path, redaction=Redaction(fields=["chunk_ids"]))
+
+
+async def use_an_id_twice(p: Place) -> None:
+    """Two events of one id in one commit."""
+    await p.engine.create_thread("new")
+    await p.store.commit(unit("new", event(1, id="x"), event(2, id="x")))
+
+
+async def in_the_past(p: Place) -> None:
+    """A message to what is over."""
+    await (await p.thread.at(1)).dispatch(SAID)
+
+
+async def log_of_nothing(p: Place) -> None:
+    """Neither a thread nor a correlation."""
+    asked = build_parser(["log"]).parse_args(["log"])
+    await LOG.run(asked, Terminal())
+
+
+class Asking(Scripted):
+    """Costs time and money."""
+
+    calls_model = True
+
+
+ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
+    # input, threads, dispatching
+    (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
+    (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
+    (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
+    (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
+    (errors.SeqNotInLog, lambda p: p.thread.at(9)),
+    (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
+    (errors.DuplicateRegistration, twice_registered),
+    (errors.MissingExtra, without_litellm),
+    (errors.IngestError, ingest_what_is_no_json),
+    (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
+    (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
+    (errors.EventNotFound, lambda p: p.thread.at("no such id")),
+    (errors.ThreadClosed, to_an_archived_thread),
+    (errors.ThreadHasForks, delete_what_has_a_fork),
+    (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
+    (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
+    (errors.EngineClosed, to_a_closed_engine),
+    (errors.QueueFull, fill_the_queue),
+    (errors.ContentionError, lose_every_race),
+    (errors.ReadOnly, write_where_one_only_looks),
+    # operations
+    (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),
+    (errors.DuplicateChunk, lambda p: refused(Add("1.0"))),
+    (errors.ForeignChunkId, lambda p: refused(Add("9.0"), chunks=[note("9.0")])),
+    (errors.UndeclaredChunk, lambda p: refused(Add("3.0"))),
+    (errors.UnplacedChunk, lambda p: refused(Delete("1.0"), chunks=[note("3.0")])),
+    (errors.ConflictingPosition, lambda p: refused(Add("3.0", before="1.0", after="2.0"), chunks=[note("3.0")])),
+    (errors.ForeignAnchor, lambda p: refused(Reorder("1.0", before="1.0"))),
+    (errors.NotAContainer, lambda p: refused(Add("3.0", container="1.0"), chunks=[note("3.0")])),
+    (errors.TypeChanged, lambda p: refused(Update("1.0", "3.0"), chunks=[note("3.0")])),
+    (errors.EmptyBatch, lambda p: refused(Batch(()))),
+    (errors.RepeatedChunk, lambda p: refused(BatchReplace(("1.0", "1.0")))),
+    (
+        errors.ScatteredBatch,
+        lambda p: refused(
+            Add("3.0"),
+            Add("3.1", container="3.0"),
+            BatchReplace(("1.0", "3.1")),
+            chunks=[Chunk(id="3.0", type="box", content="", is_container=True), note("3.1")],
+        ),
+    ),
+    (
+        errors.CriticalChunk,
+        lambda p: refused(
+            Add("3.0"),
+            BatchReplace(("3.0",)),
+            chunks=[Chunk(id="3.0", type="note", content="", retention=Retention.CRITICAL)],
+        ),
+    ),
+    (errors.NestedTooDeep, lambda p: refused(nested(BATCH_DEPTH_MAX + 1))),
+    (errors.StaleEvent, undo_on_a_state_that_has_changed),
+    # compaction, context, storage
+    (errors.NothingToCompact, compact_what_is_critical),
+    (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
+    (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
+    (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
+    (errors.ContextBudgetError, needs_more_than_the_budget),
+    (errors.StorageBusy, locked),
+    (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
+    (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
+    (errors.IntegrityError, tampered),
+    (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),
+    (errors.HeadMoved, lambda p: p.store.commit(unit("t", event(9), after=Head()))),
+    (errors.EventIdTaken, use_an_id_twice),
+    # views
+    (errors.WrongThreadKind, take_a_conversation_for_a_user),
+    (errors.RowsNotLoaded, lambda p: Rows(dict, None).get("key")),
+    (errors.PreferenceError, lambda p: p.engine.user("u").preferences.update("note")),
+    (errors.DomainError, lambda p: Domain.from_toml("kinds = 1")),
+    (errors.InvalidVector, lambda p: checked_vector([1.0], 2, "a model")),
+    (errors.InvalidParameters, lambda p: p.thread.tool_cache.lookup("get", {"x": "\ud800"})),
+    (errors.AnotherQuestionOpen, another_question),
+    (errors.UnknownLine, lambda p: p.engine.tenant("acme").agent_md.remove(9)),
+    (errors.NotText, lambda p: p.engine.tenant("acme").agent_md.upload(p.file("agent.md", b"caf\xe9"))),
+    (errors.InvalidDocument, lambda p: p.engine.tenant("acme").documents.add_text("", title="x", id="x")),
+    (errors.UnreadableDocument, lambda p: p.engine.tenant("acme").documents.add(p.file("a.pdf", b"no PDF"))),
+    (errors.InvalidMemory, lambda p: p.thread.memory.search(None, "x", mode="odd")),  # type: ignore[arg-type]
+    (errors.UnknownMemory, lambda p: p.thread.memory.open("x")),
+    (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
+    (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
+    (errors.TaskNotRunning, end_what_was_not_begun),
+    (errors.NotJoined, not_joined),
+    (errors.InvalidPattern, propose_nothing_that_is_left),
+    (errors.UnknownPattern, lambda p: p.engine.tenant("acme").patterns.revoke("x", by="ann", reason="")),
+    # looking back
+    (errors.PastIsReadOnly, in_the_past),
+    (errors.NothingToBisect, lambda p: p.thread.bisect(lambda past: False)),
+    (errors.PredicateFailed, lambda p: p.thread.bisect(divided)),
+    (errors.InvalidExpression, lambda p: predicate("1 +")),
+    (errors.InvalidChange, lambda p: p.thread.what_if(Change(edits=[SkipEvent(9)]))),
+    (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),
+    (errors.InvalidRedaction, redact_what_holds_the_log_together),
+    (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
+    (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
+    (errors.WorkerFailed, worker_dies),
+    (errors.UnknownView, lambda p: p.thread.why("view:nothing/x")),
+    (errors.UnknownRow, lambda p: p.thread.why("view:preferences/x")),
+    (errors.NoSuchTest, lambda p: p.thread.to_pytest(2, 1)),
+    # the command line and the inspector
+    (NoDatabase, lambda p: existing(p.path).__aenter__()),
+    (WrongArgument, log_of_nothing),
+    (WrongQuery, lambda p: Query.parse(b"odd=1", ())),
+    (TooMuch, ledger_of_too_much),
+    (CannotServe, lambda p: serving(p.engine, host="example.com", port=0).__aenter__()),
+]

@@ -1,0 +1,63 @@
+"""A view of one's own, as a package would bring it: what a reader marked, and what was said of it."""
+
+import msgspec
+
+from memory_engine import Event, Plugin, RecordedEvent, Rows
+from memory_engine.events import Id
+from memory_engine.projections.base import ProjectionMode
+from memory_engine.recall.extractors import found
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store.passages import Extracted
+
+PLUGIN = Plugin("highlights")
+
+
+@PLUGIN.event("text_highlighted", tracked=True, chunks="none")
+class TextHighlighted(Event):
+    """A passage that a reader marked on a page."""
+
+    page: Id
+    quote: str
+
+
+class Highlight(msgspec.Struct, frozen=True):
+    """A marked passage."""
+
+    page: str
+    quote: str
+
+
+class HighlightsFold:
+    """Marked passages by the seq of their event."""
+
+    name = "highlights"
+    version = 1
+    mode: ProjectionMode = "inline"
+    row: type[Highlight] = Highlight
+    events = (TextHighlighted,)
+    lazy = False
+
+    def apply(self, rows: Rows[Highlight], event: RecordedEvent) -> None:
+        """Take what an event brings."""
+        if isinstance(event.event, TextHighlighted):
+            rows.put(f"{event.seq:010d}", Highlight(event.event.page, event.event.quote))
+
+
+HIGHLIGHTS = HighlightsFold()
+PLUGIN.projection(HIGHLIGHTS)
+
+
+@PLUGIN.passages(TextHighlighted)
+def _passages(event: TextHighlighted, _seq: int) -> Extracted:
+    return found(event.quote, "highlight", key=f"highlight:{event.page}")
+
+
+class Highlights:
+    """`thread.of(Highlights)`: what was marked."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self._thread = thread
+
+    async def quotes(self, *, at: int | None = None) -> list[str]:
+        """The passages, oldest first."""
+        return [row.quote for _, row in (await self._thread.rows(HIGHLIGHTS, at=at)).items()]
