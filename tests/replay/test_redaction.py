@@ -218,13 +218,17 @@ async def test_ids_can_be_taken_out_by_name(engine: Engine, tmp_path: Path) -> N
 async def test_patterns_look_into_json_and_keys_and_numbers(engine: Engine, tmp_path: Path) -> None:
     """Escaped within a call's arguments, in a key, as a number: it is the same text."""
     thread = await engine.create_thread("t", metadata={"ticket": "for Zoë"}, user_id="Zoë")
-    arguments = json.dumps({"name": "Zoë", "Zoë's card": 4111222233334444, "nested": json.dumps(["Zoë", {"n": 4111222233334444}])})
+    arguments = json.dumps(
+        {"name": "Zoë", "Zoë's card": 4111222233334444, "nested": json.dumps(["Zoë", {"n": 4111222233334444}])}
+    )
     assert "Zo\\u00eb" in arguments
     await thread.dispatch_all(
         [
             LlmToolCall(calls=(ToolCall(id="c1", name="pay", arguments=arguments),)),
             ToolResult(call_id="c1", content='{"to":"Zo\\u00eb","card":4111222233334444}'),
-            e.FlowCompleted(flow_id="f", flow_dact="pay", user_query="Pay!", slots={"Zoë": [4111222233334444]}, outcome="paid Zoë"),
+            e.FlowCompleted(
+                flow_id="f", flow_dact="pay", user_query="Pay!", slots={"Zoë": [4111222233334444]}, outcome="paid Zoë"
+            ),
         ]
     )
     whole = await exported(thread, tmp_path / "t.jsonl", Redaction(patterns=["Zoë", "4111222233334444"]))
@@ -244,7 +248,9 @@ async def test_a_digest_of_what_is_redacted_is_not_left_behind(engine: Engine, t
     await tenant.documents.add_text("Nothing.\n\nStay.", title="Pins", id="pins")
     [first] = [one async for one in tenant.events()][:1]
     assert isinstance(first.event, e.DocumentAdded)
-    keys = [passage.key for splice in first.event.splices for passage in splice.passages if "9876543210" in passage.text]
+    keys = [
+        passage.key for splice in first.event.splices for passage in splice.passages if "9876543210" in passage.text
+    ]
     for one, rules in ((thread, Redaction(patterns=["9876543210"])), (tenant, Redaction(patterns=["9876543210"]))):
         whole = await exported(engine.thread(one.id), tmp_path / "t.jsonl", rules)
         assert [] == [text for text in ("9876543210", entry.key, *keys, first.event.digest) if text.encode() in whole]
