@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.compaction.base import SECTIONS, CompactionContext, CompactionResult, render_lines
+from memory_engine.compaction.base import CompactionContext, CompactionResult
+from memory_engine.context.rendering import SECTIONS, render_lines
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import regex

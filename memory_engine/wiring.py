@@ -10,7 +10,8 @@ import msgspec
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors.embedded import EmbeddedCompactor
-from memory_engine.context.rendering import DEFAULT_RENDERERS, Rendering
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
@@ -253,7 +254,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         clock=sources.clock,
         ids=sources.ids,
     )
-    kernel.provide(Rendering, Rendering(renderers, sources.counter))
+    kernel.provide(ContextBuilder, ContextBuilder(renderers, sources.counter))
     kernel.provide(MemoryModel, MemoryModel(sources.model))
     kernel.provide(Domain, sources.domain)
     kernel.provide(Scorers, Scorers(sources.scorers))

@@ -16,9 +16,8 @@ from memory_engine.cli.commands import Command, WrongArgument, no_arguments, wri
 from memory_engine.cli.excerpts import measure, put_messages_briefly
 from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
 from memory_engine.cli.terminal import Terminal, counted, duration, escaped, number, one_line
-from memory_engine.compaction.base import render_lines
-from memory_engine.context.builder import Context
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.compaction import CompactionCompleted
@@ -170,7 +169,7 @@ def _put_context(engine: Engine, context: Context, saved: int, terminal: Termina
     instead = f", instead of about {number(context.tokens + saved)}" if saved > 0 else ""
     _step(terminal, "context", f"the next model call: {measure(context)}{instead}")
     width = min(terminal.width, 110) - 29
-    put_messages_briefly(context, engine.kernel[Rendering].counter, terminal, width=width, margin=_INDENT)
+    put_messages_briefly(context, engine.kernel[ContextBuilder].counter, terminal, width=width, margin=_INDENT)
 
 
 async def _put_why(shown: _Shown, chunk: Chunk, terminal: Terminal) -> None:

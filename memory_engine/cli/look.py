@@ -17,7 +17,7 @@ from memory_engine.cli.commands import (
 )
 from memory_engine.cli.excerpts import measure, of_chunk, parents, put_messages
 from memory_engine.cli.terminal import Column, Terminal, counted, number, one_line, size
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
@@ -166,7 +166,7 @@ async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     ) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
-        counter = engine.kernel[Rendering].counter
+        counter = engine.kernel[ContextBuilder].counter
     if terminal.as_json:
         shown: dict[str, object] = {
             "thread_id": found.thread_id,

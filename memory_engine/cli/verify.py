@@ -11,8 +11,8 @@ from memory_engine.cli.commands import Command, add_thread, check_is_there, exis
 from memory_engine.cli.export import Compared, compare
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Progress, Terminal, counted, duration, escaped, number, one_line
-from memory_engine.compaction.base import render_lines
 from memory_engine.compaction.protocol import CompactionReport
+from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.engine import Engine
 from memory_engine.errors import MemoryEngineError, ThreadNotFound

@@ -9,15 +9,6 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.errors.effects import Usage
 
-SECTIONS: tuple[tuple[str, str], ...] = (
-    ("completed_actions", "Completed Actions"),
-    ("attempted_approaches", "Attempted Approaches"),
-    ("current_state", "Current State"),
-    ("key_information", "Key Information"),
-    ("next_steps", "Next Steps"),
-)
-"""The sections of a progress summary: name in `SummaryLine.section`, and heading. Other names come after them."""
-
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a compactor may know beyond the chunks themselves.
@@ -70,16 +61,3 @@ class Compactor(Protocol):
 def calls_model(compactor: Compactor) -> bool:
     """Whether a compactor says that it asks a model."""
     return bool(getattr(compactor, "calls_model", False))
-
-
-def render_lines(lines: Sequence[SummaryLine], *, title: str = "## Progress Summary") -> str:
-    """The Markdown of a summary: the known sections in their order, then any other, each with its lines."""
-    names = dict(SECTIONS)
-    order = [name for name, _ in SECTIONS]
-    order += [line.section for line in lines if line.section not in names]
-    parts = [title] if title else []
-    for section in dict.fromkeys(order):
-        texts = [f"- {line.text}" for line in lines if line.section == section]
-        if texts:
-            parts.append(f"### {names.get(section, section.replace('_', ' ').title())}\n\n" + "\n".join(texts))
-    return "\n\n".join(parts)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from memory_engine.compaction.base import Compactor
-from memory_engine.context.invariants import INVARIANTS, Atom, atoms_of
+from memory_engine.context.invariants import Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
@@ -87,7 +87,7 @@ def _holds_critical(state: State, chunk: Chunk) -> bool:
 
 
 def _closed(flow: Sequence[Chunk]) -> list[Atom]:
-    return [atom for atom in atoms_of(flow, INVARIANTS) if not atom.open]
+    return [atom for atom in atoms_of(flow) if not atom.open]
 
 
 def _plan(

@@ -3,16 +3,16 @@
 With recall, a policy divides the budget; here is the one that does where none is given.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
-from memory_engine.context.invariants import Atom
-from memory_engine.context.rendering import Message, Piece, Renderer, assemble, message_tokens, shorten
-from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.context.invariants import SPOKEN, Atom
+from memory_engine.context.rendering import Message, Piece, assemble, message_tokens, shorten
+from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.tokens import TokenCounter
 
 RECALLED_MAX = 4_000
@@ -102,10 +102,12 @@ REFILL = 0.75
 it moves once in a while and not at every turn (each move costs the prompt cache)."""
 SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""
+LEAST = 64
+"""Tokens that the newest atom is taken to need at least, where a budget is too small for it."""
 SPARED_SHARE = 0.25
 """Of a room that the newest turn does not fit into anyway, so much is still spared for what is recalled."""
-SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
-"""A turn begins with one of these."""
+WINDOWS_MAX = 64
+"""Rooms of which a flow that goes on keeps where their windows begin."""
 
 
 class Costed(msgspec.Struct, frozen=True):
@@ -122,44 +124,15 @@ class Costed(msgspec.Struct, frozen=True):
         return self.atom.chunks[0].category is Category.MEMORY
 
 
-def cost(atom: Atom, renderers: Mapping[str, Renderer], counter: TokenCounter) -> Costed:
+def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> Costed:
     """An atom rendered and counted."""
     pieces = tuple(
-        Piece(chunk, tuple(render(chunk, renderers)), position)
+        Piece(chunk, tuple(render(chunk)), position)
         for position, chunk in zip(atom.positions, atom.chunks, strict=True)
     )
     tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
     fixed = any(c.retention is Retention.CRITICAL or c.category is Category.SYSTEM for c in atom.chunks)
     return Costed(atom, pieces, tokens, fixed)
-
-
-def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]:
-    """The messages of a chunk."""
-    return renderers.get(chunk.type, renderers["*"])(chunk)
-
-
-class Flow(msgspec.Struct, frozen=True):
-    """Atoms by what a budget does with them: those that are in, the summaries, and the turns, each in order."""
-
-    fixed: Sequence[Costed]
-    summaries: Sequence[Costed]
-    turns: Sequence[Costed]
-    fixed_tokens: int
-
-    @classmethod
-    def of(cls, costed: Sequence[Costed]) -> "Flow":
-        """The atoms, sorted out."""
-        fixed = [c for c in costed if c.fixed]
-        return cls(fixed, *_flowing(costed), tokens_of(fixed))
-
-    def plus(self, later: "Flow") -> "Flow":
-        """With those that follow."""
-        return Flow(
-            [*self.fixed, *later.fixed],
-            [*self.summaries, *later.summaries],
-            [*self.turns, *later.turns],
-            self.fixed_tokens + later.fixed_tokens,
-        )
 
 
 @frozen
@@ -187,36 +160,81 @@ class Window:
         return Window(room, start, total, len(turns))
 
 
-def choose(costed: Sequence[Costed], room: int, counter: TokenCounter) -> list[Costed] | None:
+class Flow(msgspec.Struct, frozen=True):
+    """Atoms by what a budget does with them: those that are in, the summaries, and the turns, each in order.
+
+    One that goes on from another (`head`) finds its windows from those of that one.
+    """
+
+    fixed: Sequence[Costed] = ()
+    summaries: Sequence[Costed] = ()
+    turns: Sequence[Costed] = ()
+    fixed_tokens: int = 0
+    head: "Flow | None" = None
+    windows: dict[int, Window] = msgspec.field(default_factory=dict[int, Window])
+
+    @classmethod
+    def of(cls, costed: Iterable[Costed]) -> "Flow":
+        """The atoms, sorted out."""
+        fixed: list[Costed] = []
+        summaries: list[Costed] = []
+        turns: list[Costed] = []
+        for one in costed:
+            (fixed if one.fixed else summaries if one.is_summary else turns).append(one)
+        return cls(fixed, summaries, turns, tokens_of(fixed))
+
+    def plus(self, later: "Flow") -> "Flow":
+        """With those that follow."""
+        return Flow(
+            [*self.fixed, *later.fixed],
+            [*self.summaries, *later.summaries],
+            [*self.turns, *later.turns],
+            self.fixed_tokens + later.fixed_tokens,
+            self,
+        )
+
+    def alone(self) -> "Flow":
+        """The same without the one that it goes on from: what that knew of windows, this one knows itself."""
+        known = list(self.head.windows.items())[-WINDOWS_MAX:] if self.head is not None else ()
+        windows = {room: window.over(self.turns) for room, window in known}
+        return replace(self, head=None, windows=windows | self.windows)
+
+    def window(self, room: int) -> Window:
+        """The window of a room over the turns."""
+        window = self.windows.get(room)
+        if window is None:
+            before = self.head.window(room) if self.head is not None else Window(room)
+            window = self.windows[room] = before.over(self.turns)
+        return window
+
+    def atoms(self) -> list[Costed]:
+        """All of them, in the order of the state."""
+        return _in_order([*self.fixed, *self.summaries, *self.turns])
+
+
+def _in_order(costed: Iterable[Costed]) -> list[Costed]:
+    return sorted(costed, key=lambda c: c.atom.positions[0])
+
+
+def choose(flow: Flow, room: int, counter: TokenCounter) -> list[Costed] | None:
     """The atoms to include, in order; `None` where not even what must be in fits."""
-    return choose_of(Flow.of(costed), room, counter, _start)
-
-
-def choose_of(
-    flow: Flow, room: int, counter: TokenCounter, start_of: Callable[[Sequence[Costed], int], int]
-) -> list[Costed] | None:
-    """The same of atoms that are sorted out; `start_of` says which of the turns is the first in a room's window."""
     room -= flow.fixed_tokens
     if room < 0:
         return None
     turns = flow.turns
     kept = _newest_within(flow.summaries, int(room * SUMMARY_SHARE) if turns else room)
-    room -= sum(c.tokens for c in kept)
-    window = list(turns[start_of(turns, room) :])
+    room -= tokens_of(kept)
+    window = list(turns[flow.window(room).start :])
     if turns and not window:
         newest = _shortened(turns[-1], room, counter)
         if newest is None and kept:
-            room += sum(c.tokens for c in kept)
+            room += tokens_of(kept)
             kept = []
             newest = _shortened(turns[-1], room, counter)
         if newest is None:
             return None
         window = [newest]
-    return sorted([*flow.fixed, *kept, *window], key=lambda c: c.atom.positions[0])
-
-
-def _start(turns: Sequence[Costed], room: int) -> int:
-    return Window(room).over(turns).start
+    return _in_order([*flow.fixed, *kept, *window])
 
 
 class Divided(msgspec.Struct, frozen=True):
@@ -226,52 +244,47 @@ class Divided(msgspec.Struct, frozen=True):
     recalled: int
 
 
-def divide(costed: Sequence[Costed], room: int, policy: ContextPolicy, counter: TokenCounter) -> Divided | None:
+def divide(flow: Flow, room: int, policy: ContextPolicy, counter: TokenCounter) -> Divided | None:
     """The atoms to include by a policy, in order; `None` where not even what must be in fits.
 
     The newest turn is in whole, wherever it fits. Nothing here knows of a question: the atoms follow from the
     log and the budget alone.
     """
-    flowing = room - tokens_of(c for c in costed if c.fixed)
+    flowing = room - flow.fixed_tokens
     if flowing < 0:
         return None
-    summaries, turns = _flowing(costed)
-    at = _newest_turn(costed, turns)
-    there_is = _room(flowing, turns, at, summaries)
+    turns, at = flow.turns, _newest_turn(flow)
+    there_is = _room(flow, flowing, at)
     split = _split(policy, there_is)
     if there_is.newest > flowing:
-        return _cut(costed, room, min(split.recalled, int(flowing * SPARED_SHARE)), counter)
-    kept = _newest_within(summaries, min(split.summary, flowing - there_is.newest))
+        return _cut(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), counter)
+    kept = _newest_within(flow.summaries, min(split.summary, flowing - there_is.newest))
     left = flowing - tokens_of(kept)
-    start = min(at, len(turns) - len(_window(turns, min(split.recent, left))))
+    start = min(at, flow.window(min(split.recent, left)).start)
     if start == at > 0 and turns[at - 1].tokens <= min(split.previous, left - there_is.newest):
         start -= 1
-    chosen = {id(c) for c in (*kept, *turns[start:])}
-    return Divided(
-        [c for c in costed if c.fixed or id(c) in chosen], min(split.recalled, left - tokens_of(turns[start:]))
-    )
+    chosen = _in_order([*flow.fixed, *kept, *turns[start:]])
+    return Divided(chosen, min(split.recalled, left - tokens_of(turns[start:])))
 
 
-def whole(costed: Sequence[Costed], policy: ContextPolicy) -> Divided:
+def whole(flow: Flow, policy: ContextPolicy) -> Divided:
     """All atoms, where no budget is given: the policy says how much is recalled beside them."""
-    summaries, turns = _flowing(costed)
-    flowing = tokens_of(turns) + tokens_of(summaries) + RECALLED_MAX
-    there_is = _room(flowing, turns, _newest_turn(costed, turns), summaries)
-    return Divided(list(costed), _split(policy, there_is).recalled)
+    flowing = tokens_of(flow.turns) + tokens_of(flow.summaries) + RECALLED_MAX
+    return Divided(flow.atoms(), _split(policy, _room(flow, flowing, _newest_turn(flow))).recalled)
 
 
-def _room(flowing: int, turns: Sequence[Costed], at: int, summaries: Sequence[Costed]) -> Room:
+def _room(flow: Flow, flowing: int, at: int) -> Room:
     return Room(
         flowing=flowing,
-        newest=tokens_of(turns[at:]),
-        recent=tokens_of(turns),
-        summaries=tokens_of(summaries),
+        newest=tokens_of(flow.turns[at:]),
+        recent=tokens_of(flow.turns),
+        summaries=tokens_of(flow.summaries),
     )
 
 
-def last_spoken(costed: Iterable[Costed]) -> int:
+def last_spoken(flow: Flow) -> int:
     """The position of the last message of a person or of the agent that leads; -1 if there is none."""
-    pieces = (piece for c in costed for piece in c.pieces)
+    pieces = (piece for c in (*flow.fixed, *flow.summaries, *flow.turns) for piece in c.pieces)
     return max((piece.position for piece in pieces if piece.chunk.type in SPOKEN), default=-1)
 
 
@@ -280,20 +293,14 @@ def tokens_of(costed: Iterable[Costed]) -> int:
     return sum(c.tokens for c in costed)
 
 
-def _flowing(costed: Iterable[Costed]) -> tuple[list[Costed], list[Costed]]:
-    """The summaries and the turns that need not be in."""
-    flowing = [c for c in costed if not c.fixed]
-    return [c for c in flowing if c.is_summary], [c for c in flowing if not c.is_summary]
-
-
-def _newest_turn(costed: Sequence[Costed], turns: Sequence[Costed]) -> int:
+def _newest_turn(flow: Flow) -> int:
     """Where in `turns` the newest begins: with the last message of a person, else with the last atom."""
-    spoken = last_spoken(costed)
+    spoken = last_spoken(flow)
     if spoken >= 0:
-        for n, turn in enumerate(turns):
+        for n, turn in enumerate(flow.turns):
             if turn.atom.positions[0] > spoken or spoken in turn.atom.positions:
                 return n
-    return max(0, len(turns) - 1)
+    return max(0, len(flow.turns) - 1)
 
 
 def _split(policy: ContextPolicy, room: Room) -> Split:
@@ -305,10 +312,10 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
     return split
 
 
-def _cut(costed: Sequence[Costed], room: int, spared: int, counter: TokenCounter) -> Divided | None:
+def _cut(flow: Flow, room: int, spared: int, counter: TokenCounter) -> Divided | None:
     """The newest atoms and summaries that fit, with or without something spared for what is recalled."""
     for least_recalled in (spared, 0):
-        chosen = choose(costed, room - least_recalled, counter)
+        chosen = choose(flow, room - least_recalled, counter)
         if chosen is not None:
             return Divided(chosen, least_recalled)
     return None
@@ -324,10 +331,6 @@ def _newest_within(costed: Sequence[Costed], room: int) -> list[Costed]:
     return kept
 
 
-def _window(turns: Sequence[Costed], room: int) -> Sequence[Costed]:
-    return turns[_start(turns, room) :]
-
-
 def _shortened(costed: Costed, room: int, counter: TokenCounter) -> Costed | None:
     pieces = shorten(costed.pieces, room, counter)
     if pieces is None:
@@ -335,7 +338,7 @@ def _shortened(costed: Costed, room: int, counter: TokenCounter) -> Costed | Non
     return replace(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
 
 
-def least(costed: Sequence[Costed]) -> int:
-    """What the newest turn takes at least."""
-    flowing = [c for c in costed if not c.fixed]
-    return min(flowing[-1].tokens, 64) if flowing else 0
+def least(flow: Flow) -> int:
+    """What must be in takes at least: all that is fixed, and something of the newest atom."""
+    flowing = [c for c in flow.atoms() if not c.fixed]
+    return flow.fixed_tokens + (min(flowing[-1].tokens, LEAST) if flowing else 0)

@@ -6,7 +6,7 @@ provider's prompt cache holds, until a compaction or a forget changes the state 
 for a question stands behind all that stays, directly before the newest turn.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -15,24 +15,24 @@ from msgspec.structs import replace
 from memory_engine.context.budget import (
     ContextPolicy,
     Costed,
+    Flow,
     choose,
     cost,
     divide,
     last_spoken,
     least,
-    render,
     tokens_of,
     whole,
 )
-from memory_engine.context.invariants import INVARIANTS, atoms_of
+from memory_engine.context.invariants import atoms_of
 from memory_engine.context.rendering import (
     Message,
     Piece,
     Renderer,
     assemble,
     message_tokens,
-    render_scratchpad,
-    render_todo_list,
+    render,
+    render_held,
     render_xml,
 )
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
@@ -100,8 +100,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     spent: Spent
     room: int
     before: int
-    renderers: Mapping[str, Renderer]
-    counter: TokenCounter
+    builder: "ContextBuilder"
 
     def block(self, text: str) -> Piece:
         """What is recalled, marked as such."""
@@ -112,138 +111,131 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             retention=Retention.DISPOSABLE,
             status=RECALLED,
         )
-        return Piece(chunk, tuple(render(chunk, self.renderers)), 0)
+        return Piece(chunk, tuple(self.builder.messages(chunk)), 0)
 
     def tokens(self, block: Piece) -> int:
         """What a block takes."""
-        return sum(message_tokens(m, self.counter) for m in block.messages)
+        return self.builder.tokens(block.messages)
 
     def finished(self, block: Piece | None = None) -> Context:
         """The context, with this block if there is one."""
+        counter = self.builder.counter
         if block is None:
-            return _finish(self.state, self.thread_id, self.pieces, self.spent, self.counter)
+            return _finish(self.state, self.thread_id, self.pieces, self.spent, counter)
         pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
         spent = replace(self.spent, recalled=self.tokens(block))
-        return evolve(_finish(self.state, self.thread_id, pieces, spent, self.counter), recalled_text=block.chunk.text)
+        return evolve(_finish(self.state, self.thread_id, pieces, spent, counter), recalled_text=block.chunk.text)
 
 
 class Layout(msgspec.Struct, frozen=True):
     """The chunks of a state as they are rendered: atoms, and what stands after them in any case (`fixed` tokens)."""
 
-    costed: list[Costed]
-    trailing: list[Piece]
+    flow: Flow
+    trailing: Sequence[Piece]
     fixed: int
 
     @classmethod
-    def of(cls, state: State, renderers: Mapping[str, Renderer], counter: TokenCounter) -> "Layout":
-        """The layout of a whole state."""
-        top = [chunk for chunk in state.chunks() if chunk.category not in TRAILING]
-        costed = [cost(atom, renderers, counter) for atom in atoms_of(top, INVARIANTS)]
-        return cls.with_trailing(costed, trailing_pieces(state, renderers), counter)
-
-    @classmethod
-    def with_trailing(cls, costed: list[Costed], trailing: list[Piece], counter: TokenCounter) -> "Layout":
+    def of(cls, flow: Flow, trailing: Sequence[Piece], counter: TokenCounter) -> "Layout":
         """The layout of atoms and what stands after them."""
         fixed = FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
-        return cls(costed, trailing, fixed)
+        return cls(flow, trailing, fixed)
+
+    def within(self, max_tokens: int | None, thread_id: str, counter: TokenCounter) -> list[Costed]:
+        """The atoms that a budget leaves room for, in order. Raises `ContextBudgetError`."""
+        if max_tokens is None:
+            return self.flow.atoms()
+        chosen = choose(self.flow, max_tokens - self.fixed, counter)
+        if chosen is None:
+            raise self.overrun(thread_id, max_tokens)
+        return chosen
 
     def overrun(self, thread_id: str, max_tokens: int) -> ContextBudgetError:
         """What must be in does not fit: at least so much is needed."""
-        needed = self.fixed + tokens_of(c for c in self.costed if c.fixed) + least(self.costed)
-        return ContextBudgetError(thread_id, max(needed, max_tokens + 1), max_tokens)
+        return ContextBudgetError(thread_id, max(self.fixed + least(self.flow), max_tokens + 1), max_tokens)
+
+    def pieces(self, chosen: Sequence[Costed]) -> tuple[Piece, ...]:
+        """The pieces of these atoms, in the order of the state, and what stands after them."""
+        return (*in_order(chosen), *self.trailing)
 
     def spent(self, chosen: Sequence[Costed]) -> Spent:
         """What each part takes, of these atoms and of what stands after them."""
+        flow = Flow.of(chosen)
         return Spent(
-            pinned=self.fixed + tokens_of(c for c in chosen if c.fixed),
-            summary=tokens_of(c for c in chosen if c.is_summary and not c.fixed),
-            recent=tokens_of(c for c in chosen if not c.is_summary and not c.fixed),
+            pinned=self.fixed + flow.fixed_tokens,
+            summary=tokens_of(flow.summaries),
+            recent=tokens_of(flow.turns),
         )
 
 
-def build_context(
-    state: State,
-    *,
-    thread_id: str,
-    max_tokens: int | None,
-    renderers: Mapping[str, Renderer],
-    counter: TokenCounter,
-) -> Context:
-    """Choose whole atoms for the budget and render them.
+@frozen
+class ContextBuilder:
+    """Builds what a model sees of a state: how chunks look, by their type, and how tokens are counted."""
 
-    CRITICAL chunks are always in; then the newest atom (its texts cut if they must be), the
-    summaries, and the newest turns that fit. Raises `ContextBudgetError` where CRITICAL
-    chunks and the newest atom cannot fit at all.
-    """
-    layout = Layout.of(state, renderers, counter)
-    chosen = layout.costed
-    if max_tokens is not None:
-        fitting = choose(layout.costed, max_tokens - layout.fixed, counter)
-        if fitting is None:
-            raise layout.overrun(thread_id, max_tokens)
-        chosen = fitting
-    pieces = [*in_order(chosen), *layout.trailing]
-    return _finish(state, thread_id, pieces, layout.spent(chosen), counter)
+    renderers: Mapping[str, Renderer] = field(repr=False)
+    counter: TokenCounter = field(repr=False)
 
+    def messages(self, chunk: Chunk) -> Iterable[Message]:
+        """The messages of one chunk."""
+        return render(chunk, self.renderers)
 
-class Budget(msgspec.Struct, frozen=True, kw_only=True):
-    """The tokens of a context (`None`: all of the state, and what the policy recalls), and how they are divided."""
+    def tokens(self, messages: Iterable[Message]) -> int:
+        """What messages take."""
+        return sum(message_tokens(message, self.counter) for message in messages)
 
-    max_tokens: int | None
-    policy: ContextPolicy
+    def build(self, state: State, thread_id: str, max_tokens: int | None = None) -> Context:
+        """Choose whole atoms for the budget (`None`: all of them) and render them.
 
+        CRITICAL chunks are always in; then the newest atom (its texts cut if they must be), the
+        summaries, and the newest turns that fit. Raises `ContextBudgetError` where CRITICAL
+        chunks and the newest atom cannot fit at all.
+        """
+        layout = self._layout(state)
+        chosen = layout.within(max_tokens, thread_id, self.counter)
+        return _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
 
-def draft_context(
-    state: State,
-    *,
-    thread_id: str,
-    budget: Budget,
-    renderers: Mapping[str, Renderer],
-    counter: TokenCounter,
-) -> Draft:
-    """Choose whole atoms by the policy, and find the place for what is recalled. It is told no question.
+    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> Draft:
+        """Choose whole atoms by a policy, and find the place for what is recalled. The policy is told no question.
 
-    Raises `ContextBudgetError` as `build_context` does, and `ValueError` for a policy that gives negative numbers.
-    """
-    layout = Layout.of(state, renderers, counter)
-    if budget.max_tokens is None:
-        divided = whole(layout.costed, budget.policy)
-    else:
-        fitting = divide(layout.costed, budget.max_tokens - layout.fixed, budget.policy, counter)
-        if fitting is None:
-            raise layout.overrun(thread_id, budget.max_tokens)
-        divided = fitting
-    pieces = (*in_order(divided.chosen), *layout.trailing)
-    spoken = last_spoken(layout.costed)
-    flowing = pieces[: len(pieces) - len(layout.trailing)]
-    return Draft(
-        state=state,
-        thread_id=thread_id,
-        pieces=pieces,
-        spent=layout.spent(divided.chosen),
-        room=divided.recalled,
-        before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
-        renderers=renderers,
-        counter=counter,
-    )
+        Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
+        """
+        layout = self._layout(state)
+        if max_tokens is None:
+            divided = whole(layout.flow, policy)
+        else:
+            fitting = divide(layout.flow, max_tokens - layout.fixed, policy, self.counter)
+            if fitting is None:
+                raise layout.overrun(thread_id, max_tokens)
+            divided = fitting
+        pieces = layout.pieces(divided.chosen)
+        spoken = last_spoken(layout.flow)
+        flowing = pieces[: len(pieces) - len(layout.trailing)]
+        return Draft(
+            state=state,
+            thread_id=thread_id,
+            pieces=pieces,
+            spent=layout.spent(divided.chosen),
+            room=divided.recalled,
+            before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
+            builder=self,
+        )
+
+    def trailing(self, state: StateView) -> list[Piece]:
+        """What stands after all atoms, in the order of the state."""
+        return [
+            Piece(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
+            for chunk in state.chunks()
+            if chunk.category in TRAILING
+        ]
+
+    def _layout(self, state: State) -> Layout:
+        atoms = atoms_of(chunk for chunk in state.chunks() if chunk.category not in TRAILING)
+        flow = Flow.of(cost(atom, self.messages, self.counter) for atom in atoms)
+        return Layout.of(flow, self.trailing(state), self.counter)
 
 
 def in_order(chosen: Sequence[Costed]) -> list[Piece]:
     """The pieces of atoms, in the order of the state."""
     return sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
-
-
-def trailing_pieces(state: StateView, renderers: Mapping[str, Renderer]) -> list[Piece]:
-    """What stands after all atoms, in the order of the state."""
-    return [_trailing(state, chunk, renderers) for chunk in state.chunks() if chunk.category in TRAILING]
-
-
-def _trailing(state: StateView, chunk: Chunk, renderers: Mapping[str, Renderer]) -> Piece:
-    if chunk.type == ChunkType.SCRATCHPAD and chunk.type not in renderers:
-        return Piece(chunk, tuple(render_scratchpad(state.children(chunk.id))), 0)
-    if chunk.is_container and chunk.type not in renderers:
-        return Piece(chunk, (render_todo_list(chunk, state.children(chunk.id)),), 0)
-    return Piece(chunk, tuple(render(chunk, renderers)), 0)
 
 
 def _finish(state: State, thread_id: str, pieces: Sequence[Piece], spent: Spent, counter: TokenCounter) -> Context:

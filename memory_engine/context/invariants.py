@@ -1,29 +1,37 @@
-"""What must stay together in a context: the invariants, and the atoms that follow from all of them.
+"""What must stay together: each invariant once, and the atoms that follow from all of them.
 
-An atom is a smallest set of chunks that no invariant forbids to treat apart. A compaction takes whole atoms, and none
-that is open; a context includes whole atoms.
+A compaction takes whole atoms, and none that is open; a context includes whole atoms. The invariants read chunks one
+after the other and remember what later ones may belong with. So the atoms of a state that has grown cost what was
+added, and not all of it anew.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
+from typing import Protocol, TypeVar
 
 import msgspec
+from attrs import define, evolve, field, fields
 
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import Chunk, ChunkType
 
-
-class Group(msgspec.Struct, frozen=True):
-    """Positions of chunks that belong together. `open`: more is to come, so it is to be left alone."""
-
-    members: tuple[int, ...]
-    open: bool = False
-
-
-Invariant = Callable[[Sequence[Chunk]], Iterable[Group]]
-"""Finds the groups of one kind among the chunks at the top of a state, in order."""
+SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
+"""What a person says, or the agent that leads: a turn begins with one of these."""
+ROUNDS_KEPT = 8
+"""Of a loop that is still going on, the rounds that no compaction takes. Without a bound, an
+agent that works for hours between two messages could never be compacted."""
+NOBODY = -1
+"""Stands for the position of a call that is not among the chunks."""
+_INSIDE = frozenset(
+    {
+        ChunkType.THINKING, ChunkType.AGENT_ACTION, ChunkType.ACTION_RESULT, ChunkType.ERROR,
+        ChunkType.SUBAGENT_MESSAGE,
+    }
+)  # fmt: skip
+"""What a thinking-tool loop is made of."""
 
 
 class Atom(msgspec.Struct, frozen=True):
-    """Chunks that stay together, in order, with their positions."""
+    """Chunks that stay together, in order, with their positions. `open`: more is to come, so leave them alone."""
 
     positions: tuple[int, ...]
     chunks: tuple[Chunk, ...]
@@ -35,171 +43,254 @@ class Atom(msgspec.Struct, frozen=True):
         return sum(chunk.tokens for chunk in self.chunks)
 
 
-def atoms_of(chunks: Sequence[Chunk], invariants: Iterable[Invariant]) -> list[Atom]:
-    """The atoms, in order of their first chunks: groups that share a chunk are one (union-find)."""
-    leader = list(range(len(chunks)))
+class Group(msgspec.Struct, frozen=True):
+    """Positions of chunks that belong together. `open`: more is to come."""
 
-    def find(position: int) -> int:
-        while leader[position] != position:
-            leader[position] = leader[leader[position]]
-            position = leader[position]
-        return position
-
-    opened: set[int] = set()
-    for invariant in invariants:
-        for group in invariant(chunks):
-            first = find(group.members[0])
-            for member in group.members[1:]:
-                leader[find(member)] = first
-            if group.open:
-                opened.add(group.members[0])
-    members: dict[int, list[int]] = {}
-    for position in range(len(chunks)):
-        members.setdefault(find(position), []).append(position)
-    open_leaders = {find(position) for position in opened}
-    return [
-        Atom(tuple(at), tuple(chunks[p] for p in at), leader_of in open_leaders) for leader_of, at in members.items()
-    ]
+    members: Sequence[int]
+    open: bool = True
 
 
-def exchange_passed(chunks: Sequence[Chunk], after: int) -> bool:
-    """Whether, after a position, a person spoke and the agent answered: what was open then is dead."""
-    spoke = False
-    for chunk in chunks[after + 1 :]:
-        if chunk.type in ("user_message", "parent_message"):
-            spoke = True
-        elif spoke and chunk.type == "agent_response":
-            return True
-    return False
+class Invariant(Protocol):
+    """One reason why chunks belong together. It is given the chunks at the top of a state, once each, in order."""
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """Take note of the next chunk; the positions that belong together from now on, whatever follows."""
+        ...
+
+    def pending(self, passed: int) -> Iterable[Group]:
+        """What belongs together, or is open, as long as nothing follows.
+
+        After the message at position `passed` a whole exchange went by: a person spoke and the agent answered.
+        """
+        ...
 
 
-def clarifications_with_answers(chunks: Sequence[Chunk]) -> Iterator[Group]:
-    """One group for each clarification or approval and the next message of a person."""
-    for position, chunk in enumerate(chunks):
-        if chunk.type != "clarification":
-            continue
-        answer = next((p for p in range(position + 1, len(chunks)) if chunks[p].type in _ANSWERS), None)
-        if answer is not None:
-            yield Group((position, answer))
-        else:
-            yield Group((position,), open=not exchange_passed(chunks, position))
+@define
+class Calls:
+    """A call stays with its results, the N parallel calls of one response with all N of them.
 
-
-_ANSWERS = frozenset({"user_message", "parent_message"})
-
-
-def parts_of_one_response(chunks: Sequence[Chunk]) -> Iterator[Group]:
-    """One group for each response id that several chunks bear."""
-    parts: dict[str, list[int]] = {}
-    for position, chunk in enumerate(chunks):
-        if chunk.response_id:
-            parts.setdefault(chunk.response_id, []).append(position)
-    for members in parts.values():
-        if len(members) > 1:
-            yield Group(tuple(members))
-
-
-ROUNDS_KEPT = 8
-"""Of a loop that is still going on, the rounds that no compaction takes. Without a bound, an
-agent that works for hours between two messages could never be compacted."""
-
-_INSIDE = frozenset({"thinking", "agent_action", "action_result", "error", "subagent_message"})
-
-
-def thinking_tool_loops(chunks: Sequence[Chunk]) -> Iterator[Group]:
-    """One group for each loop of thinking, calls and results between two messages.
-
-    A loop at the end is open. Once it has more than `ROUNDS_KEPT` rounds, each older round
-    (thinking, its calls, their results) is a group of its own.
+    A result belongs to the latest call of its id before it: some models number their calls anew in each response.
+    Results of a call that is not there stay with each other. A call is open until its last result. One that a whole
+    exchange has passed by is dead, so that one orphan does not stand in the way for ever; a long-running call, or
+    one that has reported something, never dies of that.
     """
-    for loop, ended in _loops(chunks):
-        rounds = _rounds(chunks, loop)
-        if ended or len(rounds) <= ROUNDS_KEPT:
-            yield Group(tuple(loop), open=not ended)
-            continue
-        for members in rounds[:-ROUNDS_KEPT]:
-            yield Group(tuple(members))
-        yield Group(tuple(p for members in rounds[-ROUNDS_KEPT:] for p in members), open=True)
 
+    _asked: dict[str, int] = field(factory=dict)
+    _first: dict[tuple[int, str], int] = field(factory=dict)
+    """By the position of a call (or `NOBODY`) and its id: the first chunk of its group."""
+    _open: dict[tuple[int, str], bool] = field(factory=dict)
+    """The calls without their last result; whether they outlive an exchange."""
 
-def _loops(chunks: Sequence[Chunk]) -> Iterator[tuple[list[int], bool]]:
-    """Runs of thinking, calls and results that hold both thinking and a call; and whether each has ended."""
-    run: list[int] = []
-    for position, chunk in enumerate(chunks):
-        if chunk.type in _INSIDE:
-            run.append(position)
-            continue
-        if _is_loop(chunks, run):
-            yield run, True
-        run = []
-    if _is_loop(chunks, run):
-        yield run, False
-
-
-def _is_loop(chunks: Sequence[Chunk], run: Sequence[int]) -> bool:
-    return any(chunks[p].type == "thinking" for p in run) and any(chunks[p].calls for p in run)
-
-
-def _rounds(chunks: Sequence[Chunk], loop: Sequence[int]) -> list[list[int]]:
-    """The loop cut before each thinking that follows a result."""
-    rounds: list[list[int]] = [[]]
-    for position in loop:
-        previous = rounds[-1][-1] if rounds[-1] else None
-        if chunks[position].type == "thinking" and previous is not None and chunks[previous].type != "thinking":
-            rounds.append([])
-        rounds[-1].append(position)
-    return rounds
-
-
-NOBODY = -1
-"""Stands for the position of a call that is not among the chunks."""
-
-
-def answers_to_calls(chunks: Sequence[Chunk]) -> dict[tuple[int, str], list[int]]:
-    """Positions of the results, by the position of the chunk with the call and the call's id.
-
-    A result belongs to the latest call of its id before it, or to `NOBODY`. Every call is
-    there, with an empty list where nothing answers it.
-    """
-    asking: dict[str, int] = {}
-    answers: dict[tuple[int, str], list[int]] = {}
-    for position, chunk in enumerate(chunks):
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """A result belongs with its call."""
+        members: Sequence[int] = ()
         if chunk.call_id:
-            answers.setdefault((asking.get(chunk.call_id, NOBODY), chunk.call_id), []).append(position)
+            key = self._asked.get(chunk.call_id, NOBODY), chunk.call_id
+            first = self._first.setdefault(key, position)
+            members = (first, position)
+            if chunk.final:
+                self._open.pop(key, None)
+            elif key in self._open or first == position:
+                self._open[key] = True
         for call in chunk.calls:
-            asking[call.id] = position
-            answers[position, call.id] = []
-    return answers
+            key = position, call.id
+            self._asked[call.id] = self._first[key] = position
+            self._open[key] = call.long_running or self._open.get(key, False)
+        return members
+
+    def pending(self, passed: int) -> Iterator[Group]:
+        """The calls that wait for a result."""
+        for key, outlives in self._open.items():
+            first = self._first[key]
+            if outlives or passed <= first:
+                yield Group((first,))
+
+    def strays(self, chunk: Chunk) -> Iterator[int]:
+        """Where results stand that came before a call of their id, as this chunk makes one.
+
+        They are atoms of their own, but a context shows them behind the call (see `rendering.assemble`).
+        """
+        for call in chunk.calls:
+            if (NOBODY, call.id) in self._first:
+                yield self._first[NOBODY, call.id]
 
 
-def calls_with_results(chunks: Sequence[Chunk]) -> Iterator[Group]:
-    """One group for each chunk with calls: itself and every later chunk that answers one of them.
+@define
+class Responses:
+    """The parts of one model response stay together: its thinking, its text, its parallel calls."""
 
-    Open while a call has no answer. A call that a whole exchange has passed by is dead:
-    it may go, so that one orphan does not stand in the way for ever. A long-running
-    call never dies of that.
+    _first: dict[str, int] = field(factory=dict)
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """What bears the same response id belongs together."""
+        if not chunk.response_id:
+            return ()
+        return self._first.setdefault(chunk.response_id, position), position
+
+    def pending(self, _passed: int) -> Iterable[Group]:
+        """None: a response is written at once."""
+        return ()
+
+
+@define
+class Questions:
+    """A question to a person, or a request for approval, stays with the answer; one that waits is open."""
+
+    _waiting: list[int] = field(factory=list)
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """The next message of a person answers all that waits."""
+        if chunk.type == ChunkType.CLARIFICATION:
+            self._waiting.append(position)
+        elif self._waiting and chunk.type in SPOKEN:
+            members = (*self._waiting, position)
+            self._waiting = []
+            return members
+        return ()
+
+    def pending(self, _passed: int) -> Iterator[Group]:
+        """The questions that wait."""
+        return (Group((position,)) for position in self._waiting)
+
+
+@define
+class Loops:
+    """A thinking-tool loop stays whole: providers want the reasoning back beside the calls it led to.
+
+    A loop is a run of thinking, calls and results between two messages that holds both thinking and a call. At the
+    end it is open; once it has more than `ROUNDS_KEPT` rounds there, each older round (thinking, its calls, their
+    results) stands alone.
     """
-    answers = answers_to_calls(chunks)
-    for position, chunk in enumerate(chunks):
-        if not chunk.calls:
-            continue
-        members = {p for call in chunk.calls for p in answers[position, call.id]}
-        waiting = [c for c in chunk.calls if not any(chunks[p].final for p in answers[position, c.id])]
-        alive = any(call.long_running for call in waiting) or not exchange_passed(chunks, position)
-        yield Group((position, *sorted(members)), open=bool(waiting) and alive)
+
+    _run: list[tuple[int, bool]] = field(factory=list)
+    """Positions of a run, and whether each is thinking."""
+    _thinks: bool = False
+    _calls: bool = False
+
+    def read(self, position: int, chunk: Chunk) -> Sequence[int]:
+        """What is not part of a loop ends it, and it stays whole."""
+        if chunk.type in _INSIDE:
+            is_thinking = chunk.type == ChunkType.THINKING
+            self._run.append((position, is_thinking))
+            self._thinks = self._thinks or is_thinking
+            self._calls = self._calls or bool(chunk.calls)
+            return ()
+        members = [at for at, _ in self._run] if self._thinks and self._calls else ()
+        self._run, self._thinks, self._calls = [], False, False
+        return members
+
+    def pending(self, _passed: int) -> Iterator[Group]:
+        """The loop at the end, its oldest rounds each alone where it has too many."""
+        if not (self._thinks and self._calls):
+            return
+        rounds = self._rounds()
+        old = rounds[:-ROUNDS_KEPT]
+        for members in old:
+            yield Group(members, open=False)
+        yield Group([position for members in rounds[len(old) :] for position in members])
+
+    def _rounds(self) -> list[list[int]]:
+        """The run cut before each thinking that follows something else."""
+        rounds: list[list[int]] = [[]]
+        thought = True
+        for position, is_thinking in self._run:
+            if is_thinking and not thought:
+                rounds.append([])
+            rounds[-1].append(position)
+            thought = is_thinking
+        return rounds
 
 
-def long_running_calls(chunks: Sequence[Chunk]) -> Iterator[Group]:
-    """One group for each call that reports in pieces, even where the call itself is no longer there."""
-    for members in answers_to_calls(chunks).values():
-        if len(members) > 1 or (members and not chunks[members[0]].final):
-            yield Group(tuple(members), open=not any(chunks[position].final for position in members))
+@define
+class Bonds:
+    """The atoms of chunks, as these come by (union-find over their positions)."""
+
+    chunks: list[Chunk] = field(factory=list)
+    reach: int = 0
+    """Where the first chunk stands that something belongs with that was read since this was last set."""
+    _leader: list[int] = field(factory=list)
+    _calls: Calls = field(factory=Calls)
+    _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
+    _spoken: int = NOBODY
+    _passed: int = NOBODY
+
+    def copy(self) -> "Bonds":
+        """The same, to go on from without a change to this one."""
+        return evolve(
+            self,
+            chunks=self.chunks[:],
+            leader=self._leader[:],
+            calls=_copied(self._calls),
+            others=tuple(map(_copied, self._others)),
+        )
+
+    def read(self, chunks: Iterable[Chunk]) -> "Bonds":
+        """Go on with these chunks."""
+        for chunk in chunks:
+            position = len(self.chunks)
+            self.chunks.append(chunk)
+            self._leader.append(position)
+            if chunk.calls:
+                self.reach = min((self.reach, *self._calls.strays(chunk)))
+            for invariant in (self._calls, *self._others):
+                members = invariant.read(position, chunk)
+                if members:
+                    self.reach = min(self.reach, members[0])
+                    _join(self._leader, members)
+            if chunk.type in SPOKEN:
+                self._spoken = position
+            elif chunk.type == ChunkType.AGENT_RESPONSE:
+                self._passed = self._spoken
+        return self
+
+    def pending(self) -> Iterator[Group]:
+        """What belongs together, or is open, as long as nothing follows."""
+        for invariant in (self._calls, *self._others):
+            yield from invariant.pending(self._passed)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the atoms do not rest on where the chunks end."""
+        return all(len(group.members) == 1 for group in self.pending())
+
+    def atoms(self, since: int = 0) -> list[Atom]:
+        """The atoms of the chunks from a position on that none spans, in order of their first chunks."""
+        leader = self._leader[:]
+        opened = []
+        for group in self.pending():
+            _join(leader, group.members)
+            if group.open:
+                opened.append(group.members[0])
+        members: dict[int, list[int]] = {}
+        for position in range(since, len(leader)):
+            members.setdefault(_found(leader, position), []).append(position)
+        open_leaders = {_found(leader, position) for position in opened}
+        return [
+            Atom(tuple(at), tuple([self.chunks[p] for p in at]), first in open_leaders) for first, at in members.items()
+        ]
 
 
-INVARIANTS: tuple[Invariant, ...] = (
-    calls_with_results,
-    long_running_calls,
-    parts_of_one_response,
-    thinking_tool_loops,
-    clarifications_with_answers,
-)
+def atoms_of(chunks: Iterable[Chunk]) -> list[Atom]:
+    """The atoms, the smallest sets of chunks that no invariant forbids to treat apart, in order of their first."""
+    return Bonds().read(chunks).atoms()
+
+
+def _found(leader: list[int], position: int) -> int:
+    while leader[position] != position:
+        leader[position] = leader[leader[position]]
+        position = leader[position]
+    return position
+
+
+def _join(leader: list[int], members: Sequence[int]) -> None:
+    first = _found(leader, members[0])
+    for member in members[1:]:
+        leader[_found(leader, member)] = first
+
+
+T = TypeVar("T")
+
+
+def _copied(invariant: T) -> T:
+    """An invariant that goes on from what this one has read."""
+    return evolve(invariant, **{one.alias: copy(getattr(invariant, one.name)) for one in fields(type(invariant))})  # type: ignore[misc,arg-type]  # fields by name

@@ -1,6 +1,7 @@
 """How chunks look to a model: valid chat-completions messages, and an XML form for prompts.
 
-In valid messages calls stand beside their results, every call is answered once, and nothing is too long.
+Renderers make the messages of one chunk. `assemble` makes a valid list of them: each result directly behind its call,
+every call answered once. `shorten` cuts texts that are too long for a budget.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,10 +11,10 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.compaction.base import render_lines
 from memory_engine.context.invariants import NOBODY
-from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.base import Content, TextPart
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.codec import encode_json
+from memory_engine.core.events.base import Content, SummaryLine, TextPart
 from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter
 
 Message = dict[str, object]
@@ -23,13 +24,14 @@ Renderer = Callable[[Chunk], Iterable[Message]]
 """The messages of one chunk; none hides it from the model. Pure: the same chunk, the same messages."""
 
 
-class Rendering(msgspec.Struct, frozen=True):
-    """How chunks look to models, by their type, and how tokens are counted."""
-
-    renderers: Mapping[str, Renderer]
-    counter: TokenCounter
-
-
+SECTIONS: tuple[tuple[str, str], ...] = (
+    ("completed_actions", "Completed Actions"),
+    ("attempted_approaches", "Attempted Approaches"),
+    ("current_state", "Current State"),
+    ("key_information", "Key Information"),
+    ("next_steps", "Next Steps"),
+)
+"""The sections of a progress summary: name in `SummaryLine.section`, and heading. Other names come after them."""
 _LABELS = {
     "parent_message": "Message from the parent agent",
     "subagent_message": "Message from a sub-agent",
@@ -113,6 +115,19 @@ def render_nothing(_chunk: Chunk) -> Iterable[Message]:
     return ()
 
 
+def render_lines(lines: Sequence[SummaryLine], *, title: str = "## Progress Summary") -> str:
+    """The Markdown of a summary: the known sections in their order, then any other, each with its lines."""
+    names = dict(SECTIONS)
+    order = [name for name, _ in SECTIONS]
+    order += [line.section for line in lines if line.section not in names]
+    parts = [title] if title else []
+    for section in dict.fromkeys(order):
+        texts = [f"- {line.text}" for line in lines if line.section == section]
+        if texts:
+            parts.append(f"### {names.get(section, section.replace('_', ' ').title())}\n\n" + "\n".join(texts))
+    return "\n\n".join(parts)
+
+
 DEFAULT_RENDERERS: Mapping[str, Renderer] = {
     "system": render_system,
     "user_message": render_user,
@@ -126,6 +141,25 @@ DEFAULT_RENDERERS: Mapping[str, Renderer] = {
     "*": render_note,
 }
 """By chunk type; `"*"` for every other."""
+
+
+def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]:
+    """The messages of a chunk, by the renderer of its type."""
+    return renderers.get(chunk.type, renderers["*"])(chunk)
+
+
+def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> Iterable[Message]:
+    """The messages of a chunk that stands last, with what it holds; a renderer of its own type shows it alone."""
+    if chunk.type == ChunkType.SCRATCHPAD and chunk.type not in renderers:
+        return render_scratchpad(children)
+    if chunk.is_container and chunk.type not in renderers:
+        return (render_todo_list(chunk, children),)
+    return render(chunk, renderers)
+
+
+def render_all(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
+    """Chunks as a valid list of messages."""
+    return assemble(Piece(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
 
 
 def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
@@ -275,6 +309,11 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
         for call in calls:
             total += counter.count(call["function"]["name"]) + counter.count(call["function"]["arguments"])
     return total
+
+
+def message_bytes(message: Message) -> bytes:
+    """A message as it goes to a provider, as far as that can be known: deterministic JSON, and a line break."""
+    return encode_json(message) + b"\n"
 
 
 def shorten(pieces: Sequence[Piece], room: int, counter: TokenCounter) -> tuple[Piece, ...] | None:

@@ -21,8 +21,7 @@ from attrs import evolve, frozen
 
 import memory_engine
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
-from memory_engine.context.builder import build_context
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
@@ -341,10 +340,7 @@ async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Ke
     originals = await _compacted(run.log)
     said = "\n".join(map(_text, originals))
     facts = facts_of(said)
-    parts = kernel[Rendering]
-    context = build_context(
-        state, thread_id=thread_id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
-    )
+    context = kernel[ContextBuilder].build(state, thread_id)
     lost = missing("\n".join(map(message_text, context.messages)), facts)
     summaries = [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]
     return Kept(

@@ -8,8 +8,8 @@ import msgspec
 from attrs import frozen
 from msgspec.structs import asdict
 
-from memory_engine.context.builder import Context, build_context
-from memory_engine.context.rendering import Message, Rendering, message_tokens
+from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.core.tokens import TokenCounter
@@ -54,13 +54,10 @@ async def context(inspection: Inspection, query: Query) -> object:
     """What a model would have been sent after a seq. Raises `ContextBudgetError`."""
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     whole = await past.state()
-    parts = inspection.engine.kernel[Rendering]
+    builder = inspection.engine.kernel[ContextBuilder]
 
     def build() -> dict[str, object]:
-        built = build_context(
-            whole, thread_id=past.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
-        )
-        return _context_as_data(built, max_tokens, parts.counter)
+        return _context_as_data(builder.build(whole, past.id, max_tokens), max_tokens, builder.counter)
 
     return await beside(build)
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from attrs import define, field, frozen
 
 from memory_engine.context.builder import FRAME, TRAILING
-from memory_engine.context.rendering import NO_RESULT, Message
+from memory_engine.context.rendering import NO_RESULT, Message, message_bytes
+from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages, Settled
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import STEPS, CompactionCompleted, CompactionUndone, EventSkipped
@@ -18,9 +19,8 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.diff import kept_bytes, message_bytes
+from memory_engine.replay.diff import kept_bytes
 from memory_engine.replay.lineage import flattened
-from memory_engine.replay.rolling import Rolled, Rolling, Settled
 from memory_engine.views.layers.events import ResultsOffloaded
 
 BESIDE = STEPS | {EventSkipped.event_type}
@@ -140,7 +140,7 @@ class Row:
 class _Sent:
     """The context of a call, and the state that it was made of."""
 
-    context: Rolled
+    context: MeasuredContext
     state: State
     settled: Settled
 
@@ -149,12 +149,12 @@ class _Sent:
 class _Difference:
     """Two contexts, and how many messages at their beginning are the same."""
 
-    old: Rolled
-    new: Rolled
+    old: MeasuredContext
+    new: MeasuredContext
     same: int
 
     @classmethod
-    def of(cls, old: Rolled, new: Rolled) -> "_Difference":
+    def of(cls, old: MeasuredContext, new: MeasuredContext) -> "_Difference":
         return cls(old, new, common(old.messages, new.messages))
 
     @property
@@ -182,7 +182,7 @@ class _Difference:
 class Walk:
     """One walk over a log, event by event. Calls up to `after` are what the first one after it is compared with."""
 
-    _rolling: Rolling
+    _series: ContextSeries
     _after: int
     _runs: Runs
     calls: list[CachedCall] = field(factory=list)
@@ -194,35 +194,22 @@ class Walk:
         """Go on by one event. Raises `ContextBudgetError`."""
         _, is_call = self._runs.next(row.event, str(row.seq))
         if is_call:
-            sent = _Sent(self._rolling.context(), self._rolling.state(), self._rolling.settled)
+            sent = _Sent(self._series.context(), self._series.state(), self._series.settled)
             if row.seq > self._after:
                 self._compare(sent.context, row.seq)
             self._sent, self._since = sent, []
-        self._rolling.step(row.operations, row.chunks, row.seq)
+        self._series.step(row.operations, row.chunks, row.seq)
         self._since.append(row)
 
-    def _compare(self, new: Rolled, call_seq: int) -> None:
+    def _compare(self, new: MeasuredContext, call_seq: int) -> None:
         """Note a call, and what broke if it does not begin as the one before."""
         kept = 0
         if self._sent is not None:
             difference = _Difference.of(self._sent.context, new)
-            kept, byte = self._kept(difference)
+            kept, byte = kept_of(difference.old, new, self._series.messages)
             if not difference.is_none:
                 self.breaks.append(self._broken(self._sent, difference, call_seq, byte))
         self.calls.append(CachedCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
-
-    def _kept(self, difference: _Difference) -> tuple[int, int]:
-        """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
-        new, drawn = difference.new, self._rolling.drawn
-        behind = [drawn.size(message) for message in new.messages[difference.same :]]
-        tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
-        byte = new.bytes - sum(size.bytes for size in behind)
-        before, after = difference.messages()
-        if before is not None and after is not None:
-            partly = kept_bytes(message_bytes(before), message_bytes(after))
-            tokens += behind[0].tokens * partly // behind[0].bytes
-            byte += partly
-        return tokens, byte
 
     def _broken(self, sent: _Sent, difference: _Difference, call_seq: int, byte: int) -> CacheBreak:
         row = self._culprit(sent, difference)
@@ -240,7 +227,7 @@ class Walk:
 
     def _lost(self, difference: _Difference) -> int:
         """The tokens of messages that the cache held, and that are sent again behind the break."""
-        size = self._rolling.drawn.size
+        size = self._series.messages.size
         held = Counter(map(message_bytes, difference.old.messages[difference.same :]))
         lost = 0
         for message in difference.new.messages[difference.same :]:
@@ -258,7 +245,7 @@ class Walk:
             for row in self._since:
                 if self._moves(row) if difference.moved else _touches_trailing(row, sent.state):
                     return row
-        again = self._rolling.anew(sent.state, sent.settled)
+        again = self._series.anew(sent.state, sent.settled)
         for row in self._since:
             again.step(row.operations, row.chunks, row.seq)
             if row.operations and self._is_as_different(again, difference):
@@ -268,12 +255,12 @@ class Walk:
     def _moves(self, row: Row) -> bool:
         """Whether an event brings something that stands before what stands last."""
         flowing = (chunk for chunk in row.chunks if chunk.category not in TRAILING)
-        return any(self._rolling.drawn.render(chunk) for chunk in flowing)
+        return any(self._series.messages.of(chunk) for chunk in flowing)
 
     @staticmethod
-    def _is_as_different(rolling: Rolling, difference: _Difference) -> bool:
+    def _is_as_different(series: ContextSeries, difference: _Difference) -> bool:
         try:
-            context = rolling.context()
+            context = series.context()
         except ContextBudgetError:  # of a state that no call was made with
             return False
         return common(difference.old.messages, context.messages) <= difference.same
@@ -307,15 +294,28 @@ class Walk:
                     return f"chunk {operation.chunk} came before others"
                 case _:
                     continue
-        budget = self._rolling.max_tokens
+        budget = self._series.max_tokens
         if budget is None:
             return "what it brought changed how earlier messages are put together"
-        drawn = self._rolling.drawn
-        if before is not None and not drawn.size(before).chunk_id:
+        size = self._series.messages.size
+        if before is not None and not size(before).chunk_id:
             return f"the newest turn, cut to fit the budget of {budget:,} tokens, is no longer the newest"
-        if after is not None and not drawn.size(after).chunk_id:
+        if after is not None and not size(after).chunk_id:
             return f"a text was cut: the newest turn does not fit the budget of {budget:,} tokens"
         return f"the window moved: the budget of {budget:,} tokens is full"
+
+
+def kept_of(old: MeasuredContext, new: MeasuredContext, messages: MeasuredMessages) -> tuple[int, int]:
+    """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
+    same = common(old.messages, new.messages)
+    behind = [messages.size(message) for message in new.messages[same:]]
+    tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
+    byte = new.bytes - sum(size.bytes for size in behind)
+    if behind and same < len(old.messages):
+        partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
+        tokens += behind[0].tokens * partly // behind[0].bytes
+        byte += partly
+    return tokens, byte
 
 
 def common(old: Sequence[Message], new: Sequence[Message]) -> int:

@@ -13,10 +13,9 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
-from memory_engine.context.builder import build_context
-from memory_engine.context.rendering import Message, Rendering
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.rendering import Message, message_bytes
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.codec import encode_json
 from memory_engine.core.state import State
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.replay.data import chunk_as_data
@@ -28,11 +27,6 @@ AROUND = 3
 """Lines that are shown around a change."""
 COMPARED_MAX = 2_000
 """Lines of either side that are compared one by one; more are shown as replaced."""
-
-
-def message_bytes(message: Message) -> bytes:
-    """A message as it goes to a provider, as far as that can be known: deterministic JSON, and a line break."""
-    return encode_json(message) + b"\n"
 
 
 def rendered(messages: Sequence[Message]) -> bytes:
@@ -241,16 +235,7 @@ def _containers(chunks: Sequence[Chunk], state: State) -> dict[str, str]:
 
 
 def _contexts(a: PastHandle, one: State, b: PastHandle, other: State) -> ContextDiff:
-    before, after = (
-        build_context(
-            state,
-            thread_id=past.id,
-            max_tokens=None,
-            renderers=past.kernel[Rendering].renderers,
-            counter=past.kernel[Rendering].counter,
-        )
-        for past, state in ((a, one), (b, other))
-    )
+    before, after = (past.kernel[ContextBuilder].build(state, past.id) for past, state in ((a, one), (b, other)))
     old, new = rendered(before.messages), rendered(after.messages)
     return ContextDiff(
         tokens=(before.tokens, after.tokens),

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 from attrs import field, frozen
 
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, CachedCall, Row, Runs, Walk
-from memory_engine.replay.rolling import Drawn, Rolling
 from memory_engine.replay.verify import Progress
 from memory_engine.runtime.handle import PastHandle
 
@@ -85,9 +85,9 @@ async def cache_ledger(
     """
     kernel, thread_id = upto.kernel, upto.id
     begin = await _last_call(after)
-    drawn = Drawn(kernel[Rendering].renderers, kernel[Rendering].counter)
+    messages = MeasuredMessages(kernel[ContextBuilder])
     state = await kernel.reader.state_at(thread_id, begin)
-    walk = Walk(Rolling(state, thread_id, max_tokens, drawn), after.seq, Runs(kernel.events))
+    walk = Walk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
     async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
         for stored in page:
             event, reduction = decode_row(thread_id, stored, kernel.events)

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_engine.context.budget import render
-from memory_engine.context.builder import Context
-from memory_engine.context.rendering import Message, Rendering, message_tokens, render_scratchpad, render_todo_list
+from memory_engine.context.builder import TRAILING, Context, ContextBuilder
+from memory_engine.context.rendering import Message, render_held
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.events.roles import Reference, Role, roles_of
 from memory_engine.core.state import State
@@ -25,7 +24,6 @@ __all__ = ["Why", "why"]
 
 VIEW = "view:"
 """How the name of a view's row begins: `view:preferences/tone`."""
-_TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
 
 
 async def why(thread: ThreadHandle, what: str | Context) -> Why:
@@ -114,6 +112,7 @@ class _Blocks:
     def __init__(self, past: PastHandle, context: Context) -> None:
         self._past = past
         self._context = context
+        self._builder = past.kernel[ContextBuilder]
         self._tracer = Tracer(past)
         self._above: dict[str, list[str]] = {}
 
@@ -160,11 +159,10 @@ class _Blocks:
             return self._recalled_block(tree, chunk, passages)
         shortened = chunk.id in self._context.shortened
         messages = self._messages(state, chunk, shortened=shortened)
-        counter = self._past.kernel[Rendering].counter
-        pinned = chunk.retention is Retention.CRITICAL or chunk.category in (*_TRAILING, Category.SYSTEM)
+        pinned = chunk.retention is Retention.CRITICAL or chunk.category in (*TRAILING, Category.SYSTEM)
         facts: dict[str, object] = {
             "roles": [str(message["role"]) for message in messages],
-            "tokens": sum(message_tokens(message, counter) for message in messages),
+            "tokens": self._builder.tokens(messages),
             "shortened": shortened,
             "pinned": pinned,
         }
@@ -189,13 +187,9 @@ class _Blocks:
         if shortened:
             mark = f" characters of {chunk.id} …]"
             return [message for message in self._context.messages if mark in message_text(message)]
-        renderers = self._past.kernel[Rendering].renderers
-        if chunk.category in _TRAILING and chunk.type not in renderers:
-            if chunk.type == "scratchpad":
-                return list(render_scratchpad(state.children(chunk.id)))
-            if chunk.is_container:
-                return [render_todo_list(chunk, state.children(chunk.id))]
-        return list(render(chunk, renderers))
+        if chunk.category in TRAILING:
+            return list(render_held(chunk, state.children(chunk.id), self._builder.renderers))
+        return list(self._builder.messages(chunk))
 
     def _left_out(self, tree: Tree) -> Why | None:
         excluded = self._context.excluded
@@ -214,8 +208,7 @@ class _Blocks:
     # what was recalled
 
     def _recalled_block(self, tree: Tree, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
-        messages = list(render(chunk, self._past.kernel[Rendering].renderers))
-        counter = self._past.kernel[Rendering].counter
+        messages = list(self._builder.messages(chunk))
         hits = zip(self._context.recalled, passages, strict=True)
         return Why(
             kind="block",
@@ -226,7 +219,7 @@ class _Blocks:
             text="\n".join(map(message_text, messages)),
             facts={
                 "roles": [str(message["role"]) for message in messages],
-                "tokens": sum(message_tokens(message, counter) for message in messages),
+                "tokens": self._builder.tokens(messages),
                 "shortened": False,
                 "pinned": False,
             },

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from memory_engine.context.builder import build_context
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import checked_record, decode_reduction, resolve_chunks
@@ -122,10 +122,7 @@ class _Replay:
 
     def messages(self, state: State) -> Sequence[object]:
         renderers = {**DEFAULT_RENDERERS, **{kind: render for p in self._plugins for kind, render in p.renderers}}
-        context = build_context(
-            state, thread_id=self._thread_id, max_tokens=None, renderers=renderers, counter=EstimatedTokens()
-        )
-        return context.messages
+        return ContextBuilder(renderers, EstimatedTokens()).build(state, self._thread_id).messages
 
 
 def _converted(data: Data, kind: type[T]) -> T:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
-from memory_engine.context.builder import build_context
-from memory_engine.context.rendering import Message, Rendering
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.rendering import Message
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
@@ -77,12 +77,7 @@ async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Repor
 
 async def _context_messages(thread: ThreadHandle, at: int | None) -> list[Message]:
     """The whole context, without the compaction that asking for it may begin: a report changes nothing."""
-    state = await thread.state(at=at)
-    parts = thread.kernel[Rendering]
-    context = build_context(
-        state, thread_id=thread.id, max_tokens=None, renderers=parts.renderers, counter=parts.counter
-    )
-    return context.messages
+    return thread.kernel[ContextBuilder].build(await thread.state(at=at), thread.id).messages
 
 
 def figures_of(

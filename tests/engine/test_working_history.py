@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.compaction.base import SECTIONS, CompactionContext, CompactionResult, render_lines
+from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compactors import WorkingHistoryCompactor
 from memory_engine.compactors.working_history import (
     ENTRY_TOKENS_MIN,
@@ -19,6 +19,7 @@ from memory_engine.compactors.working_history import (
     render_input,
     shortened,
 )
+from memory_engine.context.rendering import SECTIONS, render_lines
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import SummaryLine, ToolCall
 from memory_engine.core.tokens import estimate_text

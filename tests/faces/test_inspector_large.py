@@ -13,9 +13,9 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Plugin
 from memory_engine import events as e
-from memory_engine.context.builder import build_context
+from memory_engine.context.builder import Context, ContextBuilder
 from memory_engine.core.events.base import Event, event
-from memory_engine.inspector import routes_state
+from memory_engine.core.state import State
 from tests.inspecting import Browser, inspected
 
 Data = dict[str, object]
@@ -134,12 +134,14 @@ async def test_others_are_served_while_one_waits(long: str, monkeypatch: pytest.
     """A question that takes long holds up no other: a short one that comes later is answered before it."""
     begun, go_on = threading.Event(), threading.Event()
 
-    def build(*words: object, **options: object) -> object:
+    build = ContextBuilder.build
+
+    def slowly(builder: ContextBuilder, state: State, thread_id: str, max_tokens: int | None = None) -> Context:
         begun.set()
         go_on.wait()
-        return build_context(*words, **options)  # type: ignore[arg-type]
+        return build(builder, state, thread_id, max_tokens)
 
-    monkeypatch.setattr(routes_state, "build_context", build)
+    monkeypatch.setattr(ContextBuilder, "build", slowly)
     async with memory_engine.open(long, config=READ_ONLY) as engine, inspected(engine) as browser:
         order: list[str] = []
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, Thread, UserMessage
 from memory_engine import events as e
-from memory_engine.context.builder import FRAME
-from memory_engine.context.rendering import Rendering, message_tokens
+from memory_engine.context.builder import FRAME, ContextBuilder
+from memory_engine.context.rendering import message_tokens
+from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.cache_breaks import CacheBreak
 from memory_engine.replay.diff import kept_bytes, rendered
 from memory_engine.replay.ledger import CacheLedger
-from memory_engine.replay.rolling import Drawn, Rolling
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.conversations import LONG, NEVER, call, opened, say, turns
 from tests.engine.test_laws import EVENTS
@@ -122,7 +122,7 @@ async def test_a_compaction_breaks_it_where_the_summary_stands() -> None:
             one.why,
         )
         assert (1, kept_bytes(rendered(before.messages), rendered(after.messages))) == (one.message, one.byte)
-        counter = thread.kernel[Rendering].counter
+        counter = thread.kernel[ContextBuilder].counter
         again = [message for message in after.messages[1:] if message in before.messages]
         assert sum(message_tokens(message, counter) for message in again) == one.lost_tokens > 0
         [recorded] = [event async for event in thread.events(after=8, upto=9)]
@@ -218,7 +218,7 @@ async def test_what_stands_last_is_marked_as_such() -> None:
             found.breaks[-1].event_type,
             found.breaks[-1].why,
         )
-        task = message_tokens({"role": "user", "content": "[Task] do it"}, thread.kernel[Rendering].counter)
+        task = message_tokens({"role": "user", "content": "[Task] do it"}, thread.kernel[ContextBuilder].counter)
         assert task == found.breaks[0].lost_tokens
 
 
@@ -290,36 +290,36 @@ def same_each_time() -> AbstractAsyncContextManager[memory_engine.Engine]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settle soon, so that short logs have something settled."""
-    monkeypatch.setattr("memory_engine.replay.rolling.UNSETTLED", 2)
+    monkeypatch.setattr("memory_engine.context.series.UNSETTLED", 2)
 
 
 @pytest.mark.usefixtures("small")
 @settings(max_examples=120)
 @given(st.lists(WIDER, min_size=1, max_size=30), BUDGETS, st.integers(0, 8))
-async def test_rolling_contexts_are_those_of_the_states(log: list[Event], budget: int | None, every: int) -> None:
+async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], budget: int | None, every: int) -> None:
     """Event by event, whether something was asked in between or not, it is the context that the state gives."""
     async with same_each_time() as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(log)
-        parts = engine.kernel[Rendering]
-        rolling = Rolling(memory_engine.State(), "t", budget, Drawn(parts.renderers, parts.counter))
+        messages = MeasuredMessages(engine.kernel[ContextBuilder])
+        series = ContextSeries(memory_engine.State(), "t", budget, messages)
         async for event in thread.events():
-            rolling.step(event.operations, event.chunks, event.seq)
+            series.step(event.operations, event.chunks, event.seq)
             if every and event.seq % every:
                 continue
             try:
                 expected = await thread.context(budget, at=event.seq)
             except ContextBudgetError:
                 with pytest.raises(ContextBudgetError):
-                    rolling.context()
+                    series.context()
                 continue
-            found = rolling.context()
+            found = series.context()
             assert (expected.messages, expected.tokens, len(rendered(expected.messages))) == (
                 found.messages,
                 found.tokens,
                 found.bytes,
             )
-            assert rolling.state() == await thread.state(at=event.seq)
+            assert series.state() == await thread.state(at=event.seq)
 
 
 @pytest.mark.usefixtures("small")

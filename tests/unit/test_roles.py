@@ -15,11 +15,11 @@ from memory_engine.core.events.roles import Kind, Reference, Role, Source, roles
 from memory_engine.core.reducing import NOTHING, ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.core.state import State
 from memory_engine.errors import InvalidEvent, ReducerError
-from memory_engine.events import BUILTIN_EVENTS, builtin_registry
-from memory_engine.reducers import builtin_reducers
+from memory_engine.events import BUILTIN_EVENTS, EventRegistry, builtin_registry
 from memory_engine.replay.export.payloads import Hide, Walk, shape_of
 from memory_engine.replay.export.redaction import STAND_IN, Scrubber
 from memory_engine.replay.what_if.references import references_of
+from memory_engine.wiring import builtin_plugins
 from tests.replay.test_what_if_references import structs
 from tests.unit.test_events import SAMPLES
 
@@ -144,7 +144,9 @@ def test_every_reference_is_known_to_reruns() -> None:
 def reducers() -> ReducerRegistry:
     """The built-in ones."""
     found = ReducerRegistry()
-    builtin_reducers().install(builtin_registry(), found)
+    events = EventRegistry()
+    for plugin in builtin_plugins():
+        plugin.install(events, found)
     return found
 
 

@@ -4,11 +4,11 @@ import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.threads import CompactionPolicy, LoadedThread, check_record
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
@@ -223,10 +223,10 @@ async def setting_of(kernel: Kernel, loaded: LoadedThread, change: Change, upto:
             policy=change.policy or record.policy,
         )
         check_record(fork)
-    parts = kernel[Rendering]
+    builder = kernel[ContextBuilder]
     measures = (
-        Measure(thread_id=record.id, max_tokens=change.max_tokens, renderers=parts.renderers, counter=parts.counter),
-        Measure(thread_id=record.id, max_tokens=change.max_tokens, renderers=rules.renderers, counter=parts.counter),
+        Measure(thread_id=record.id, max_tokens=change.max_tokens, builder=builder),
+        Measure(thread_id=record.id, max_tokens=change.max_tokens, builder=evolve(builder, renderers=rules.renderers)),
     )
     return Setting(
         kernel=kernel,
@@ -261,7 +261,7 @@ def _compactors(kernel: Kernel, change: Change) -> Sequence[Compactor] | None:
 
 
 def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> Rules:
-    events, reducers, renderers = kernel.events.copy(), kernel.reducers.copy(), dict(kernel[Rendering].renderers)
+    events, reducers, renderers = kernel.events.copy(), kernel.reducers.copy(), dict(kernel[ContextBuilder].renderers)
     for plugin in plugins:
         try:
             plugin.install(events, reducers)

@@ -1,20 +1,17 @@
 """Model calls of a log and of its rerun: what each was sent, what the provider's cache kept of it, what it cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from attrs import define, evolve, field, frozen
 
-from memory_engine.context.builder import FRAME
-from memory_engine.context.rendering import Renderer
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.series import ContextSeries, MeasuredContext, MeasuredMessages
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import State
-from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
 from memory_engine.errors.effects import Usage
-from memory_engine.replay.cache_breaks import common
-from memory_engine.replay.diff import kept_bytes, message_bytes
-from memory_engine.replay.rolling import Drawn, Rolled, Rolling
+from memory_engine.replay.cache_breaks import kept_of
 
 
 @frozen(kw_only=True)
@@ -127,12 +124,11 @@ class Measure:
 
     thread_id: str
     max_tokens: int | None
-    renderers: Mapping[str, Renderer] = field(repr=False)
-    counter: TokenCounter = field(repr=False)
+    builder: ContextBuilder = field(repr=False)
 
-    def rolling(self, state: State, drawn: Drawn) -> Rolling:
+    def series(self, state: State, messages: MeasuredMessages) -> ContextSeries:
         """The contexts of a state and of those that follow it."""
-        return Rolling(state, self.thread_id, self.max_tokens, drawn)
+        return ContextSeries(state, self.thread_id, self.max_tokens, messages)
 
 
 @define
@@ -141,27 +137,26 @@ class CallSeries:
 
     measure: Measure
     calls: dict[str, Call] = field(factory=dict)
-    _drawn: Drawn | None = None
-    _rolling: Rolling | None = None
-    _before: Rolled | None = None
+    _series: ContextSeries | None = None
+    _before: MeasuredContext | None = None
 
     def begin(self, state: State, last_call: State | None) -> None:
         """From this state on. The last call before it was made with `last_call`: what a cache then held."""
-        self._drawn = Drawn(self.measure.renderers, self.measure.counter)
+        messages = MeasuredMessages(self.measure.builder)
         if last_call is not None:
-            self._before, _ = self._context(self.measure.rolling(last_call, self._drawn))
-        self._rolling = self.measure.rolling(state, self._drawn)
+            self._before, _ = self._context(self.measure.series(last_call, messages))
+        self._series = self.measure.series(state, messages)
 
     def step(self, operations: Sequence[Operation], chunks: Sequence[Chunk], seq: int) -> None:
         """Go on by what an event did."""
-        if self._rolling is not None:
-            self._rolling.step(operations, chunks, seq)
+        if self._series is not None:
+            self._series.step(operations, chunks, seq)
 
     def call(self, key: str, seq: int) -> None:
         """A call is made with the context of the state as it is; the event at `seq` is the first of its response."""
-        if self._rolling is None:
+        if self._series is None:
             return
-        context, needed = self._context(self._rolling)
+        context, needed = self._context(self._series)
         kept = self._kept(self._before, context)
         self.calls[key] = Call(
             seq=seq, tokens=needed, kept_tokens=kept, fresh_tokens=needed - kept, fits=context is not None
@@ -175,25 +170,19 @@ class CallSeries:
             self.calls[key] = evolve(call, output_tokens=call.output_tokens + tokens)
 
     @staticmethod
-    def _context(rolling: Rolling) -> tuple[Rolled | None, int]:
+    def _context(series: ContextSeries) -> tuple[MeasuredContext | None, int]:
         """A context and its tokens; none where it needs more tokens than there may be."""
         try:
-            context = rolling.context()
+            context = series.context()
         except ContextBudgetError as error:
             return None, error.needed
         return context, context.tokens
 
-    def _kept(self, old: Rolled | None, new: Rolled | None) -> int:
+    def _kept(self, old: MeasuredContext | None, new: MeasuredContext | None) -> int:
         """The tokens at the beginning that stayed the same; of the first message that differs, its share."""
-        if old is None or new is None or self._drawn is None:
+        if old is None or new is None or self._series is None:
             return 0
-        same = common(old.messages, new.messages)
-        behind = [self._drawn.size(message) for message in new.messages[same:]]
-        kept = new.tokens - FRAME - sum(size.tokens for size in behind)
-        if behind and same < len(old.messages):
-            partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
-            kept += behind[0].tokens * partly // behind[0].bytes
-        return kept
+        return kept_of(old, new, self._series.messages)[0]
 
 
 def paired(original: CallSeries, fork: CallSeries) -> tuple[Turn, ...]:

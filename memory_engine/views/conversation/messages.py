@@ -5,11 +5,11 @@ changes less often than the one after it, so that a provider's prompt cache hold
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from memory_engine.context.rendering import Message, Piece, Renderer, assemble
+from memory_engine.context.rendering import Message, Renderer, render_all
 from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
@@ -47,10 +47,10 @@ class Remembered:
 
 def build_messages(memory: Remembered) -> list[Message]:
     """The messages in order, every call directly followed by its result."""
-    done = render(memory.chunks, memory.renderers)
+    done = render_all(memory.chunks, memory.renderers)
     shown = _answered_keys(memory.chunks)
     return [
-        *render(memory.system, memory.renderers),
+        *render_all(memory.system, memory.renderers),
         *_summary(memory.summary),
         *_turns(memory.exchanges, memory.screen),
         *_uncached(memory.screen, memory.finished_at),
@@ -58,13 +58,6 @@ def build_messages(memory: Remembered) -> list[Message]:
         *([_said("user", memory.cycle.question)] if memory.cycle is not None else []),
         *done,
     ]
-
-
-def render(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
-    """Chunks as valid messages."""
-    return assemble(
-        Piece(chunk, tuple(renderers.get(chunk.type, renderers["*"])(chunk)), n) for n, chunk in enumerate(chunks)
-    )
 
 
 def cycle_chunks(state: StateView, cycle_seq: int, screen_seq: int = 0) -> list[Chunk]:

@@ -7,7 +7,8 @@ import logging
 
 import msgspec
 
-from memory_engine.context.rendering import Message, Rendering
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.rendering import Message, render_all
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
@@ -40,7 +41,6 @@ from memory_engine.views.conversation.messages import (
     cycle_chunks,
     final_answer,
     last_response,
-    render,
     system_chunks,
 )
 from memory_engine.views.conversation.summary import Summarizer, roll
@@ -235,7 +235,7 @@ class Conversation:
             event_id=cycle.event_id,
             question=cycle.question,
             asked_at=to_datetime(cycle.asked_us),
-            agent_messages=tuple(render(chunks, self._thread.kernel[Rendering].renderers)),
+            agent_messages=tuple(render_all(chunks, self._thread.kernel[ContextBuilder].renderers)),
             final_answer=final_answer(chunks),
         )
 
@@ -298,5 +298,5 @@ class Conversation:
             cached=cached,
             cycle=cycle,
             chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
-            renderers=self._thread.kernel[Rendering].renderers,
+            renderers=self._thread.kernel[ContextBuilder].renderers,
         )

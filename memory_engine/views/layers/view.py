@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.errors import InvalidMemory, UnknownMemory
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.runtime.handle import ThreadHandle
@@ -178,7 +178,7 @@ class Memory:
         entries, entry_bytes = await self._thread.measure(EPISODIC)
         _, bytes_ = await self._thread.measure(LAYERS)
         rows = await self._thread.rows(LAYERS)
-        counter = self._thread.kernel[Rendering].counter
+        counter = self._thread.kernel[ContextBuilder].counter
         working = [row.text for key in keys_of(rows, "working") if (row := rows.get(key)) is not None]
         return MemoryStats(
             working_memory_tokens=sum(counter.count(text) for text in working),

@@ -6,7 +6,8 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.rendering import Message, Piece, Rendering, assemble
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.rendering import Message, render_all
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, ToolCall
@@ -156,11 +157,7 @@ class Screen:
             receipt = await self._thread.dispatch(event, event_id=f"screen:{session.seq}:{session_id}")
         except IdempotencyConflict:  # another sender was first
             return []
-        renderers = self._thread.kernel[Rendering].renderers
-        return assemble(
-            Piece(chunk, tuple(renderers.get(chunk.type, renderers["*"])(chunk)), n)
-            for n, chunk in enumerate(receipt.chunks)
-        )
+        return render_all(receipt.chunks, self._thread.kernel[ContextBuilder].renderers)
 
     async def is_injected(self, *, at: int | None = None) -> bool:
         """Whether the agent was told of the screen in this session (or that of an earlier seq)."""

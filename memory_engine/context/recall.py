@@ -8,11 +8,8 @@
 
 The block is a view: reading a context writes nothing to the log.
 
-The context of a thread: what its model is to see next.
-
-Which other threads a thread may recall from: those of its tenant, its user, its agent.
-
-The part of a long passage that says most about a question.
+`thread_context` gives the context of a thread with or without a question, `searchable` says which other threads it may
+recall from, `excerpt` finds the part of a long passage that says most about a question.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,8 +19,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
-from memory_engine.context.builder import Budget, Context, Draft, build_context, draft_context
-from memory_engine.context.rendering import Rendering
+from memory_engine.context.builder import Context, ContextBuilder, Draft
 from memory_engine.core.lazy import regex
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
@@ -47,7 +43,7 @@ from memory_engine.store.reading import Moment
 async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
     """The ids of the other threads, those of scopes that nothing was dispatched to left out.
 
-    Raises `InvalidSearch` for what this thread may not recall from, for what is no handle, and where threads are
+    Raises `InvalidSearch` for what this thread may not recall from, for what is not a handle, and where threads are
     given together with `at`; `ThreadNotFound`, `WrongThreadKind`.
     """
     if not isinstance(others, Sequence):
@@ -198,13 +194,7 @@ async def recalled_context(thread: ThreadHandle, state: State, recall: RecallReq
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    draft = draft_context(
-        state,
-        thread_id=thread.id,
-        budget=Budget(max_tokens=recall.max_tokens, policy=recall.policy),
-        renderers=kernel[Rendering].renderers,
-        counter=kernel[Rendering].counter,
-    )
+    draft = kernel[ContextBuilder].draft(state, thread.id, recall.max_tokens, recall.policy)
     if draft.room < ROOM_MIN or not state.seq:
         return draft.finished()
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
@@ -282,14 +272,14 @@ class _Block:
         self._said.setdefault((hit.role, hit.speaker), []).append(said)
 
     def _size(self, hit: Hit) -> int:
-        return self._draft.counter.count(_line(hit) + "\n")
+        return self._draft.builder.counter.count(_line(hit) + "\n")
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
         """The hit with its best sentences, or with no text if too few of them fit."""
         room -= self._size(replace(hit, text=""))
         if room < WORTHWHILE:
             return replace(hit, text="")
-        return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.counter))
+        return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.builder.counter))
 
     def _has_said(self, hit: Hit, said: frozenset[str]) -> bool:
         """Whether the same speaker says the same in what was put in, numbers included."""
@@ -406,7 +396,4 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     if query is not None:
         wanted = RecallRequest(query=query, max_tokens=max_tokens, at=seq, policy=policy, others=recall_from)
         return await recalled_context(thread, state, wanted)
-    parts = kernel[Rendering]
-    return build_context(
-        state, thread_id=thread.id, max_tokens=max_tokens, renderers=parts.renderers, counter=parts.counter
-    )
+    return kernel[ContextBuilder].build(state, thread.id, max_tokens)

@@ -1,0 +1,254 @@
+"""Contexts of one state after the other: each as `ContextBuilder.build` gives it, at the cost of what has changed.
+
+Chunks that only come at the end leave what was made of those before them as it was: their atoms, their messages, what
+these take. So the contexts of all calls of a log take time for the log, and not for each of the states anew.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from attrs import define, field, frozen
+
+from memory_engine.context.budget import Costed, Flow, cost
+from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_order
+from memory_engine.context.invariants import Atom, Bonds
+from memory_engine.context.rendering import Message, Piece, assemble, message_bytes, message_tokens
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.operations import Operation
+from memory_engine.core.state import Placed, State, StateDraft
+
+UNSETTLED = 16
+"""The newest chunks that are always looked at again: what answers or joins them mostly comes soon."""
+
+
+@frozen
+class MeasuredContext:
+    """The messages of a context, its tokens and bytes, and the number of the first message that stands last by design.
+
+    `last` are the types of the chunks that do. `bytes` are those of the messages as JSON, one after the other (see
+    `rendering.message_bytes`).
+    """
+
+    messages: list[Message]
+    tokens: int
+    bytes: int
+    trailing: int
+    last: tuple[str, ...] = ()
+
+
+@frozen
+class MessageSize:
+    """What a message takes, and the chunk that it is of (`""`: of none, as a placeholder)."""
+
+    tokens: int
+    bytes: int
+    chunk_id: str = ""
+
+
+@define
+class MeasuredMessages:
+    """The messages of chunks, each made once, and what they take."""
+
+    builder: ContextBuilder
+    _messages: dict[str, tuple[Message, ...]] = field(factory=dict)
+    _sizes: dict[int, MessageSize] = field(factory=dict)
+
+    def of(self, chunk: Chunk) -> Sequence[Message]:
+        """The messages of a chunk: the very same objects each time."""
+        found = self._messages.get(chunk.id)
+        if found is None:
+            found = self._messages[chunk.id] = tuple(self.builder.messages(chunk))
+            self._sizes.update((id(message), self._measured(message, chunk.id)) for message in found)
+        return found
+
+    def size(self, message: Message) -> MessageSize:
+        """What a message takes."""
+        return self._sizes.get(id(message)) or self._measured(message)
+
+    def let_go(self, kept: Iterable[Chunk]) -> None:
+        """Forget the messages of all other chunks, once they are many."""
+        ids = {chunk.id for chunk in kept}
+        if len(self._messages) > 2 * len(ids) + 1_000:
+            for chunk_id in self._messages.keys() - ids:
+                for message in self._messages.pop(chunk_id):
+                    self._sizes.pop(id(message), None)
+
+    def _measured(self, message: Message, chunk_id: str = "") -> MessageSize:
+        return MessageSize(message_tokens(message, self.builder.counter), len(message_bytes(message)), chunk_id)
+
+
+@frozen
+class Settled:
+    """A beginning of the flow that nothing behind it has changed: its atoms, its messages and what they take."""
+
+    bonds: Bonds = field(factory=Bonds)
+    """Read to its end, and not a chunk further. To go on from, copy it."""
+    flow: Flow = field(factory=Flow)
+    messages: Sequence[Message] = ()
+    tokens: int = 0
+    bytes: int = 0
+
+    def __len__(self) -> int:
+        return len(self.bonds.chunks)
+
+    def begins(self, chunks: Sequence[Chunk]) -> bool:
+        """Whether a flow still begins with it."""
+        return self.bonds.chunks == list(chunks[: len(self)])
+
+    def tail(self, chunks: Sequence[Chunk]) -> Bonds:
+        """The bonds of a whole flow that begins with it."""
+        bonds = self.bonds.copy()
+        bonds.reach = len(chunks)
+        return bonds.read(chunks[len(self) :])
+
+    def is_touched_by(self, tail: Bonds) -> bool:
+        """Whether chunks that follow belong to something in here after all."""
+        return min((tail.reach, *(group.members[0] for group in tail.pending() if len(group.members) > 1))) < len(self)
+
+    def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
+        """With the atoms that follow, up to where `bonds` have been read."""
+        made = assemble(in_order(costed))
+        sizes = [messages.size(message) for message in made]
+        return Settled(
+            bonds,
+            self.flow.plus(Flow.of(costed)).alone(),
+            [*self.messages, *made],
+            self.tokens + sum(size.tokens for size in sizes),
+            self.bytes + sum(size.bytes for size in sizes),
+        )
+
+
+class ContextSeries:
+    """A state that goes on event by event, and its contexts within `max_tokens` (`None`: all that is in it)."""
+
+    def __init__(
+        self,
+        state: State,
+        thread_id: str,
+        max_tokens: int | None,
+        messages: MeasuredMessages,
+        settled: Settled | None = None,
+    ) -> None:
+        """`settled` is what another kept of a state that began in the same way."""
+        self._draft: StateDraft = state.draft()
+        self._thread_id = thread_id
+        self.max_tokens = max_tokens
+        self.messages = messages
+        self.settled = settled or Settled()
+        self._bonds: Bonds | None = None
+        """Of the whole flow; `None` where it changed elsewhere than at its end."""
+        self._flowing: set[str] = set()
+        self._last_key = b""
+        self._settle_at = 0
+        self._trailing: list[Piece] | None = None
+        self._known: dict[tuple[int, ...], Costed] = {}
+
+    def anew(self, state: State, settled: Settled) -> "ContextSeries":
+        """The same from another state on, of which this was settled."""
+        return ContextSeries(state, self._thread_id, self.max_tokens, self.messages, settled)
+
+    def state(self) -> State:
+        """The state as it is."""
+        state = self._draft.freeze(self._draft.seq)
+        self._draft = state.draft()
+        return state
+
+    def step(self, operations: Sequence[Operation], chunks: Iterable[Chunk], seq: int) -> None:
+        """Apply what the next event did."""
+        if operations:
+            apply_to_draft(self._draft, operations, chunks, seq=seq)
+            for chunk_id, placed in self._draft.touched.items():
+                self._note(chunk_id, placed)
+            self._draft.touched.clear()
+        self._draft.seq = seq
+
+    def context(self) -> MeasuredContext:
+        """The context of the state as it is. Raises `ContextBudgetError`."""
+        builder = self.messages.builder
+        tail = self._tail(self._bonds or self._read_again())
+        if self._trailing is None:
+            self._trailing = builder.trailing(self._draft)
+        before: Sequence[Message] = ()
+        tokens, size = FRAME, 0
+        if self.max_tokens is not None:
+            layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
+            tail = layout.within(self.max_tokens, self._thread_id, builder.counter)
+        else:
+            before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
+        messages = assemble([*in_order(tail), *self._trailing])
+        sizes = [self.messages.size(message) for message in messages]
+        return MeasuredContext(
+            [*before, *messages],
+            tokens + sum(one.tokens for one in sizes),
+            size + sum(one.bytes for one in sizes),
+            len(before) + len(messages) - sum(len(piece.messages) for piece in self._trailing),
+            tuple(dict.fromkeys(piece.chunk.type for piece in self._trailing)),
+        )
+
+    def _note(self, chunk_id: str, placed: Placed | None) -> None:
+        """Keep what a change leaves as it was: all of the flow before a chunk at its end, and what stands last."""
+        is_flowing = placed is not None and not placed.container and placed.chunk.category not in TRAILING
+        if chunk_id in self._flowing:
+            self._bonds = None
+        elif placed is None or not is_flowing:
+            self._trailing = None  # children too: they are shown in what stands last only
+        elif self._bonds is not None and placed.key > self._last_key:
+            self._bonds.read((placed.chunk,))
+            self._flowing.add(chunk_id)
+            self._last_key = placed.key
+        else:
+            self._bonds = None
+
+    def _read_again(self) -> Bonds:
+        """The bonds of the flow as it is, what was settled of it kept if it still begins so."""
+        top = [chunk for chunk in self._draft.chunks() if chunk.category not in TRAILING]
+        if not self.settled.begins(top):
+            self.settled = Settled()
+        self._flowing = {chunk.id for chunk in top}
+        placed = self._draft.placed_at(top[-1].id) if top else None
+        self._last_key = placed.key if placed is not None else b""
+        self.messages.let_go(self._draft.chunks())
+        return self._went_on(self.settled, top)
+
+    def _went_on(self, settled: Settled, top: Sequence[Chunk]) -> Bonds:
+        self.settled, self._bonds, self._settle_at = settled, settled.tail(top), len(settled) + 2 * UNSETTLED
+        return self._bonds
+
+    def _tail(self, bonds: Bonds) -> Sequence[Costed]:
+        """The atoms after those that are settled; once these are many, the older ones are settled too."""
+        if self.settled.is_touched_by(bonds):
+            bonds = self._went_on(Settled(), bonds.chunks)
+        costed = [self._costed(atom) for atom in bonds.atoms(len(self.settled))]
+        self._known = {one.atom.positions: one for one in costed}
+        if len(bonds.chunks) < self._settle_at:
+            return costed
+        self._settle_at = len(bonds.chunks) + UNSETTLED
+        cut = self._cut(bonds.chunks, costed)
+        if cut == len(self.settled):
+            return costed
+        done = [one for one in costed if one.atom.positions[0] < cut]
+        head = self.settled.bonds.copy().read(bonds.chunks[len(self.settled) : cut])
+        more = self.settled.plus(head, done, self.messages)
+        if more.is_touched_by(more.tail(bonds.chunks)):
+            return costed
+        self._went_on(more, bonds.chunks)
+        return costed[len(done) :]
+
+    def _costed(self, atom: Atom) -> Costed:
+        known = self._known.get(atom.positions)
+        if known is not None and known.atom.chunks == atom.chunks:
+            return known
+        return cost(atom, self.messages.of, self.messages.builder.counter)
+
+    def _cut(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> int:
+        """Up to where chunks can be settled: no atom spans that place, and none before it depends on what follows."""
+        bonds = self.settled.bonds.copy()
+        found = reach = len(self.settled)
+        for one in costed:
+            first = one.atom.positions[0]
+            if first > len(chunks) - UNSETTLED:
+                break
+            if first >= reach and bonds.read(chunks[len(bonds.chunks) : first]).is_settled:
+                found = first
+            reach = max(reach, one.atom.positions[-1] + 1)
+        return found
