@@ -97,7 +97,7 @@ async def test_a_context_says_what_it_recalls_from() -> None:
         user = engine.user("u1", tenant_id="acme")
         with pytest.raises(errors.InvalidSearch, match="list of handles"):
             await context(query="pottery", recall_from=user)
-        with pytest.raises(errors.InvalidSearch, match="no handle"):
+        with pytest.raises(errors.InvalidSearch, match="not a handle"):
             await context(query="pottery", recall_from=["user:acme/u1"])
         with pytest.raises(errors.InvalidSearch, match="query=3: it is a text"):
             await context(query=3)
@@ -132,7 +132,7 @@ async def test_an_embedder_that_is_none_is_refused_when_the_engine_opens(wrong: 
 
 async def test_models_are_checked_where_they_are_given() -> None:
     """A name in place of a model, and sizes below 1."""
-    with pytest.raises(TypeError, match="is no re-ranker"):
+    with pytest.raises(TypeError, match="is not a re-ranker"):
         async with memory_engine.open(":memory:", reranker="jina"):  # type: ignore[arg-type]
             raise AssertionError("it is open")
     with pytest.raises(TypeError, match="is no embedder"):

@@ -260,7 +260,7 @@ def turns(cues: Sequence[Cue]) -> Iterator[Sequence[Cue]]:
 
 
 def _cues(lines: Sequence[str]) -> Iterator[Cue]:
-    """The cues with words, in order. Headers, notes, styles and numbers are no cues."""
+    """The cues with words, in order. Headers, notes, styles and numbers are not cues."""
     at = 0
     while at < len(lines):
         timing = _TIMING.match(lines[at])
