@@ -102,7 +102,7 @@ class Plugin:
         return add
 
     def silent(self, *classes: type[Event]) -> None:
-        """Say that search finds nothing of events of these classes, whatever texts they hold."""
+        """Say that search passes over all texts in events of these classes."""
         for cls in classes:
             self.extractors[cls.event_type] = silent
 

@@ -1,4 +1,4 @@
-"""The handle to one thread: what users hold."""
+"""The handle to one thread, the object that users hold."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
@@ -305,7 +305,7 @@ class Thread(ThreadHandle):
         return Past(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
 
     async def diff(self, a: Moment, b: Moment | None = None) -> "diff.Diff":
-        """What changed from one moment to another (default: the head): chunks, fields, context, views."""
+        """The difference from one moment to another (default: the head): chunks, fields, context, views."""
         return await diff.diff(await self.at(a), await self._at_or_last(b))
 
     async def bisect(

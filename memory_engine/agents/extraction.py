@@ -1,4 +1,4 @@
-"""What was learned in a task: facts under keys, from the answer and the scratchpad, never from recalled memory."""
+"""The lessons of a task: facts under keys, from the answer and the scratchpad, never from recalled memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
@@ -30,7 +30,7 @@ class Said:
 
 @frozen(kw_only=True)
 class Finished:
-    """A task that is done: what was asked, what was said (the answer last), and texts that came out of memory."""
+    """A task that is done: the request, the texts said (the answer last), and those that came out of memory."""
 
     task: str
     said: tuple[Said, ...]

@@ -1,4 +1,4 @@
-"""What an agent should know before it begins: memories, rules and a playbook that fit the task, as one note.
+"""Knowledge for an agent before it begins: memories, rules and a playbook that fit the task, as one note.
 
 It also makes the events that carry what a run learned from the conversation to the agent's thread.
 """

@@ -1,4 +1,4 @@
-"""What a command is, the arguments that many of them take, and the database that it works on."""
+"""The type of commands, the arguments that many of them take, and the database that it works on."""
 
 import argparse
 from collections.abc import AsyncIterator, Awaitable, Callable

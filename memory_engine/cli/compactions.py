@@ -169,7 +169,7 @@ def _put_breaks(broken: Sequence[CacheBreak], terminal: Terminal) -> None:
 
 
 def _put_trailing(breaks: Sequence[CacheBreak], terminal: Terminal) -> None:
-    """What stands last is moved by every turn: how often, and what that took, is enough."""
+    """Sum up the breaks by the last messages: every turn moves these, so their number and tokens are enough."""
     whys: dict[str, list[int]] = {}
     for one in breaks:
         whys.setdefault(one.why, []).append(one.lost_tokens)

@@ -38,7 +38,7 @@ def _run(command: Command, asked: argparse.Namespace, terminal: Terminal) -> int
 
 
 def _told(error: MemoryEngineError) -> str:
-    """What an error says, with what a person at the command line can do about it."""
+    """The text of an error, with advice for a person at the command line."""
     if isinstance(error, ThreadNotFound):
         return f"thread {error.thread_id!r} does not exist; `memory-engine threads` lists those that do"
     if isinstance(error, EventNotFound):

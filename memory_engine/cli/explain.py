@@ -347,7 +347,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _context(past: Past, asked: argparse.Namespace) -> Context:
-    """The context asked for; what a query recalled with what each signal added to its score."""
+    """The context asked for; recalled passages with the points that each signal added to their scores."""
     context = await past.context(asked.max_tokens, query=asked.query)
     if not context.recalled:
         return context

@@ -1,4 +1,4 @@
-"""The commands that look: threads, show, context, stats, report, view. What prints events is in `log`."""
+"""The commands that look: threads, show, context, stats, report, view. The command that prints events is in `log`."""
 
 import argparse
 from collections.abc import Mapping, Sequence

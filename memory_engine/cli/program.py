@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """A word of the command line: what it does, and the module and name of its `Command`."""
+    """A word of the command line: its help, and the module and name of its `Command`."""
 
     help: str
     home: str

@@ -236,7 +236,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
 
 
 async def _conversations(engine: Engine) -> list[str]:
-    """The ids of the conversations, without those that are forks: what they share would count again."""
+    """The ids of the conversations, without forks: their shared past would count again."""
     return [info.id for info in await engine.threads(kind="conversation") if info.forked_from is None]
 
 

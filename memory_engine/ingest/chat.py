@@ -1,6 +1,6 @@
 """Chat-completions messages to events: one message is one event, with its reasoning before it.
 
-`threads_in` finds which threads a file holds, and gives the records of each.
+`conversations` finds which threads a file holds, and gives the records of each.
 """
 
 import itertools
@@ -233,7 +233,7 @@ def holds_a_log(path: Path) -> bool:
 
 
 def _shape(value: object, format: Format) -> Shape | None:
-    """What a record is: under a given format by its look, under `auto` only if it is certain."""
+    """The shape of a record: under a given format by its look, under `auto` only if it is certain."""
     keys = _mapping(value)
     match format:
         case "events":

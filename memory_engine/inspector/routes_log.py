@@ -189,7 +189,7 @@ async def find(inspection: Inspection, query: Query) -> object:
 
 
 class _Wanted:
-    """A text to be found in payloads, whatever its case: first in the bytes, then in the decoded values."""
+    """A text to be found in payloads, in any case of letters: first in the bytes, then in the decoded values."""
 
     def __init__(self, text: str) -> None:
         self._text = text.casefold()
@@ -293,7 +293,7 @@ async def why(inspection: Inspection, query: Query) -> object:
 
 
 async def diff_of_points(inspection: Inspection, query: Query) -> object:
-    """What changed from one seq to another, or from a seq of this thread to one of another (`other`)."""
+    """The difference from one seq to another, or from a seq of this thread to one of another (`other`)."""
     a = await inspection.past(query, "a")
     return await difference(a, await inspection.past(query, "b", thread=query.text("other", "")))
 

@@ -1,4 +1,4 @@
-"""Model calls in a row: what a prompt cache keeps of each, and which event made it keep less.
+"""Model calls in a row: the tokens that a prompt cache keeps of each, and the event that made it keep less.
 
 A model call of a log is the run of events that records its response.
 """

@@ -1,4 +1,4 @@
-"""What changed between two moments of a log: chunks, the context of a model, and views.
+"""The difference between two moments of a log: chunks, the context of a model, and views.
 
 Everything is read as it was; nothing is written. The work is done from the older moment to the newer one, and turned
 round where you asked for the other direction, so that one mirrors the other. Contexts are compared as bytes, which a

@@ -305,7 +305,7 @@ PAGE = 4_000
 
 @define
 class PassageFold:
-    """Passages by place, as steps make, end and drop them: what `PassageIndex.write` does, in memory."""
+    """Passages by place, as steps make, end and drop them: `PassageIndex.write` in memory."""
 
     rows: dict[int, PassageRow] = field(factory=dict)
     _keyed: dict[str, list[int]] = field(factory=dict)

@@ -211,7 +211,7 @@ async def _undone(
 ) -> dict[str, set[str]]:
     """By each summary of a side: chunks of the other whose older version it covers, from before either of the two.
 
-    So it is where a compaction was undone: what it covered stands there again, as new versions.
+    So it is where a compaction was undone: its originals stand there again, as new versions.
     """
     wanted = {parent: chunk.id for chunk in loose.values() for parent in chunk.parent_ids if parent not in base}
     tops = [chunk for chunk in summaries.values() if chunk.type == ChunkType.COMPACTED and chunk.id in base]

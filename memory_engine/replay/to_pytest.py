@@ -82,7 +82,7 @@ def quoted(text: str) -> str:
 
 
 def block(text: str) -> str:
-    """A text between triple quotes, its lines as they are, long ones cut: what is cut ends with a backslash."""
+    """A text between triple quotes, its lines as they are, long ones cut, with a backslash at each cut."""
     lines = [_line(line) for line in text.split("\n")]
     body = "\n".join(lines)
     body = body[:-1] + '\\"' if body.endswith('"') else body

@@ -279,7 +279,7 @@ class Tracer:
 
 
 def _named(recorded: RecordedEvent) -> list[Link]:
-    """The events of its own thread that an event names by their seqs: what it sums up, ends, or was drawn from."""
+    """The events of its own thread that an event names by their seqs: those it sums up, ends, or was drawn from."""
     if isinstance(recorded.event, UnknownEvent):
         return []
     named = (value for source, value in sources_in(recorded.event) if source is Source.SEQ)

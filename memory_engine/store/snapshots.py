@@ -29,7 +29,7 @@ ROWS_SHARE = 4
 MEMORY_MAX = 512
 """Snapshots of a thread that are held in memory before they are made anew."""
 VIEW_VECTORS = ("view_vectors", 1)
-"""Name and version of the rows that hold vectors of views' texts (see `recall.kept`)."""
+"""Name and version of the rows that hold vectors of views' texts (see `recall.likeness`)."""
 _STATE = "state:"
 _VIEWS = (("view/", "view0"),)
 

@@ -19,7 +19,7 @@ from memory_engine.llm.vectors import Vector
 
 @frozen
 class Returns:
-    """A step that returns a value as it is, whatever its type."""
+    """A step that returns a value of any type as it is."""
 
     value: object
 

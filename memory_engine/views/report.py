@@ -1,4 +1,4 @@
-"""State reports for people: what the memory holds, what is cached, what the agent receives."""
+"""State reports for people: the memory, the cached results, the agent's messages."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _log = logging.getLogger("memory_engine.report")
 LINE_CHARS_MAX = 240
 """Characters of one message or one call in the text; the data hold all of it."""
 _JOINERS = "\u200c\u200d"
-"""They are part of words and emoji, and move no cursor."""
+"""Joiners, which are part of words and emoji, and do not move the cursor."""
 
 
 @frozen(kw_only=True)
@@ -54,7 +54,7 @@ class Figures:
 
 
 async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Report:
-    """Report on a thread (as of an earlier seq, with `at`), and log it in one record of `memory_engine.report`.
+    """Report on a thread (as of an earlier seq, with `at`), and log it as one record of logger `memory_engine.report`.
 
     The record's message is the text; its attributes `thread_id` and `memory` hold the data for log collectors.
     """
@@ -65,7 +65,7 @@ async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Repor
     figures = figures_of(session or thread.id, count, summary, tally, is_cycle_open=is_open)
     cached = entries_of(await thread.rows(TOOL_CACHE, at=at))
     messages = await Conversation(thread).messages(at=at)
-    if summary is None and not count and not is_open:  # its loop does without conversation memory: the context it is
+    if summary is None and not count and not is_open:  # the loop does not use conversation memory: show the context
         messages = await _context_messages(thread, at)
     report = Report(
         text="\n\n".join((memory_text(figures), cache_text(cached), messages_text(messages))),
@@ -113,7 +113,7 @@ def cache_text(cached: Sequence[CacheEntry]) -> str:
 
 
 def messages_text(messages: Sequence[Message]) -> str:
-    """What the agent receives, a line for each message."""
+    """The agent's messages, a line for each."""
     lines = [
         f"[{n}] {str(message['role']).upper()}: {shown(said(message))}".rstrip()
         for n, message in enumerate(messages, start=1)
@@ -134,7 +134,7 @@ def said(message: Message) -> str:
 
 
 def shown(text: str) -> str:
-    """The text on one line, shortened, with everything written out that would not be seen as itself."""
+    """The text on one line, shortened, with invisible characters written out."""
     line = " ".join(text[: LINE_CHARS_MAX * 8].split())
     if len(line) > LINE_CHARS_MAX:
         line = line[: LINE_CHARS_MAX - 1] + "…"

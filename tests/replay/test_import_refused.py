@@ -79,7 +79,7 @@ SPOILT: dict[str, tuple[Spoil, int, str]] = {
     ),
     "a wrong count": (with_line(END, lambda line: line.update(redacted=3)), END, "0 events are redacted"),
     "more after the end": (lines(*ALL, 2), END + 1, "more follows"),
-    "no header": (lines(*ALL[1:]), 1, "no exported log"),
+    "no header": (lines(*ALL[1:]), 1, "not an exported log"),
     "another format": (with_line(HEADER, lambda line: line.update(format="csv")), 1, "its format is 'csv'"),
     "a newer version": (with_line(HEADER, lambda line: line.update(version=2)), 1, "of version 2 of the format"),
     "no JSON": (text(3, b'{"seq"', b'{seq'), 3, "not JSON"),

@@ -286,7 +286,7 @@ async def test_events_that_come_out_otherwise_are_redacted_too(engine: Engine, t
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
-        ({"patterns": ["("]}, "no regular expression"),
+        ({"patterns": ["("]}, "not a regular expression"),
         ({"patterns": ["x*"]}, "matches where there is nothing"),
         ({"fields": [""]}, "the name of nothing"),
         ({"types": "user_message"}, "give a list"),

@@ -28,7 +28,7 @@ _WRITTEN = (
 
 
 class Hide(IntEnum):
-    """How much of a value goes: what patterns match, all texts, numbers too, ids too."""
+    """The parts of a value to take out: matches of patterns, all texts, numbers too, ids too."""
 
     MATCHES = 0
     TEXTS = 1

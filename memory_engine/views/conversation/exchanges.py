@@ -1,4 +1,4 @@
-"""What readers of a conversation's memory get, made of its rows."""
+"""The values that readers of a conversation's memory get, made of its rows."""
 
 from datetime import datetime
 
@@ -57,8 +57,8 @@ class Exchange:
 class Summary:
     """The rolling summary of `exchanges` older exchanges.
 
-    `is_withheld`: something of them was forgotten, and until the next turn it says nothing. `event_id`
-    is the event that it stands in, `method` and `model` say who compressed it last, if anybody did.
+    `is_withheld`: part of them was forgotten, so its text is empty until the next turn. `event_id`
+    is the event that it stands in, `method` and `model` say how it was compressed last, if it was.
     """
 
     seq: int
@@ -87,10 +87,10 @@ class Summary:
 
 @frozen(kw_only=True)
 class Cycle:
-    """The question that waits for its answer, and what the agent has done for it so far.
+    """The question that waits for its answer, and the agent's work for it so far.
 
-    `agent_messages` are chat-completions messages. `final_answer` is what the agent said last, if it asked for
-    nothing after it: the answer that a process left behind which died before it could finalize.
+    `agent_messages` are chat-completions messages. `final_answer` is the agent's last text, if no
+    call follows it: the answer left behind by a process that died before it could finalize.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""The fold: which exchanges are live, what the summary says, which question is open."""
+"""The fold: the live exchanges, the summary, the open question."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar, cast
@@ -54,7 +54,7 @@ class ExchangeRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="exchange
 class SummaryRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="summary", gc=False):
     """The rolling summary of all exchanges up to the event `upto`, and of the snippets up to `insights_upto`.
 
-    `withheld`: something of what it covers was forgotten, so it says nothing until it is made again from the log.
+    `withheld`: part of what it covers was forgotten, so its text is empty until it is made again from the log.
     """
 
     seq: int
@@ -239,8 +239,8 @@ def _forget(rows: Rows[Row], event: RecordedEvent, forget: MemoryForget) -> None
         rows.put(f"{_GONE}{cycle.seq:010d}", GoneRow(cycle.seq))
     summary = summary_of(rows)
     if summary is not None and _reaches(summary, seqs):
-        # which of the exchanges it covers are meant is not known here, so all of it is withheld; the originals
-        # are in the log, and what is still allowed to be said is drawn from them again
+        # the row does not tell which exchanges the forgotten parts came from, so all of it is withheld; the originals
+        # are in the log, and the next summary is drawn from those that remain
         withheld = msgspec.structs.replace(summary, seq=event.seq, event_id=event.id, text="", withheld=True)
         rows.put(SUMMARY, withheld)
     rows.put(TALLY, msgspec.structs.replace(tally_of(rows), forgotten=event.seq))

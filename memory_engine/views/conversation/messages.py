@@ -1,6 +1,6 @@
-"""What the agent receives: the conversation's memory as chat-completions messages.
+"""The agent's messages: the conversation's memory in chat-completions form.
 
-Order: instructions, summary, exchanges, cached results, the question, what was done for it. Each part
+Order: instructions, summary, exchanges, cached results, the question, the work done for it. Each part
 changes less often than the one after it, so that a provider's prompt cache holds as far as can be.
 """
 
@@ -32,7 +32,7 @@ _GOES_ON = frozenset(
 
 @frozen(kw_only=True)
 class Remembered:
-    """All that the messages are made of. `chunks` are what the open cycle has brought so far."""
+    """The parts that the messages are made of. `chunks` are those of the open cycle so far."""
 
     system: Sequence[Chunk]
     summary: SummaryRow | None
@@ -61,7 +61,7 @@ def build_messages(memory: Remembered) -> list[Message]:
 
 
 def cycle_chunks(state: StateView, cycle_seq: int, screen_seq: int = 0) -> list[Chunk]:
-    """What a cycle has brought to the working flow since its question: also a summary that covers some of it."""
+    """A cycle's chunks in the working flow since its question, or a summary that covers some of them."""
     return [
         chunk
         for chunk in state.chunks()
@@ -77,12 +77,12 @@ def system_chunks(state: StateView) -> list[Chunk]:
 
 
 def last_response(chunks: Sequence[Chunk]) -> Chunk | None:
-    """What the agent said last."""
+    """The agent's last text."""
     return next((chunk for chunk in reversed(chunks) if chunk.type == ChunkType.AGENT_RESPONSE), None)
 
 
 def final_answer(chunks: Sequence[Chunk]) -> str | None:
-    """What the agent said last, if it asked for nothing after it and nobody spoke to it."""
+    """The agent's last text, if neither a call nor a message follows it."""
     for chunk in reversed(chunks):
         if chunk.type == ChunkType.AGENT_RESPONSE:
             return content_text(chunk.content)
@@ -94,7 +94,7 @@ def final_answer(chunks: Sequence[Chunk]) -> str | None:
 def cached_pair(entry: CacheEntry) -> list[Message]:
     """A cached result as a call and its result, under an id of its own.
 
-    As the tool's own word, not as a note: what a tool returned must not speak with a person's
+    It stands as a tool's result, not as a note: a tool's text must not speak with a person's
     authority. A pair each, in the order of caching, so that one that comes or goes leaves those before it.
     """
     return call_pair(f"cached_{entry.key[:24]}", entry.tool, entry.parameters, entry.result)

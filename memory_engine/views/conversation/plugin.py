@@ -1,4 +1,4 @@
-"""What conversation memory plugs in."""
+"""The plug-in of conversation memory."""
 
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.plugins import Plugin

@@ -1,6 +1,6 @@
-"""The rolling summary: what is over the limits is folded into it; it is made again when part of it was forgotten.
+"""The rolling summary: it takes in exchanges over the limits, and is made again when part of it was forgotten.
 
-Texts are made shorter by a model, and where there is none or it fails, by cutting.
+A model makes texts shorter; where there is no model or it fails, they are cut.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ first; <findings>, if it is there, is what the agent noted in its scratchpad. {_
 {_FAITHFUL}
 """
 _BYTES_PER_WORD = 7
-"""A word of English prose with its space, on the safe side: providers count badly, and what is too long is cut."""
+"""A word of English prose with its space, on the safe side: providers count badly, and longer answers are cut."""
 
 
 def short_answer(question: str, answer: str, target: int) -> list[Message]:
@@ -100,12 +100,12 @@ _log = logging.getLogger("memory_engine.conversation")
 
 TEMPERATURE = 0.3
 _TOKENS_MIN = 512
-"""What an answer may take at least: some models think before they write."""
+"""The least number of tokens for an answer: some models think before they write."""
 
 
 @frozen(kw_only=True)
 class Shortened:
-    """A shorter text, who made it (`"model"` or `"cut"`), and why a model was of no use."""
+    """A shorter text, who made it (`"model"` or `"cut"`), and why a model's answer was not used."""
 
     text: str
     method: str
@@ -115,7 +115,7 @@ class Shortened:
 
 
 class Summarizer:
-    """Never raises for a model's sake: whatever goes wrong there, the text is cut and the failure is told."""
+    """Shortens texts. It never raises a model's error: it cuts the text and reports the failure."""
 
     def __init__(self, model: LanguageModel | None, limits: ConversationLimits) -> None:
         self._model = model
@@ -134,7 +134,7 @@ class Summarizer:
     async def summary(self, text: str, findings: Sequence[str], fallback: str) -> Shortened:
         """A summary that is over its limit, compressed; `findings` guide the model.
 
-        `fallback` is the text to shorten without one: it holds of the findings what has room.
+        `fallback` is the text to shorten without one: it holds as many of the findings as fit.
         """
         limits = self._limits
         target = limits.summary_bytes_target
@@ -143,7 +143,7 @@ class Summarizer:
         return await self._shorten(shorter_summary(told, noted, target), target, fewer_lines(fallback, target))
 
     async def _shorten(self, messages: Sequence[Message], target: int, fallback: str) -> Shortened:
-        """What the model makes of it, cut where it overdid, or the fallback."""
+        """The model's text, cut where it is too long, or the fallback."""
         if self._model is None:
             return Shortened(text=fallback, method="cut")
         try:
@@ -167,7 +167,7 @@ class Summarizer:
 
 
 TRIES = 8
-"""How often a summary is drawn anew because the exchanges changed meanwhile; then the next turn tries."""
+"""Attempts at a summary while the exchanges change meanwhile; after that, the next turn tries."""
 _FINDINGS_SHARE = 3
 """Findings added at one time take at most one part in so many of a compressed summary."""
 _FINDING_BYTES_MAX = 300
@@ -175,7 +175,7 @@ _FINDING_BYTES_MAX = 300
 
 @frozen(kw_only=True)
 class _Roll:
-    """What is to be folded, as it was when it was looked at."""
+    """The exchanges due for the summary, as they were when they were read."""
 
     summary: SummaryRow | None
     tally: TallyRow
@@ -185,7 +185,7 @@ class _Roll:
 
 
 async def roll(thread: ThreadHandle) -> None:
-    """Fold until nothing is over the limits. Where another task of this process is at it, that one does it all."""
+    """Roll until nothing is over the limits. If another task of this process is rolling already, it does it all."""
     lock = thread.kernel.caches.made(thread.id, "conversation rolling", asyncio.Lock)
     if lock.locked():
         return
@@ -198,7 +198,7 @@ async def roll(thread: ThreadHandle) -> None:
 
 
 async def _due(thread: ThreadHandle) -> _Roll | None:
-    """What must be folded now, if anything."""
+    """The exchanges that the summary must take in now, if any."""
     limits = thread.kernel.config.conversation
     rows = await thread.rows(CONVERSATION)
     live, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
@@ -233,7 +233,7 @@ async def _covered_in_log(thread: ThreadHandle, summary: SummaryRow, live: Seque
 
 
 async def _fold(thread: ThreadHandle, due: _Roll) -> None:
-    """Dispatch the summary with what is due. If something changed meanwhile, the event changes nothing."""
+    """Dispatch the summary with the due exchanges. If the rows changed meanwhile, the event changes nothing."""
     limits = thread.kernel.config.conversation
     before = due.summary.text if due.summary is not None else ""
     told = joined(before, *(_line(row, limits) for row in due.covered))

@@ -1,4 +1,4 @@
-"""Texts made to fit: cut between what a reader sees as characters, folded into lines, lines made fewer."""
+"""Texts made to fit: cut between characters as a reader sees them, put on one line each, lines made fewer."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _VIRAMA = 9
 """The combining class of the signs that bind an Indic consonant to the next."""
 _LEFT_OUT = regex(r"\[(\d+) earlier lines? left out\]")
 _WIDTHS = (400, 240, 160, 110, 80, 56)
-"""What is left of an older line, in bytes, tried one after the other."""
+"""Bytes that an older line is cut to, tried one after the other."""
 
 
 def utf8_bytes(text: str) -> int:

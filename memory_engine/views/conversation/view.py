@@ -1,6 +1,6 @@
-"""Conversation memory: what an agent is told of the conversation so far, within limits.
+"""Conversation memory: the conversation so far, within limits, for its agent.
 
-A turn gets into the log once, whoever asks how often, and whatever dies in between.
+Recording a turn is idempotent: any number of callers, retries and crashes leave it in the log once.
 """
 
 import logging
@@ -49,7 +49,7 @@ from memory_engine.views.screen.view import SCREEN, screen_of, session_of
 from memory_engine.views.tool_cache.view import TOOL_CACHE, entries_of
 
 TRIES = 8
-"""How often a question is put again that others overtook."""
+"""Attempts at a question that others overtake."""
 
 
 async def opened(thread: ThreadHandle, question: str) -> CycleRow:
@@ -83,7 +83,7 @@ async def opened(thread: ThreadHandle, question: str) -> CycleRow:
 def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
     """Raise `InvalidEvent` or `EventTooLarge` for an answer that the log cannot hold.
 
-    Before its question is recorded: that would wait for an answer, and refuse every other, for good.
+    Called before its question is recorded: that would otherwise wait for good, and refuse every other.
     """
     payload, recorded = encode_event(ExchangeFinished(question=question, answer=answer, cycle=0), thread.kernel.events)
     if len(payload) > thread.kernel.config.event_bytes_max:
@@ -91,7 +91,7 @@ def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
 
 
 async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | ExchangeRow | Exchange:
-    """What an answer belongs to: the open cycle, a question that was overtaken; or the exchange that it made already.
+    """The target of an answer: the open cycle, a question that was overtaken; or the exchange that it made already.
 
     Where nothing is open, a cycle is opened. Raises `AnotherQuestionOpen`.
     """
@@ -114,7 +114,7 @@ async def asked(thread: ThreadHandle, question: str, answer: str) -> CycleRow | 
 async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: ExchangeFinished) -> Exchange:
     """Record the exchange, and the answer too if that was not said, or neither.
 
-    Who comes second with the same answer gets the exchange of the first: a model may have made another
+    The second caller with the same answer gets the exchange of the first: a model may have made another
     short form of it. Raises `IdempotencyConflict` for another answer.
     """
     exchange_id = f"conversation:exchange:{found.seq}"
@@ -163,27 +163,27 @@ class Conversation:
     async def prepare_messages(self, user_message: str) -> list[Message]:
         """Open a cycle with a person's question, and give the messages of the next model call.
 
-        Again with the same question while the cycle is open, it goes on with it, also after a crash: nothing is
-        recorded twice, and what the agent has done so far is in the messages. Another question leaves the
-        open one as an exchange without an answer. Flows that nobody judged yet are judged by what is said now
-        (see `Flows.review`). Raises what `dispatch` raises.
+        A second call with the same question goes on with the open cycle, also after a crash: nothing is
+        recorded twice, and the agent's work so far is in the messages. Another question leaves the
+        open one as an exchange without an answer. Flows that nobody judged yet are judged by this
+        message (see `Flows.review`). Raises the errors of `dispatch`.
         """
         try:
             await Flows(self._thread).review(user_message)
-        except MemoryEngineError as error:  # the turn goes on: what was promoted is delivered later
+        except MemoryEngineError as error:  # the turn goes on: promoted facts are delivered later
             _log.warning("flows of thread %r could not be reviewed: %s", self._thread.id, error)
         cycle = await opened(self._thread, user_message)
         await roll(self._thread)
         return build_messages(await self._remembered(None, cycle))
 
     async def finalize_cycle(self, question: str, answer: str) -> Exchange:
-        """Close the open cycle with its final answer, then fold what is over the limits.
+        """Close the open cycle with its final answer, then roll exchanges over the limits into the summary.
 
         The answer is recorded as the agent's response if that was not done, together with the exchange. A
         long answer gets a short form first. Finalizing again with the same answer gives the first
         exchange. Without an open cycle one is made of the question; a question that another one
         overtook is answered late. Raises `AnotherQuestionOpen` where another question waits,
-        `IdempotencyConflict` for a second, different answer, and what `dispatch` raises.
+        `IdempotencyConflict` for a second, different answer, and the errors of `dispatch`.
         """
         check_recordable(self._thread, question, answer)
         found = await asked(self._thread, question, answer)
@@ -208,10 +208,10 @@ class Conversation:
         await roll(self._thread)
         return exchange
 
-    # what is there
+    # reading
 
     async def messages(self, *, at: int | None = None) -> list[Message]:
-        """What the agent receives as things stand (or stood, `at` an earlier seq). Changes nothing."""
+        """The agent's messages as things stand (or stood, `at` an earlier seq). Changes nothing."""
         rows = await self._thread.rows(CONVERSATION, at=at)
         return build_messages(await self._remembered(at, cycle_of(rows)))
 
@@ -220,7 +220,7 @@ class Conversation:
         return [Exchange.of(row) for row in exchanges_of(await self._thread.rows(CONVERSATION, at=at))]
 
     async def summary(self, *, at: int | None = None) -> Summary | None:
-        """The summary of the older exchanges; `None` before the first was folded."""
+        """The summary of the older exchanges; `None` before there is one."""
         row = summary_of(await self._thread.rows(CONVERSATION, at=at))
         return Summary.of(row) if row is not None else None
 
@@ -244,7 +244,7 @@ class Conversation:
         return await whole_answer(self._thread, exchange.finished_seq)
 
     async def memory(self, *, at: int | None = None) -> dict[str, object]:
-        """All of it as plain JSON values, under the names that such memories have."""
+        """The whole memory as plain JSON values, under the usual names of the field."""
         cycle = await self.current(at=at)
         summary = await self.summary(at=at)
         cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))

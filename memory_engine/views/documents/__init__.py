@@ -1,1 +1,1 @@
-"""A tenant's documents: what there is, and the passages that search finds in them."""
+"""A tenant's documents, and the passages that search finds in them."""

@@ -1,4 +1,4 @@
-"""What of a document is new: a text as it was loaded, compared with what is known of it, as events."""
+"""The events of a changed document: a text as it was loaded, compared with the known document."""
 
 import uuid
 from collections import Counter
@@ -18,7 +18,7 @@ from memory_engine.views.documents.readers.splitting import Piece, Splitting, sp
 
 PASSAGES_PER_EVENT_MAX = 256
 BYTES_PER_EVENT_MAX = 256 * 1024
-"""Of passages and of the keys of ended ones; what surrounds them comes on top."""
+"""Of passages and of the keys of ended ones; their envelope comes on top."""
 COMPARISONS_MAX = 5_000_000
 """Of texts that repeat themselves more than this, all between the first and the last change is written anew."""
 _DIGEST_CHARS = 24
@@ -32,7 +32,7 @@ def digest_of(loaded: Loaded, splitting: Splitting) -> str:
 
 
 def changes(known: Document | None, loaded: Loaded, splitting: Splitting) -> list[DocumentAdded]:
-    """The events that make the document `known` (`None`: there is none) what was `loaded`. At least one."""
+    """The events that turn the document `known` (`None`: it is new) into the one `loaded`. At least one."""
     pieces = split(loaded.sections, splitting)
     batches = list(_batches(_splices(known, loaded, pieces))) or [()]
     digest = digest_of(loaded, splitting)
@@ -59,7 +59,7 @@ def changes(known: Document | None, loaded: Loaded, splitting: Splitting) -> lis
 def with_ids(events: Sequence[Event], document_id: str, thread_id: str, base: int) -> list[NewEvent]:
     """The events with ids that follow from the state they change (the document's last event has seq `base`).
 
-    Whoever changed it first from there has used them: the second is refused, or, where it says the same, is done.
+    The first writer to change it from there uses these ids: the second is refused or, with an equal change, is done.
     """
     return [
         NewEvent(event, id=str(uuid.uuid5(_NAMESPACE, f"{base}.{part} {document_id} {thread_id}")))
@@ -72,7 +72,7 @@ def _digest(value: object) -> str:
 
 
 def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[Piece]) -> Iterator[DocumentSplice]:
-    """The changes in order, each as of what the one before left."""
+    """The changes in order, each based on the result of the one before."""
     digests = [
         _digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))
         for piece in pieces
@@ -140,7 +140,7 @@ def _batches(splices: Iterator[DocumentSplice]) -> Iterator[tuple[DocumentSplice
 
 
 _ENDED_MAX, _PASSAGES_MAX = 4_096, 16
-"""What a splice may hold, so that it fits into an event with others."""
+"""Keys and passages of a splice, so that it fits into an event with others."""
 
 
 def _small(splices: Iterator[DocumentSplice]) -> Iterator[DocumentSplice]:

@@ -1,4 +1,4 @@
-"""Documents: what an organisation wrote, said or was sent, brought to its tenant passage by passage."""
+"""Documents: an organisation's texts, brought to its tenant passage by passage."""
 
 from typing import Annotated
 
@@ -31,11 +31,11 @@ class DocumentSplice(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 @event("document_added", tracked=True, role="memory", chunks="none")
 class DocumentAdded(Event):
-    """A document that is new, or what changed in one that was there; a large one is several events, one commit.
+    """A new document, or the changes of a known one; a large one is several events, one commit.
 
-    `splices` apply in order, each to what the one before left: passages that stay are not written again. `digest`
+    `splices` apply in order, each to the result of the one before: passages that stay are not written again. `digest`
     is of the document as it was read and of how it was split: an equal one has nothing to add. `source` is the file
-    that it came from, or what its bringer says; `thread` the conversation that an e-mail or a message is part of.
+    that it came from, or a text of the caller's; `thread` the conversation that an e-mail or a message is part of.
     """
 
     document_id: Annotated[str, Role(Kind.NAME, digest="text:")]

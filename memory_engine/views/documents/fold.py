@@ -1,6 +1,6 @@
-"""The view of documents: what each is, which passages it has in which order, and which events brought them.
+"""The view of documents: their descriptions, their passages in order, and the events that brought them.
 
-A document that changed becomes what it is now by the fewest passages that must come and go, as events.
+The events of a change hold only the passages that come and go.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class Document(msgspec.Struct, frozen=True, omit_defaults=True, tag="document"):
 
 
 class Gone(msgspec.Struct, frozen=True, tag="gone"):
-    """That a document of this id went with the event at `seq`. It says nothing else of it."""
+    """The mark of a document that went with the event at `seq`. It holds nothing else of the document."""
 
     seq: int
 
@@ -139,7 +139,7 @@ def _changed(known: Document | None, added: DocumentAdded, seq: int) -> Document
 
 
 def _splice(passages: list[PassagePlace], splice: DocumentSplice, seq: int) -> None:
-    """Take out and put in. What does not stand where the splice says is taken from where it stands."""
+    """Take out and put in. A passage that does not stand where the splice says is taken from its own place."""
     at = min(max(splice.at, 0), len(passages))
     until = at + len(splice.ended)
     if tuple(place.key for place in passages[at:until]) == splice.ended:
@@ -177,7 +177,7 @@ _BETWEEN = " > "
 
 
 def document_prefix(document_id: str) -> str:
-    """What the keys of all passages of a document begin with, and those of no other."""
+    """The prefix of the keys of a document's passages, and of no others."""
     return f"{_PREFIX}{quote(document_id, safe='/#@<>+ ', errors='replace')}:"
 
 
@@ -187,7 +187,7 @@ def document_id_of(key: str) -> str:
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a text beside it. Dates without a time zone are in UTC."""
+    """The description of a text. Dates without a time zone are in UTC."""
 
     source: str = ""
     author: str = ""
@@ -198,9 +198,9 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentReport(msgspec.Struct):
-    """What became of files so far: how many documents are new, changed, as they were, or gone from their file.
+    """The outcome for files so far: how many documents are new, changed, as they were, or gone from their file.
 
-    `failed` is what could not be read, each with its place; `skipped` are files in folders that are of no known
+    `failed` are the errors, each with its place; `skipped` are files in folders that are of no known
     format. `passages` are those that were written, `ended` those that went.
     """
 
@@ -215,7 +215,7 @@ class DocumentReport(msgspec.Struct):
     skipped: list[str] = msgspec.field(default_factory=list)
 
     def count(self, events: Sequence[Event], *, is_new: bool, is_there: bool) -> None:
-        """Note what events did to a document."""
+        """Count a document, and its passages, by the events of its change."""
         self.added += bool(events) and is_new
         self.changed += bool(events) and is_there and not is_new
         self.removed += bool(events) and not is_there

@@ -1,4 +1,4 @@
-"""What a tenant's documents plug in."""
+"""The plug-in of a tenant's documents."""
 
 from memory_engine.plugins import Plugin
 from memory_engine.store.passages import Extracted, Text

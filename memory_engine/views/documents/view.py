@@ -1,4 +1,4 @@
-"""`engine.tenant(id).documents`: what an organisation knows from its papers, mails, chats and calls."""
+"""`engine.tenant(id).documents`: an organisation's papers, mails, chats and calls."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,10 +99,10 @@ class Documents:
     ) -> DocumentReport:
         """Bring files, and all that stands in folders: one path, or several.
 
-        What cannot be read is named in the report, the rest is brought.
+        The report names files that cannot be read; the rest is brought.
 
-        What did not change since the last time writes nothing; `progress` is called after each file. Raises what is
-        no fault of a file: a `StorageError`, `QueueFull`.
+        A file that did not change since the last time writes nothing; `progress` is called after each file. Raises only
+        errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
         named = [paths] if isinstance(paths, str | Path) else paths
         return await self._ingest([Path(path) for path in named], _Run(splitting, progress))
@@ -143,7 +143,7 @@ class Documents:
         return len(wanted)
 
     async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> "Found":
-        """The passages that answer a question best, best first; `document_id_of(hit.key)` is whose they are.
+        """The passages that answer a question best, best first; `document_id_of(hit.key)` gives their document.
 
         `at` searches the documents as they were after an earlier seq of the tenant's thread.
         """
@@ -188,7 +188,7 @@ class Documents:
                 return
 
     async def _put(self, loaded: Loaded, run: "_Run") -> int:
-        """Make the document what was loaded, and count what that took; the seq as of which it is that."""
+        """Bring the document to the loaded version, and count the outcome; returns the seq as of which it is."""
         check_identifier("document id", loaded.id)
         has_text = any(section.text.strip() for section in loaded.sections)
         if not has_text and not loaded.may_be_empty:
@@ -235,7 +235,7 @@ class Documents:
 
 @define
 class _Run:
-    """One ingestion: how, what came of it, and the ids of the documents that it met."""
+    """One ingestion: its options, its report, and the ids of the documents that it met."""
 
     splitting: Splitting
     progress: Callable[[DocumentReport], None] | None = None
@@ -244,7 +244,7 @@ class _Run:
 
 
 def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
-    """A text of its bringer's, under the title that it was given."""
+    """A text given by the caller, under its title."""
     is_markdown = any(line.startswith("#") for line in text.splitlines())
     read = markdown_document(text, id, title, is_titled=True) if is_markdown else text_document(text, id, title)
     return evolve(

@@ -1,4 +1,4 @@
-"""What the layers give back, and take: entries, knowledge, rules, hits, figures; objects, mappings and plain texts."""
+"""The values that layers take and give: entries, knowledge, rules, hits, figures; objects, mappings, plain texts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,11 +17,11 @@ from memory_engine.views.layers.fold import LAYER_NAMES, EntryRow
 
 SearchMode = Literal["hybrid", "keyword"]
 RECALLED_MARK = "[recalled from memory]"
-"""Begins every text given to a model that holds what was remembered: a result that begins so is nothing new."""
+"""The prefix of every text with recalled memory that a model gets: a result that begins so is not new."""
 
 
 class MemoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of a layer. What is appended needs `content` alone; the rest is filled in.
+    """An entry of a layer. To append one, `content` is enough; the rest is filled in.
 
     `seq` and `event_id` say which event of the thread made it; `sources` which events, in `source_thread`, it was
     drawn from. `count` is above 0 for a summary: of so many entries. `recalled`: it came out of memory.
@@ -91,7 +91,7 @@ class ProceduralRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry that was found. What a search gives is recalled: nothing is learned from it a second time.
+    """An entry that was found. It counts as recalled: nothing is learned from it a second time.
 
     `score`: keyword points or relevance, 0 where the latest were asked for; `why` says it in words.
     `alike` are the ids of entries that say nearly the same and were left out for it.
@@ -126,7 +126,7 @@ class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CompactReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction did. `covered` entries went into `summary` (or went, without one), `kept` stayed.
+    """The outcome of a compaction. `covered` entries went into `summary` (or went, without one), `kept` stayed.
 
     `method` is `"local"` or `"model"`, empty where nothing was done, which `note` explains; `failure` says why
     the model's answer was not used.
@@ -176,19 +176,19 @@ def rule_of(row: EntryRow) -> ProceduralRule:
 
 _FIELDS = frozenset({"id", "timestamp", "content", "metadata", "key", "condition", "recalled"})
 MILLISECONDS_MIN = 100_000_000_000
-"""Numbers below are refused as times: milliseconds would lie before March 1973, and they are seconds, surely."""
+"""Numbers below are refused as times: as milliseconds they lie before March 1973, so they are surely seconds."""
 MILLISECONDS_MAX = 253_402_300_799_999
 
 
 def check_layer(layer: Layer) -> Layer:
-    """The layer. Raises `InvalidMemory` for a name that none has."""
+    """The layer. Raises `InvalidMemory` for an unknown name."""
     if layer not in LAYER_NAMES:
         raise InvalidMemory("layer", layer, f"there are {', '.join(LAYER_NAMES)}")
     return layer
 
 
 def check_layers(layer: "Layer | Sequence[Layer] | None") -> tuple[Layer, ...]:
-    """The layers, all for `None`, each once. Raises `InvalidMemory` for a name that none has."""
+    """The layers, all for `None`, each once. Raises `InvalidMemory` for an unknown name."""
     if layer is None:
         return LAYER_NAMES
     if isinstance(layer, str):
@@ -199,7 +199,7 @@ def check_layers(layer: "Layer | Sequence[Layer] | None") -> tuple[Layer, ...]:
 def appended_event(
     layer: Layer, entry: "str | MemoryEntry | Mapping[str, object]", given: MemoryEntry, capacity: int
 ) -> MemoryAppended:
-    """The event for an entry; what `given` says goes before what the entry says.
+    """The event for an entry; values in `given` win over those of the entry.
 
     Raises `InvalidMemory`, and `InvalidIdentifier` for a key that cannot be one.
     """
@@ -305,7 +305,7 @@ def _rendered(fields: Mapping[str, object]) -> str:
 
 
 def _text_of(value: object) -> str:
-    """Text as it is, nothing as the empty text, everything else as JSON."""
+    """Text as it is, `None` as the empty text, everything else as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else encode_json(value).decode()

@@ -19,9 +19,9 @@ class MemoryAppended(Event):
     """An entry of a layer. `key`: semantic memory holds one entry a key. `condition` and `content`: a rule.
 
     `entry_id` and `timestamp_us` (microseconds since 1970) are the caller's, where they gave them; `capacity`
-    bounds the working layer; `recalled` marks what came out of memory, so that nothing is learned from it
+    bounds the working layer; `recalled` marks an entry that came out of memory, so that nothing is learned from it
     a second time. `sources` are the ids of the events that it was drawn from, in `source_thread`; `drawn_from`
-    are seqs of this very thread, and to forget one of them forgets the entry (not in episodic memory, whose
+    are seqs of this very thread, and forgetting one of them forgets the entry (not in episodic memory, whose
     rows a dispatch does not read).
     """
 
@@ -41,7 +41,7 @@ class MemoryAppended(Event):
 
 @event("memory_removed", tracked=True, role="memory", chunks="none")
 class MemoryRemoved(Event):
-    """Entries of a layer go, by the seqs that they came with: of a key, what was learned since stays."""
+    """Entries of a layer go, by the seqs that they came with: of a key, facts learned since stay."""
 
     layer: Layer
     seqs: tuple[Seq, ...]
@@ -49,7 +49,7 @@ class MemoryRemoved(Event):
 
 
 class LayerLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One line of a layer's summary, and the seqs of the entries that it was drawn from, and of what these were."""
+    """One line of a layer's summary, and the seqs of the entries that it was drawn from, and of their origins."""
 
     text: str
     seqs: tuple[SourceSeq, ...] = ()
@@ -60,7 +60,7 @@ class MemoryCompacted(Event):
     """The entries of a layer up to the one of seq `upto` become one summary, or, without `lines`, go.
 
     `first` is the seq of the oldest entry covered, `count` how many they are; `left_out` of them are in no line.
-    It was drawn from the layer as of `drawn_at`: what was removed since stays removed.
+    It was drawn from the layer as of `drawn_at`: entries removed since stay removed.
     """
 
     layer: Layer
@@ -78,7 +78,7 @@ class MemoryCompacted(Event):
 
 @event("memory_cleared", tracked=True, role="memory", chunks="none")
 class MemoryCleared(Event):
-    """Layers are emptied. The log keeps what they held."""
+    """Layers are emptied. The log keeps their entries."""
 
     layers: tuple[Layer, ...]
     reason: str = ""
@@ -95,7 +95,7 @@ class MemoryGranted(Event):
 
 @event("memory_revoked", tracked=True, role="memory", chunks="none")
 class MemoryRevoked(Event):
-    """What was granted to an agent ends."""
+    """The grant to an agent ends."""
 
     grantee: Destination
     reason: str = ""
@@ -106,7 +106,7 @@ class MemoryShared(Event):
     """An entry that goes to an agent's memory: another's, which granted it, or that of the agent at work here.
 
     `source_thread` is this thread; `sources` are the events of it that the entry was drawn from:
-    to forget one of them here forgets the entry there.
+    forgetting one of them here forgets the entry there.
     """
 
     destination: Destination
@@ -142,7 +142,7 @@ class MemoryShared(Event):
 
 @event("memory_recalled", role="memory", chunks="recalled")
 class MemoryRecalled(Event):
-    """Memory put before the model: not said by anybody now, so nothing is extracted or promoted from it.
+    """Memory put before the model: nobody says it now, so nothing is extracted or promoted from it.
 
     `sources` are the ids of the entries that it shows.
     """

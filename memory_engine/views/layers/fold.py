@@ -3,8 +3,7 @@
 Episodic entries may be very many: they stand in a projection of their own whose rows are never read for
 a dispatch. Everything else is few rows: working memory, rules, knowledge, and one summary a layer.
 A compaction of episodic memory is thus two changes that fit: there the covered rows go, here the summary comes.
-
-The rows of one layer, wherever they are kept.
+`LayerRows` reads the rows of one layer from both.
 """
 
 from collections.abc import Iterable
@@ -70,7 +69,7 @@ class EntryRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def said(self) -> str:
-        """The content, or what the lines of a summary say: without words that are of the summary's form."""
+        """The content, or the lines of a summary without the words of its form."""
         return "\n".join(line.text for line in self.lines) if self.count else self.content
 
 
@@ -184,7 +183,7 @@ class LayersFold:
                 rows.drop(key)
 
     def _compact(self, rows: Rows[EntryRow], event: RecordedEvent, compacted: MemoryCompacted) -> None:
-        """The summary in place of what it covers, unless that was cleared or is covered by a later one."""
+        """The summary in place of its entries, unless they were cleared or a later one covers them."""
         layer = compacted.layer
         if layer == "semantic":
             return
@@ -246,7 +245,7 @@ def _seq_at(rows: Rows[EntryRow], key: str) -> int:
 
 
 def lines_kept(lines: tuple[LayerLine, ...], seqs: frozenset[int]) -> tuple[LayerLine, ...]:
-    """The lines that were drawn from none of these entries."""
+    """The lines that do not rest on any of these entries."""
     kept = tuple(line for line in lines if seqs.isdisjoint(line.seqs))
     return kept if kept or not lines else (WITHHELD,)
 

@@ -27,7 +27,7 @@ from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_
 from memory_engine.views.layers.search import query_terms, recency_points, relevant, searched_text
 
 BLOCK_ENTRIES = 4_096
-"""So many entries stand in one long text; the newest, fewer than that, are joined by each search."""
+"""Entries that stand in one long text; the newest, fewer than that, are joined by each search."""
 TERMS_KEPT = 128
 
 
@@ -69,7 +69,7 @@ class EntryIndex:
             self._newest = []
 
     def drop(self, key: str) -> None:
-        """Find an entry no more."""
+        """Drop an entry: it is not found any more."""
         place = self._places.pop(key, None)
         if place is not None:
             self._dropped.add(place)
@@ -102,7 +102,7 @@ class EntryIndex:
         return nlargest(limit, places, key=lambda place: (self.times[place], place))
 
     def _points(self, term: str) -> dict[int, int]:
-        """What the term gives each place that holds it; those of whole texts are kept for the next search."""
+        """The points that the term gives each place that holds it; whole texts keep theirs for the next search."""
         read, found = self._terms.pop(term, (0, {}))
         for number in range(read, len(self._blocks)):
             found.update(_points_in(self._blocks[number], term, number * BLOCK_ENTRIES))
@@ -131,7 +131,7 @@ def _least(points: Mapping[int, int], limit: int) -> int:
 ROWS_AT_ONCE = 500
 """Rows that are read before other tasks get their turn: a few milliseconds."""
 INDEXES_MAX = 256
-"""Layers whose indexes are kept; of those searched longest ago they are made anew."""
+"""Layers whose indexes are kept, the last searched ones; other indexes are made anew."""
 WASTE_MIN = 1_000
 
 
@@ -151,7 +151,7 @@ class LayerIndex:
         async with self._lock:
             rows = await layer_rows(thread, layer, at)
             if not self._is_current(rows):
-                # noted before the rows are read: what changes meanwhile is read by the next search
+                # noted before the rows are read: the next search reads what changes meanwhile
                 seen = [(ref(cast("object", part)), part.revision) for part in _parts(rows)]
                 await self._update(rows)
                 self._seen = seen
@@ -219,7 +219,7 @@ def _parts(rows: LayerRows) -> list[ReadableRows[EntryRow]]:
 
 
 def _token(row: EntryRow) -> object:
-    """What is different whenever a row's text is: a summary may lose lines."""
+    """A value that differs whenever a row's text does: a summary may lose lines."""
     return (row.seq, row.lines) if row.count else row.seq
 
 
@@ -235,7 +235,7 @@ def index_of(thread: ThreadHandle, layer: Layer) -> LayerIndex:
 
 @frozen(kw_only=True)
 class Wanted:
-    """What is looked for."""
+    """The query of a search, and its bounds."""
 
     query: str
     limit: int
@@ -262,7 +262,7 @@ async def search_layers(thread: ThreadHandle, layers: Sequence[Layer], wanted: W
 async def search_memories(sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], wanted: Wanted) -> list[MemoryHit]:
     """The best hits of some layers of several memories as one list.
 
-    Where none has a word of the query, nor anything of its meaning, parts of words are looked for.
+    Where no entry has a word of the query or is near in meaning, parts of words are looked for.
     """
     hits: list[MemoryHit] = []
     if wanted.mode == "hybrid":

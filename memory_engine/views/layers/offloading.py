@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _RESULTS = frozenset(
     {ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
 )
-"""What was brought in, not said: a person's own words are never cut."""
+"""Types of chunks that were brought in, not said: a person's own words are never cut."""
 _REFERENCE = regex(r'\[… [\d,]+ more characters: open\("(?P<id>\d+\.\d+)"\)\]')
 _CALL = regex(r'\s*open\(\s*["\']?(?P<id>\d+\.\d+)["\']?\s*\)\s*')
 
@@ -72,8 +72,8 @@ def _text(chunk: Chunk) -> str:
 async def open_reference(thread: ThreadHandle, reference: str, *, start: int, chars: int) -> Opened:
     """A piece of the text behind a reference: a chunk's id, as it stands in the note that was left behind.
 
-    Raises `UnknownChunk` for one that is not in the log, or was forgotten, `InvalidMemory` for a piece
-    that cannot be.
+    Raises `UnknownChunk` for one that is not in the log, or was forgotten, `InvalidMemory` for bounds
+    that are not possible.
     """
     if start < 0:
         raise InvalidMemory("start", start, "it counts characters from the beginning: 0 or more")
@@ -142,7 +142,7 @@ def reduce_memory_recalled(_view: StateView, event: MemoryRecalled, ctx: ReduceC
 
 
 def reduce_results_offloaded(view: StateView, event: ResultsOffloaded, ctx: ReduceContext) -> Reduction:
-    """A beginning and a reference in place of each text. A chunk that is not in the state, or short, is let be."""
+    """A beginning and a reference in place of each text. A chunk that is not in the state, or short, stays as it is."""
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk_id in dict.fromkeys(event.chunk_ids):

@@ -1,4 +1,4 @@
-"""What memory in layers plugs in."""
+"""The plug-in of memory in layers."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,8 +1,8 @@
-"""Search of layers by relevance: the index of passages finds, the rows say what is there.
+"""Search of layers by relevance: the index of passages finds, the rows say which entries stand.
 
-The index holds what the log holds, also entries that a summary covers or that working memory let go of. It is
-asked from the first entry of each layer on, and what it finds is given only where its row still stands. What makes an
-entry relevant, and a rule of procedural memory apply to a task, are pure functions of texts and times.
+The index holds everything in the log, also entries that a summary covers or that working memory let go of. It is
+asked from the first entry of each layer on, and a hit counts only where its row still stands. Whether an
+entry is relevant, and a rule of procedural memory applies to a task, is a pure function of texts and times.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_
 
 DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
-"""What an entry of this very moment gets on top; less the older it is, nothing after a day."""
+"""The bonus of an entry of this very moment; it shrinks with age, to nothing after a day."""
 
 
 def searched_text(content: str, metadata: str) -> str:
-    """What keyword search looks at: content and metadata (JSON), without differences of case."""
+    """The text for keyword search: content and metadata (JSON), case-folded."""
     return f"{content}\n{metadata}".casefold()
 
 
@@ -38,7 +38,7 @@ def query_terms(query: str) -> list[str]:
 
 
 def recency_points(timestamp_us: int, now_us: int) -> float:
-    """Up to half a point, falling evenly to nothing over a day. What lies ahead counts as now."""
+    """Up to half a point, falling evenly to nothing over a day. Times in the future count as now."""
     age_us = max(0, now_us - timestamp_us)
     return RECENCY_POINTS * max(0.0, 1 - age_us / DAY_US)
 
@@ -61,9 +61,9 @@ def _numbers(found: Iterable[str]) -> set[str]:
 PASSAGES_PER_HIT = 3
 """An entry may be long, and be found by several of its passages."""
 WORDS_READ = 8_192
-"""So many characters of an entry are compared with others."""
+"""Characters of an entry that are compared with others."""
 FEW = 2_000
-"""Of so many entries the nearest in meaning are looked for among them; of more among all that the thread holds."""
+"""Up to this many entries, the nearest in meaning are looked for among them; beyond, among all of the thread."""
 LIKENESS_MIN = 0.3
 """An entry without a word of the query is found from this cosine on."""
 
@@ -76,7 +76,7 @@ class _Memory:
     layers: Mapping[str, LayerRows]
 
     def part(self) -> Part:
-        """What of the thread's passages is of these layers."""
+        """The filter for the passages of these layers."""
         within = tuple(span for rows in self.layers.values() for span in _spans(rows))
         count = sum(
             len(rows.resident) + (0 if rows.entries is None else len(rows.entries)) for rows in self.layers.values()
@@ -99,7 +99,7 @@ async def relevant(
 ) -> list[MemoryHit]:
     """The entries that say most about a query, best first; none where nothing has a word of it or is near in meaning.
 
-    Raises what a search raises.
+    Raises the errors of a search.
     """
     memories = {thread.id: await _memory(thread, layers, at) for thread, layers in sought}
     parts = {thread_id: part for thread_id, memory in memories.items() if (part := memory.part()).within}
@@ -135,7 +135,7 @@ async def _memory(thread: ThreadHandle, layers: Sequence[Layer], at: int | None)
 
 
 def _spans(rows: LayerRows) -> Iterator[tuple[str, int]]:
-    """What the keys of a layer's passages begin with, and from which seq on they may stand in it."""
+    """The prefix of the keys of a layer's passages, and the seq from which on they may stand in it."""
     held = keys_of(rows.resident, rows.layer)
     summary = summary_of(rows.resident, rows.layer)
     if summary is not None:
@@ -167,7 +167,7 @@ def _row(rows: LayerRows, hit: Hit, own: str) -> EntryRow | None:
 
 
 class _Query:
-    """The words of a query, with what they are found by."""
+    """The words of a query, with the terms that find them."""
 
     def __init__(self, query: str) -> None:
         asked = frozenset(read_question(query, now_us=0).terms)
@@ -206,7 +206,7 @@ def _collapsed(found: Iterable[tuple[Hit, EntryRow]]) -> list[_Same]:
 
 
 async def _entry_ids(memories: Mapping[str, _Memory], hits: Sequence[Hit]) -> dict[str, str]:
-    """The ids of entries by those of the events that say the same as what was found."""
+    """The ids of entries by those of the events that say the same as a hit."""
     found: dict[str, str] = {}
     for thread_id, memory in memories.items():
         ids = [event_id for hit in hits if hit.thread_id == thread_id for event_id in hit.alike]

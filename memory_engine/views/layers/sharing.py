@@ -1,9 +1,7 @@
 """Memory shared between agents of one tenant: the owner grants layers, the other reads them, and writes if it may.
 
-A grant is a fact in the owner's log, and is looked up there at every call: a revocation holds at once. What the
-other appends is a fact in its own log first, and arrives in the owner's memory once, with its provenance.
-
-What an agent lets others see of its memory: a fact in its own log.
+A grant is a fact in the owner's log, and is looked up there at every call: a revocation holds at once. The
+other agent's entries are facts in its own log first, and arrive in the owner's memory once, with their provenance.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What an agent may see of this one's memory, by the grant of this event."""
+    """A grant of this agent's memory to another agent, by this event."""
 
     grantee: Destination
     layers: tuple[Layer, ...]
@@ -74,7 +72,7 @@ class GrantsFold:
 
 
 def grant_key(grantee: Destination) -> str:
-    """Different for any two agents, whatever their ids hold."""
+    """A key that differs for any two agents, with any ids."""
     return msgspec.json.encode((grantee.kind, grantee.tenant_id, grantee.id)).decode()
 
 
@@ -92,13 +90,13 @@ class Grant:
 
 
 async def share_with(owner: ScopeHandle, agent_id: str, layers: "Layer | Sequence[Layer]", *, write: bool) -> "Receipt":
-    """Grant layers to an agent of the same tenant, in place of what it was granted before."""
+    """Grant layers to an agent of the same tenant, in place of its former grant."""
     event = MemoryGranted(grantee=_agent(owner, agent_id), layers=check_layers(layers), write=write)
     return await owner.dispatch(event)
 
 
 async def also_share(owner: ScopeHandle, agent_id: str, layers: Sequence[Layer], *, write: bool) -> None:
-    """Grant what is not granted yet, beside what is."""
+    """Grant further layers, beside those already granted."""
     held = next((grant for grant in await grants_of(owner, None) if grant.agent_id == agent_id), None)
     former = held.layers if held is not None else ()
     could_write = held is not None and held.write
@@ -108,7 +106,7 @@ async def also_share(owner: ScopeHandle, agent_id: str, layers: Sequence[Layer],
 
 
 async def revoke(owner: ScopeHandle, agent_id: str, reason: str) -> "Receipt":
-    """End what was granted to an agent."""
+    """End the grant to an agent."""
     return await owner.dispatch(MemoryRevoked(grantee=_agent(owner, agent_id), reason=reason))
 
 
@@ -130,7 +128,7 @@ class SharedMemory:
         self._owner = owner
 
     async def granted(self) -> Grant | None:
-        """What is granted now."""
+        """The grant as it is now."""
         row = (await self._owner.rows(GRANTS)).get(grant_key(_agent(self._owner, self._reader.scope_id)))
         return Grant(row.grantee.id, row.layers, row.write, row.event_id) if row is not None else None
 
@@ -142,14 +140,14 @@ class SharedMemory:
         *,
         mode: SearchMode = "hybrid",
     ) -> list[MemoryHit]:
-        """As `Memory.search`; `None` searches what is granted. Raises `NotGranted` for any other layer."""
+        """As `Memory.search`; `None` searches all granted layers. Raises `NotGranted` for any other layer."""
         layers = check_layers(layer) if layer is not None else tuple((await self._allowed(None)).layers)
         for one in layers:
             await self._allowed(one)
         return await search_layers(self._owner, layers, Wanted(query=query, limit=limit, mode=mode))
 
     async def recall(self, key: str) -> KnowledgeEntry | None:
-        """What the owner knows under a key. Raises `NotGranted`."""
+        """The owner's knowledge under a key. Raises `NotGranted`."""
         await self._allowed("semantic")
         return await Memory(self._owner).recall(key)
 
@@ -171,7 +169,7 @@ class SharedMemory:
     ) -> "Receipt":
         """Add an entry to the owner's memory: recorded here, and arrived there when this returns.
 
-        Raises `NotGranted`, and what `Memory.append` raises.
+        Raises `NotGranted`, and the errors of `Memory.append`.
         """
         await self._allowed(check_layer(layer), write=True)
         given = MemoryEntry(
@@ -187,7 +185,7 @@ class SharedMemory:
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))
 
     async def learn(self, key: str, value: str) -> "Receipt":
-        """Let the owner know a fact. Raises `NotGranted`, and what `Memory.learn` raises."""
+        """Let the owner know a fact. Raises `NotGranted`, and the errors of `Memory.learn`."""
         await self._allowed("semantic", write=True)
         event = knowledge_event(key, value, recalled=False)
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))

@@ -1,6 +1,6 @@
 """Compaction of a layer: older entries as one summary, made locally or by a model.
 
-It covers all but the last entries. What a summary covers is read from the log, as if the layer had never been
+It covers all but the last entries. The covered entries are read from the log, as if the layer had never been
 compacted.
 """
 
@@ -82,7 +82,7 @@ def shortened(text: str, chars_max: int) -> str:
 
 @frozen
 class Material:
-    """What a summary is made of, oldest first: lines of a former summary, then entries, of `count` that are covered."""
+    """The material of a summary, oldest first: lines of a former summary, then entries, of `count` that are covered."""
 
     former: tuple[LayerLine, ...]
     rows: tuple[EntryRow, ...]
@@ -94,14 +94,14 @@ class Material:
         return [row for row in self.rows if not row.recalled]
 
     def left_out(self, lines: Iterable[LayerLine]) -> int:
-        """How many of the covered entries these lines do not tell of."""
+        """The number of covered entries that these lines leave out."""
         told = {seq for line in lines for seq in line.seqs} | {row.seq for row in self.rows if row.recalled}
         drawn = {seq for row in self.rows for seq in row.drawn_from}
         return max(0, self.count - len(told - drawn))
 
 
 def seqs_of(row: EntryRow) -> tuple[int, ...]:
-    """What a line on an entry rests on: forgetting any of it takes the line away."""
+    """The seqs that a line on an entry rests on: forgetting any of them takes the line away."""
     return (*row.drawn_from, row.seq)
 
 
@@ -118,7 +118,7 @@ def drafted_locally(material: Material, failure: str = "", usage: Usage | None =
 
 
 async def drafted(layer: Layer, material: Material, model: LanguageModel | None) -> Draft:
-    """The model's summary, or the local one where there is no model or its answer is of no use."""
+    """The model's summary, or the local one where there is no model or its answer is unusable."""
     shown = _within([*((line.text, line.seqs) for line in material.former), *map(_whole_line, material.quotable)])
     if model is None or not shown:
         return drafted_locally(material)
@@ -231,15 +231,15 @@ def _drop(rows: dict[int, EntryRow], seqs: Sequence[int]) -> None:
 
 
 ROWS_MAX = 400
-"""So many entries are read to make a summary: the newest of those it covers."""
+"""Entries that are read to make a summary: the newest of those it covers."""
 WINDOW_EVENTS = 20_000
-"""Originals behind a former summary are looked for in so many events before its end."""
+"""Events before the end of a former summary in which its originals are looked for."""
 _TRIES = 4
 
 
 @frozen
 class Older:
-    """What is covered: the former summary, and the entries up to `upto`, of which the newest are at hand.
+    """The covered part of a layer: the former summary, and the entries up to `upto`, of which the newest are at hand.
 
     `drawn_at` is a seq at or before the last event that they reflect.
     """
@@ -272,9 +272,9 @@ class Older:
 
 
 async def older_entries(thread: ThreadHandle, layer: Layer, keep_last: int) -> Older | None:
-    """What is older than the last `keep_last` entries; `None` if nothing is.
+    """The entries older than the last `keep_last`; `None` if there are none.
 
-    A summary with words withheld is to be made again, also where nothing new is to be covered.
+    A summary with words withheld is made again, also where there is nothing new to cover.
     """
     drawn_at = (await thread.kernel.store.head(thread.id)).seq
     if layer == "episodic":
@@ -307,9 +307,9 @@ async def _older_episodic(thread: ThreadHandle, keep_last: int) -> tuple[list[En
 
 
 async def material_of(thread: ThreadHandle, older: Older) -> Material:
-    """What the new summary is made of: a former one's originals are read from the log again, not its words.
+    """The material of the new summary. A former one's originals are read from the log again, not its words.
 
-    Only where they lie too far back its lines stand for them.
+    Its lines stand for them only where they lie too far back.
     """
     former = older.former
     if former is None:

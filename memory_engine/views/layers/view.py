@@ -72,7 +72,7 @@ class Memory:
     ) -> MemoryEntry:
         """Add an entry: its content, or all of it as an object or a mapping. Id and time are filled in.
 
-        Semantic: an entry under the same key (`metadata["key"]`, else the id) gives way. Procedural: a rule, the
+        Semantic: an entry under the same key (`metadata["key"]`, else the id) is replaced. Procedural: a rule, the
         content being what to do when `condition` (or `metadata["condition"]`; none: always) holds. Working: the
         last 50 stay.
         A mapping without `content` becomes one from its fields. Raises `InvalidMemory`, `InvalidEvent`.
@@ -92,7 +92,7 @@ class Memory:
     async def learn(
         self, key: "str | KnowledgeEntry | Mapping[str, object]", value: str | None = None, *, recalled: bool = False
     ) -> KnowledgeEntry:
-        """Keep a fact under its key; what was known under it gives way. Raises `InvalidMemory`, `InvalidEvent`."""
+        """Keep a fact under its key, in place of the one before. Raises `InvalidMemory`, `InvalidEvent`."""
         entry = await self._appended(knowledge_event(key, value, recalled=recalled))
         return KnowledgeEntry(
             key=entry.key,
@@ -145,7 +145,7 @@ class Memory:
         return rows if summary is None else [summary, *rows]
 
     async def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
-        """What is known under a key."""
+        """The fact under a key; `None` if there is none."""
         row = (await self._thread.rows(LAYERS, at=at)).get(f"semantic/{key}")
         return knowledge_of(row) if row is not None else None
 
@@ -161,7 +161,7 @@ class Memory:
     async def open(self, entry_id: str) -> list[MemoryEntry]:
         """An entry by id, also one that a summary covers; for a summary, the entries that it covers, in order.
 
-        What is covered is read from the log. Raises `UnknownMemory`.
+        Covered entries are read from the log. Raises `UnknownMemory`.
         """
         found = await self._find(entry_id, LAYER_NAMES)
         if not found:
@@ -202,7 +202,7 @@ class Memory:
         return len(found)
 
     async def clear(self, layer: Layer | None = None, *, reason: str = "") -> None:
-        """Empty a layer, or all. The log keeps what they held."""
+        """Empty a layer, or all. The log keeps their entries."""
         await self._thread.dispatch(MemoryCleared(layers=check_layers(layer), reason=reason))
 
     async def compact(
@@ -215,7 +215,7 @@ class Memory:
     ) -> CompactReport:
         """Put a summary in the place of all but the last entries; without `summarize_older` they just go.
 
-        By `model`, or the engine's `memory_model`; locally without one, and where its answer is of no use. Semantic
+        By `model`, or the engine's `memory_model`; locally without one, and where its answer is unusable. Semantic
         memory needs none; of rules the last stay. Entries that are appended meanwhile stay. Raises `InvalidMemory`.
         """
         if keep_last < 0:

@@ -1,4 +1,4 @@
-"""Industry patterns: what a tenant shares with others of its industry, and what arrives in the industry's pool.
+"""Industry patterns: the events of a tenant that shares them, and those that arrive in the industry's pool.
 
 The events of the tenant's own thread know whose they are. `pattern_published` and `pattern_withdrawn` are for the
 industry's thread: they hold nothing but an opaque name of the share, and the redacted text.
@@ -14,7 +14,7 @@ from memory_engine.core.events.roles import Digest, Id, Name, Reference, Role, S
 
 
 class Finding(msgspec.Struct, frozen=True, gc=False):
-    """What a redactor took out: the characters `start` to `end` of the text it was given, and what stands there now."""
+    """A text that a redactor took out: the characters `start` to `end` of the original, and their replacement."""
 
     kind: Id
     start: int
@@ -26,8 +26,8 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
 class PatternsJoined(Event):
     """A tenant reads an industry's patterns from here on, and may share some.
 
-    `secret` makes the names of its shares: it never leaves this thread. What it shares is shown once `min_tenants`
-    tenants share the same.
+    `secret` makes the names of its shares: it never leaves this thread. Its shares are shown once `min_tenants`
+    tenants share the same text.
     """
 
     industry: Id
@@ -60,7 +60,7 @@ class PatternProposed(Event):
 
 @event("pattern_approved", role="memory", chunks="none", delivers="industry")
 class PatternApproved(Event):
-    """A person lets a text out: what is published under the name `share`, for a proposal (by its seq)."""
+    """A person approves a proposal (by its seq): `text` is published under the name `share`."""
 
     proposal: SourceSeq
     industry: Id
@@ -86,7 +86,7 @@ class PatternRejected(Event):
 
 @event("pattern_revoked", role="memory", chunks="none", delivers="industry")
 class PatternRevoked(Event):
-    """A share is taken back. What its approvals (`approvals`, seqs) have not delivered yet never leaves."""
+    """A share is taken back. Texts that its approvals (`approvals`, seqs) have not delivered yet never leave."""
 
     industry: Id
     share: Name
@@ -95,11 +95,11 @@ class PatternRevoked(Event):
     reason: str = ""
 
     def withdrawn(self) -> tuple[int, ...]:
-        """What the approvals have not delivered yet never leaves."""
+        """The approvals whose texts must not leave any more."""
         return self.approvals
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """That the share goes, for the industry; neither who says so nor why."""
+        """The withdrawal for the industry: it tells neither who withdraws nor why."""
         return (Delivery(Destination("industry", self.industry), PatternWithdrawn(share=self.share)),)
 
 

@@ -1,6 +1,6 @@
-"""The fold of a tenant's patterns: what it proposed, what it shares, what it must take back.
+"""The fold of a tenant's patterns: its proposals, its shares, and those it must take back.
 
-And what patterns look like to those who read them, review them and ask where they are from.
+It also defines patterns as readers, reviewers and questions about their origin see them.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from memory_engine.views.promotion.events import AgentMdRemoved
 
 
 class Membership(msgspec.Struct, frozen=True, tag="member"):
-    """That a tenant is in an industry, by the event at `seq`."""
+    """A tenant's membership in an industry, by the event at `seq`."""
 
     industry: str
     secret: str
@@ -47,7 +47,7 @@ class ProposalRow(msgspec.Struct, frozen=True, tag="proposal"):
 
 
 class Approval(msgspec.Struct, frozen=True):
-    """That a person let a text out: the event at `seq`, and the proposal and the line that it came of."""
+    """A person's approval of a text: the event at `seq`, and the proposal and the line that it came from."""
 
     seq: int
     event_id: str
@@ -58,9 +58,9 @@ class Approval(msgspec.Struct, frozen=True):
 
 
 class ShareRow(msgspec.Struct, frozen=True, tag="share"):
-    """A text that a tenant shares, and the approvals on which that rests. Without any it is to be withdrawn.
+    """A text that a tenant shares, and the approvals on which that rests. Without any it must be withdrawn.
 
-    `seqs` are those of every approval there ever was.
+    `seqs` are those of all approvals, former ones included.
     """
 
     share: str
@@ -71,7 +71,7 @@ class ShareRow(msgspec.Struct, frozen=True, tag="share"):
 
 
 class OrphanRow(msgspec.Struct, frozen=True, tag="orphan"):
-    """A share that has lost what it rested on, and is to be withdrawn: `reason` says why."""
+    """An orphan: a share that lost its approvals and must be withdrawn. `reason` says why."""
 
     share: str
     reason: str
@@ -83,7 +83,7 @@ _IsGone = Callable[[ProposalRow | Approval], bool]
 
 _MEMBER, _PROPOSAL, _SHARE = "member/", "proposal/", "share/"
 ORPHAN = "~orphan/"
-"""The keys of orphans come last: a look at a thread's last row tells whether there are any."""
+"""The keys of orphans come last: a thread's last row tells whether there are any."""
 
 
 class PatternsFold:
@@ -100,7 +100,7 @@ class PatternsFold:
     lazy = False
 
     def apply(self, rows: Rows[PatternRow], event: RecordedEvent) -> None:
-        """Join, leave, propose, decide; let go of what lost its line."""
+        """Join, leave, propose, decide; drop rows that lost their line."""
         match event.event:
             case PatternsJoined(industry=industry) as joined:
                 if rows.get(_MEMBER + industry) is None:
@@ -132,7 +132,7 @@ def _propose(rows: Rows[PatternRow], proposed: PatternProposed, seq: int) -> Non
 
 
 def _approve(rows: Rows[PatternRow], approved: PatternApproved, event: RecordedEvent) -> None:
-    """Keep what the share rests on. What was approved as its line went, or as the tenant left, is withdrawn."""
+    """Keep the approval of a share. A share approved just as its line went, or its tenant left, is withdrawn."""
     proposal = rows.get(_proposal_key(approved.proposal))
     former = rows.get(_SHARE + approved.share)
     approvals = former.approvals if isinstance(former, ShareRow) else ()
@@ -195,17 +195,17 @@ def memberships(rows: ReadableRows[PatternRow]) -> list[Membership]:
 
 
 def proposals(rows: ReadableRows[PatternRow]) -> list[ProposalRow]:
-    """What waits for a person, oldest first."""
+    """The proposals that wait for a person, oldest first."""
     return [row for _, row in rows.items() if isinstance(row, ProposalRow)]
 
 
 def shares(rows: ReadableRows[PatternRow]) -> list[ShareRow]:
-    """What the tenant shares, and what it is about to withdraw."""
+    """The tenant's shares, those about to be withdrawn included."""
     return [row for _, row in rows.items() if isinstance(row, ShareRow)]
 
 
 def orphans(rows: ReadableRows[PatternRow]) -> list[tuple[ShareRow, str]]:
-    """What is to be withdrawn, and why."""
+    """The orphans: shares to withdraw, and why."""
     found = ((rows.get(_SHARE + row.share), row.reason) for _, row in rows.items() if isinstance(row, OrphanRow))
     return [(share, reason) for share, reason in found if isinstance(share, ShareRow)]
 
@@ -215,9 +215,9 @@ PATTERNS = PatternsFold()
 
 @frozen(kw_only=True)
 class Pattern:
-    """A redacted text that `tenants` tenants of an industry share; which ones, nobody is told.
+    """A redacted text that `tenants` tenants of an industry share; it does not tell which ones.
 
-    `id` is made of what the text says. `own` says that the tenant which reads shares it too. What is read is
+    `id` is made of the text. `own`: the reading tenant shares it too. A pattern that was read counts as
     recalled: nothing is promoted from it a second time.
     """
 
@@ -231,7 +231,7 @@ class Pattern:
 
 @frozen
 class PatternHit:
-    """A pattern that was found, its score from 0 to 1 within its search, and what that rests on."""
+    """A pattern that was found, its score from 0 to 1 within its search, and the reason for the score."""
 
     pattern: Pattern
     score: float
@@ -243,8 +243,8 @@ class PatternHit:
 class Proposal:
     """A promoted line that waits for a person.
 
-    `original` is the line as it stands in the tenant's `agent.md`, `text` what would leave, `found` what was taken
-    out (places in `original`), `cautions` what the redactor could not judge.
+    `original` is the line as it stands in the tenant's `agent.md`, `text` would leave, `found` are the parts taken out
+    (places in `original`), `cautions` what the redactor could not judge.
     """
 
     id: int

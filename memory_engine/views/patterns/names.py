@@ -1,6 +1,6 @@
-"""Names of people, companies and products, by their capitals and by what stands beside them.
+"""Names of people, companies and products, by their capitals and by the words beside them.
 
-What has a capital is taken for a name, unless `words.toml` knows it for none.
+A word with a capital is taken for a name, unless `words.toml` lists it as an ordinary word.
 """
 
 import re
@@ -20,7 +20,7 @@ _BEFORE_MAX = 24
 _BEGINS = regex(
     r"(?:\A|[.!?…:;\u3002\uff01\uff1f|]['\"’”)\]»]*\s+|[\n\r]\s*)(?:(?:[-*•–—>]+|\d{1,2}[.)])\s+|['\"\u2018“(\[«„#*_]+\s?)*\Z"
 )
-"""What stands before the first word of a sentence, a line, a list's entry."""
+"""The marks before the first word of a sentence, a line, a list's entry."""
 _JOINT = regex(r"\s?[&+/\-\u2010-\u2015]?\s?|\.\s?|['’]s?\s")
 _TITLED = regex(
     r"(?i)(?<!\w)(?:mr|mrs|mx|miss|dr|prof|ing|herr|herrn|frau|señora?|srta|sra|monsieur|madame|mme|mlle|signora?|sig"
@@ -48,7 +48,7 @@ _NO_CAPITALS = regex(
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """Words that are known for no names."""
+    """Words that are known not to be names."""
 
     common: frozenset[str]
     """A sentence's first word is kept if it is one of these."""
@@ -93,7 +93,7 @@ class Names(msgspec.Struct, frozen=True):
     allow: Collection[str] = frozenset()
 
     def __call__(self, text: str) -> Iterator[Span]:
-        """The spans of names: words with capitals but known ones, what follows a title, what a firm's form follows."""
+        """The spans of names: words with capitals but known ones, words after a title, words before a firm's form."""
         for match in _TITLED.finditer(text):
             yield next(match.span(group) for group in ("name", "ms", "self") if match[group])
         for pattern in (_COMPANY, _UNCASED):
@@ -155,5 +155,5 @@ def _all_touch(text: str, words: list[_Word]) -> bool:
 
 
 def has_no_capitals(text: str) -> bool:
-    """Whether part of a text is in a writing without capitals: names in it cannot be told."""
+    """Whether part of a text is in a script without capitals, where names cannot be told."""
     return _NO_CAPITALS.search(text) is not None

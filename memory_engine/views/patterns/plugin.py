@@ -1,4 +1,4 @@
-"""What patterns between tenants plug in."""
+"""The plug-in of patterns between tenants."""
 
 from memory_engine.plugins import Plugin
 from memory_engine.runtime.delivery import Relay
@@ -28,7 +28,7 @@ PLUGIN.projection(POOL)
 
 @PLUGIN.attached
 def _attach(kernel: Kernel) -> None:
-    """What rests on nothing any more is withdrawn before facts are delivered, and all of it before its tenant goes."""
+    """Orphans are withdrawn before facts are delivered, and all shares of a tenant before its thread goes."""
 
     async def withdrawn(thread_id: str) -> None:
         await withdraw_all(ThreadHandle(kernel, thread_id))
@@ -46,5 +46,5 @@ def _published(event: PatternPublished, _seq: int) -> Extracted:
 
 @PLUGIN.passages(PatternWithdrawn)
 def _withdrawn(event: PatternWithdrawn, _seq: int) -> Extracted:
-    """It is destroyed: no search finds it, as of whatever seq."""
+    """The passage is destroyed: no search finds it, as of any seq."""
     return Extracted(drop_keys=(event.share,))

@@ -1,11 +1,12 @@
-"""An industry's pool: texts, and the shares of each, whosever they are.
+"""An industry's pool: texts, and the shares of each by all tenants.
 
-An industry's thread is read on behalf of many tenants and belongs to none. Whatever could lead back to the tenant that
-an event came from stays out of it: other types of events, causes and correlations, the moment (the day is kept).
+An industry's thread is read on behalf of many tenants and belongs to none. It keeps out everything
+that could lead back to the tenant of an event: other types of events, causes and correlations, the moment (it keeps
+the day).
 
-Shares may lose what they rested on: their line was removed or forgotten, or their tenant left. The fold finds them in
-the commit of the event that took it away; the relay has them revoked before it delivers, so that no order of events,
-and no crash in between, leaves one standing.
+A share may lose the line it rested on: it was removed or forgotten, or its tenant left. The fold finds such orphans
+in the commit of the event that took the line away; the relay has them revoked before it delivers, so that no order of
+events, and no crash in between, leaves one standing.
 """
 
 from collections.abc import Collection, Sequence
@@ -48,12 +49,12 @@ class PooledPattern(msgspec.Struct, frozen=True, tag="pattern"):
     shares: tuple[PooledShare, ...]
 
     def shown(self) -> tuple[PooledShare, ...]:
-        """The shares that may be seen: those whose tenants are content with so many."""
+        """The shares that may be seen: there are at least as many as their tenants ask for."""
         return tuple(share for share in self.shares if share.min_tenants <= len(self.shares))
 
 
 class PooledName(msgspec.Struct, frozen=True, tag="share"):
-    """Under which text a share is found."""
+    """The key of the text that a share belongs to."""
 
     pattern: str
 
@@ -64,7 +65,7 @@ _PATTERN, _SHARE = "pattern/", "share/"
 
 
 class PoolFold:
-    """An industry's side: texts by what they say, each with its shares."""
+    """An industry's side: texts by a digest of their words, each with its shares."""
 
     name = "pattern_pool"
     version = 1
@@ -106,7 +107,7 @@ def _withdraw(rows: Rows[PoolRow], share: str) -> None:
 
 
 def pattern_id(text: str) -> str:
-    """What all who share a text know it by: it is made of what the text says, and tells nobody more."""
+    """The name of a text for all who share it. It is made of the text alone, so it tells nothing else."""
     return sha256(same_text(text).encode()).hexdigest()[:32]
 
 
@@ -127,7 +128,7 @@ POOL = PoolFold()
 
 
 SEARCH_WIDENED = 4
-"""A search that finds patterns twice, or hidden ones, looks for so many times more hits."""
+"""A search that finds patterns twice, or hidden ones, looks for this many times more hits."""
 SEARCH_HITS_MAX = 1_000
 
 
@@ -171,7 +172,7 @@ _TAKEN = frozenset({PatternPublished, PatternWithdrawn, MemoryForget, ExecutionP
 
 
 def check_pooled(event: Event, *links: object) -> None:
-    """Raise `InvalidEvent` for what no industry's thread takes. `links` (causes, moments) may not be there at all."""
+    """Raise `InvalidEvent` for an event that industries' threads refuse. Any `links` (causes, moments) are refused."""
     if type(event) not in _TAKEN:
         raise InvalidEvent(event.event_type, "its thread", "an industry's thread takes patterns and nothing else")
     if any(links):
@@ -181,29 +182,29 @@ def check_pooled(event: Event, *links: object) -> None:
 def prepared_for_pool(prepared: Prepared) -> Prepared:
     """An event as an industry's thread keeps it: without the causes that the block around its sender set.
 
-    Raises `InvalidEvent` as `check_pooled` does, for causes too that the sender itself gave.
+    Raises `InvalidEvent` as `check_pooled` does, also for causes that the sender itself gave.
     """
     check_pooled(prepared.event, prepared.links_are_callers, prepared.occurred_at_us is not None)
     return msgspec.structs.replace(prepared, causation_id="", correlation_id="")
 
 
 INDUSTRIES = ThreadKind(name=INDUSTRY, check=check_pooled, admit=prepared_for_pool, grain_us=DAY_US, pooled=True)
-"""Their threads take patterns and nothing else, and of a moment they keep the day."""
+"""The rules of industries' threads: they take patterns and nothing else, and keep only the day of a moment."""
 
 
 TENANTS = "tenant:"
-"""How the ids of tenants' threads begin: no other thread's shares are looked for."""
+"""The prefix of the ids of tenants' threads: only these have shares."""
 
 
 async def withdraw_orphans(tenant: ThreadHandle) -> None:
-    """Revoke what rests on nothing any more. Once: a second call finds none."""
+    """Revoke the orphans. Idempotent: a second call finds none."""
     if not tenant.id.startswith(TENANTS):
         return
     found = orphans(await tenant.rows(PATTERNS))
     elsewhere = await imported_of(tenant.kernel.store, tenant.id) if found else Imported()
     for share, reason in found:
         if share.seqs[-1] in elsewhere:
-            continue  # it was published where its approval was recorded, and is to be withdrawn there
+            continue  # the thread that recorded the approval published it, and must withdraw it
         with suppress(ThreadClosed):
             await tenant.dispatch(revocation(share, reason=reason), event_id=f"bereft:{share.share}:{share.seqs[-1]}")
 
@@ -225,7 +226,7 @@ async def bereft(store: Store) -> Sequence[str]:
 
 
 async def withdraw_all(tenant: ThreadHandle) -> None:
-    """Take back whatever a tenant shares, before its thread is destroyed."""
+    """Take back everything that a tenant shares, before its thread is destroyed."""
     if not tenant.id.startswith(TENANTS):
         return
     shared = shares(await tenant.rows(PATTERNS))
@@ -234,7 +235,7 @@ async def withdraw_all(tenant: ThreadHandle) -> None:
     try:
         await tenant.dispatch_all([revocation(share, reason="the tenant is deleted") for share in shared])
         await tenant.kernel[Relay].deliver(tenant.id)
-    except ThreadClosed:  # it is archived and records nothing more: the industries are told all the same
+    except ThreadClosed:  # it is archived and records nothing more, but the industries must still be told
         for share in shared:
             pool = ScopeHandle(tenant.kernel, INDUSTRY, share.industry)
             await pool.dispatch(PatternWithdrawn(share=share.share), event_id=f"ended:{share.share}")

@@ -1,7 +1,7 @@
-"""Redaction: what may name somebody leaves a text, and a word for its kind stands there instead.
+"""Redaction: a word for its kind replaces every part of a text that may name somebody.
 
 The embedded redactor goes by shapes and capitals, in any language with capitals. It takes out too much rather than
-too little, and is no more than the first reader: a person approves what leaves.
+too little, and is only the first reader: a person approves every text that leaves.
 """
 
 import re
@@ -17,19 +17,19 @@ from memory_engine.views.patterns.names import Names, generic_parts, has_no_capi
 from memory_engine.views.patterns.shapes import PLACEHOLDER, SHAPES, Detector, Masked, Span, substitute
 
 ROUNDS_MAX = 8
-"""What is taken out changes what stands beside it: detectors look until none finds any more."""
+"""Each finding changes the text around it, so the detectors run again until none finds more, at most this often."""
 KNOWN_PART_CHARS_MIN = 3
 KNOWN_INSIDE_CHARS_MIN = 5
-"""An id of so many signs is looked for inside words too."""
+"""An id of at least this many characters is looked for inside words too."""
 NO_CAPITALS = "part of it is in a writing without capitals: names there are found by titles only; read it with care"
 ALL_SMALL = "it has no capitals: names in small letters are not found; read it with care"
 
 
 class Redacted(msgspec.Struct, frozen=True):
-    """A text without what may name somebody.
+    """A text without the parts that may name somebody.
 
     `text` is the original with each of `found` replaced, and nothing else changed; they are in order and apart.
-    `cautions` say what the redactor could not judge, for the person who reviews.
+    `cautions` tell the reviewing person what the redactor could not judge.
     """
 
     text: str
@@ -38,10 +38,10 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 class Redactor(Protocol):
-    """Takes out what may name a person, a company, a place or a thing."""
+    """Takes out the parts that may name a person, a company, a place or a thing."""
 
     def redact(self, text: str) -> Redacted:
-        """The text without it. A text that was redacted comes back as it is."""
+        """The redacted text. One that was redacted already comes back as it is."""
         ...
 
 
@@ -76,7 +76,7 @@ class EmbeddedRedactor:
 
 
 def redact_for(text: str, redactor: Redactor, known: Iterable[str]) -> Redacted:
-    """What the redactor leaves, and of that nothing that holds a known name.
+    """The redactor's result, without any word that holds a known name.
 
     Raises `InvalidPattern` where the redactor's text is not the original with its findings replaced.
     """
@@ -117,7 +117,7 @@ def _cautions(text: str) -> Iterable[str]:
 
 
 def _known_names(text: str, known: Iterable[str]) -> Detector:
-    """Finds names in whatever way they are written together: `acme-corp` is `Acme Corp`, `acmecorp`, `acme`."""
+    """Finds names however their words are joined: `acme-corp` is `Acme Corp`, `acmecorp`, `acme`."""
     here = "".join(sign for sign in text.casefold() if sign.isalnum())
     patterns = sorted({p for name in known for p in _patterns_of(name, here, text)}, key=len, reverse=True)
     compiled = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]

@@ -1,4 +1,4 @@
-"""What can be told by its shape: addresses of mail and net, numbers, amounts, dates, streets, ids.
+"""Sensitive texts that are known by their shape: addresses of mail and net, numbers, amounts, dates, streets, ids.
 
 Detectors read a text under redaction in which each character knows where it stands in the original.
 """
@@ -15,11 +15,11 @@ from memory_engine.core.lazy import regex
 from memory_engine.views.patterns.events import Finding
 
 HOLE = "\ufffc"
-"""What detectors see in the place of what was taken out: neither a letter nor a blank."""
+"""Detectors see this sign in place of a text that was taken out: neither a letter nor a blank."""
 KINDS = (
     "account", "address", "date", "email", "handle", "id", "ip", "money", "name", "number", "path", "phone", "url",
 )  # fmt: skip
-"""What the embedded redactor tells apart; `[email]` stands for what it took out."""
+"""The kinds that the embedded redactor tells apart; `[email]` stands for an address it took out."""
 PLACEHOLDER = regex(rf"\[(?:{'|'.join(KINDS)})\]")
 
 _KEPT = "\0"
@@ -38,7 +38,7 @@ class _Sign(msgspec.Struct, frozen=True):
 
 @define
 class Masked:
-    """The text without what was found so far.
+    """The text without the findings so far.
 
     Compatibility forms (full-width digits, say) are read as plain ones, invisible signs not at all, so that neither
     hides anything. Placeholders that stand in the text stay.
@@ -50,7 +50,7 @@ class Masked:
 
     @classmethod
     def of(cls, original: str) -> "Masked":
-        """Nothing found yet."""
+        """The whole text: nothing is found yet."""
         signs = _signs_of(original)
         masked = cls(original, signs, "".join(sign.text for sign in signs))
         masked.mask((match.span() for match in PLACEHOLDER.finditer(masked.text)), _KEPT)
@@ -82,7 +82,7 @@ class Masked:
             self.mask([(inside[0], inside[-1] + 1)], kind)
 
     def found(self) -> tuple[Finding, ...]:
-        """What was taken out, in the order of the original."""
+        """The findings, in the order of the original."""
         holes = (sign for sign in self._signs if sign.kind not in ("", _KEPT))
         return tuple(Finding(sign.kind, sign.start, sign.end, f"[{sign.kind}]") for sign in holes)
 
@@ -272,4 +272,4 @@ SHAPES: tuple[tuple[str, Detector], ...] = (
     ("id", _ids),
     ("number", _numbers),
 )
-"""In the order in which they look: what one takes out the next does not see."""
+"""The detectors in their order: each looks at the text that the ones before left."""

@@ -1,4 +1,4 @@
-"""`engine.tenant(id).patterns`: promoted lines that leave a tenant redacted, by a person's word."""
+"""`engine.tenant(id).patterns`: promoted lines that leave a tenant redacted, once a person approves."""
 
 import hmac
 from collections.abc import Iterable, Sequence
@@ -65,8 +65,8 @@ SHARE_CHARS = 32
 class Patterns:
     """A tenant's part in the patterns of industries. Nothing leaves before a person approved it by name.
 
-    Only what the tenant's `agent.md` has as a promoted line can be proposed. What a share rested on is removed or
-    forgotten: the share is withdrawn by itself.
+    Only what the tenant's `agent.md` has as a promoted line can be proposed. When the line is
+    removed or forgotten, its share is withdrawn by itself.
     """
 
     def __init__(self, tenant: ScopeHandle, redactor: Redactor | None = None) -> None:
@@ -74,12 +74,12 @@ class Patterns:
         self._kernel = tenant.kernel
         self._redactor = redactor or tenant.kernel[Redactors].redactor or EmbeddedRedactor()
 
-    # being in
+    # membership
 
     async def join(self, industry: str, *, by: str = "", min_tenants: int = 1) -> None:
         """Opt in: read an industry's patterns from here on, and be able to share some. A second time changes nothing.
 
-        What this tenant shares is shown to others once `min_tenants` tenants share the same words; to change that,
+        Others see this tenant's shares once `min_tenants` tenants share the same words; to change that,
         leave and join again. Raises `InvalidIdentifier`, `InvalidPattern`.
         """
         check_identifier("industry", industry)
@@ -95,7 +95,7 @@ class Patterns:
             raise InvalidPattern("min_tenants", min_tenants, "the tenant is in; leave and join again to change it")
 
     async def leave(self, industry: str, *, by: str = "", reason: str = "") -> None:
-        """Opt out: what the tenant shares there is withdrawn, proposals go, reading ends. Raises `NotJoined`."""
+        """Opt out: the tenant's shares there are withdrawn, proposals go, reading ends. Raises `NotJoined`."""
         rows = await self._rows()
         self._membership(rows, industry)
         events: list[Event] = [revocation(share, by=by, reason=reason) for share in _of(rows, industry)]
@@ -138,7 +138,7 @@ class Patterns:
         return _proposal(row, first.text)
 
     async def review(self, industry: str = "") -> tuple[Proposal, ...]:
-        """What waits for a person: each line beside what would leave, oldest first; of one industry, or of all."""
+        """The proposals that wait for a person: each line beside the text that would leave, oldest first."""
         texts = await self._texts()
         waiting = proposals(await self._rows())
         return tuple(_proposal(row, texts.get(row.source, "")) for row in waiting if industry in ("", row.industry))
@@ -147,7 +147,7 @@ class Patterns:
         """Let a proposal out, as it is or as a person wrote it anew (`text`, which is redacted too).
 
         Returns the pattern's id when it has arrived; it arrives once, also if the process dies meanwhile. `by` says
-        who approves. Raises `UnknownPattern` for no proposal that waits, `InvalidPattern` where nothing is left.
+        who approves. Raises `UnknownPattern` unless this proposal waits, `InvalidPattern` where nothing is left.
         """
         rows = await self._rows()
         proposal = self._proposed(rows, proposal_id)
@@ -179,7 +179,7 @@ class Patterns:
         await self._kernel[Relay].deliver(self._tenant.id)
 
     async def shared(self, industry: str = "") -> tuple[Pattern, ...]:
-        """What this tenant shares, in one industry or in all, also what waits for others to say the same."""
+        """This tenant's shares, in one industry or in all, also those that wait for others to say the same."""
         rows = await self._rows()
         found = []
         for share in _of(rows, industry):
@@ -226,7 +226,7 @@ class Patterns:
             traces.append(Trace(id=pattern, industry=name, text=one.text, tenants=one.tenants, origins=tuple(origins)))
         return tuple(traces)
 
-    # what these rest on
+    # helpers
 
     def _industry(self, name: str) -> ScopeHandle:
         return ScopeHandle(self._kernel, INDUSTRY, name)
@@ -259,7 +259,7 @@ class Patterns:
         return redacted
 
     async def _decide(self, event: Event, proposal_id: int) -> None:
-        """A proposal is decided once, whoever decides at the same time."""
+        """Decide on a proposal: once, also where several people decide at the same time."""
         try:
             await self._tenant.dispatch(event, event_id=f"pattern-decision:{proposal_id}")
         except IdempotencyConflict:
@@ -303,7 +303,7 @@ def _proposal(row: ProposalRow, original: str) -> Proposal:
 
 
 def _share_name(member: Membership, text: str) -> str:
-    """One tenant's share of one text: always the same, and nobody without the secret can tell whose."""
+    """The name of one tenant's share of one text: always the same; without the secret it does not tell whose."""
     said = f"{member.industry}\0{same_text(text)}".encode()
     return hmac.digest(bytes.fromhex(member.secret), said, "sha256").hex()[:SHARE_CHARS]
 

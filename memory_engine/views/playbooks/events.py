@@ -18,7 +18,7 @@ class PlaybookCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
-    """The id of a recipe: a digest of what it consists of, whatever the order of slots and parameters."""
+    """The id of a recipe: a digest of its parts, independent of the order of slots and parameters."""
     recipe = (flow_dact, slots, [(call.tool_id, call.parameters) for call in tool_calls])
     return f"pb-{sha256(msgspec.json.encode(recipe, order='deterministic')).hexdigest()[:24]}"
 
@@ -46,7 +46,7 @@ class FeedbackGiven(Event):
 
 @event("playbook_promoted", role="memory", chunks="none", delivers="tenant")
 class PlaybookPromoted(Event):
-    """A completed flow becomes a playbook of its user. `reason` says what showed satisfaction.
+    """A completed flow becomes a playbook of its user. `reason` names the sign of satisfaction.
 
     `sources` are the ids of the events that it was drawn from, in `source_thread`.
     """

@@ -1,4 +1,4 @@
-"""`thread.flows`: flows that completed in a conversation, what their user made of them, and which become playbooks."""
+"""`thread.flows`: flows that completed in a conversation, their user's judgement, and which become playbooks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -26,9 +26,9 @@ FlowStatus = Literal["completed", "liked", "rejected", "promoted"]
 
 
 class FlowRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run of a flow. `judged_seq` is the seq of the event that decided on it, `reason` what that rests on.
+    """A run of a flow. `judged_seq` is the seq of the event that decided on it, `reason` says why.
 
-    `liked_seq`: of a playbook, the seq of the feedback that made it one, if it was feedback.
+    `liked_seq`: the seq of the feedback that made it a playbook, if feedback did.
     """
 
     flow_id: str
@@ -57,13 +57,13 @@ class FlowsFold:
     lazy = False
 
     def apply(self, rows: Rows[FlowRecord], event: RecordedEvent) -> None:
-        """Note a run, or what became of it."""
+        """Note a run, or the judgement on it."""
         match event.event:
             case FlowCompleted() as flow:
                 _complete(rows, flow, event)
             case FeedbackGiven() as feedback:
                 record = rows.get(feedback.flow_id) if feedback.flow_id else latest(rows)
-                # what is a playbook stays one: taking it back is the user's own act
+                # a playbook stays one: only the user takes it back
                 if record is not None and record.status != "promoted":
                     status: FlowStatus = "liked" if feedback.satisfied else "rejected"
                     rows.put(record.flow_id, _judged(record, event, status, feedback.content))
@@ -104,7 +104,7 @@ def _forget(rows: Rows[FlowRecord], seqs: frozenset[int]) -> None:
         if record.seq in seqs:
             rows.drop(flow_id)
         elif not seqs.isdisjoint((record.judged_seq, record.liked_seq)):
-            # a playbook that went is not made again from the same run; what was said of a run may be said again
+            # a run whose playbook was forgotten makes no second one; one whose feedback was may be judged again
             status: FlowStatus = "rejected" if record.status == "promoted" else "completed"
             rows.put(
                 flow_id,
@@ -169,7 +169,7 @@ class Flows:
     async def feedback(self, satisfied: bool, *, flow_id: str = "", content: str = "") -> FlowRecord:
         """Record a person's word on a flow (default: the last one). Satisfaction makes it a playbook at once.
 
-        Raises `UnknownFlow`. A playbook that was promoted earlier stays, whatever is said later: remove it there.
+        Raises `UnknownFlow`. A playbook that was promoted earlier stays regardless of later words: remove it there.
         """
         runs = await self.all()
         flow_id = flow_id or (runs[-1].flow_id if runs else "")
@@ -193,9 +193,9 @@ class Flows:
     async def review(self, user_message: str) -> tuple[PlaybookPromoted, ...]:
         """Judge the flows that nobody judged yet by the user's next message; returns the playbooks promoted.
 
-        To be called with each new message. Thanks, or another request without a correction, promote; a correction
-        rejects the last flow, with its reason recorded; what says too little decides nothing. A flow from before
-        the last one waits, if there is a correction: whether it was meant, nobody knows.
+        Call it with each new message. Thanks, or another request without a correction, promote; a correction
+        rejects the last flow, with its reason recorded; an unclear message decides nothing. A flow from before
+        the last one waits, if there is a correction: the message does not tell which one it means.
         """
         waiting = [record for record in await self.all() if record.status == "completed"]
         if not waiting:

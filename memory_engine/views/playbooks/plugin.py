@@ -1,4 +1,4 @@
-"""What flows and playbooks plug in."""
+"""The plug-in of flows and playbooks."""
 
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces

@@ -1,6 +1,6 @@
-"""What a person's next message says about the flow before it: it was right, it was wrong, or on to something else.
+"""The judgement of a person's next message on the flow before it: it was right, it was wrong, or on to something else.
 
-By wording, in several languages, with the reason. A judge of one's own may take its place.
+The embedded judge goes by wording, in several languages, and gives its reason. Your own judge may take its place.
 """
 
 from functools import cache
@@ -15,7 +15,7 @@ from memory_engine.views.promotion.wording import Phrases, evidence, folded, sam
 ReactionKind = Literal["correction", "satisfaction", "request", "unclear"]
 
 CORRECTION_MIN = 0.5
-"""From this strength on the signs of a correction decide, whatever else the message says."""
+"""From this strength on the signs of a correction decide, against all other signs."""
 REQUEST_WORDS_MIN = 2
 OPENERS = " ,.!-–—\"'«“¡¿"
 REQUEST_SIGNS_MIN = 4
@@ -23,7 +23,7 @@ REQUEST_SIGNS_MIN = 4
 
 
 class Reaction(msgspec.Struct, frozen=True):
-    """What a message says about what came before it, and why.
+    """The judgement of a message on the flow before it, and its reason.
 
     It is a `correction` (or a complaint), it shows `satisfaction`, it goes on to another `request`, or it is
     `unclear`.
@@ -34,15 +34,15 @@ class Reaction(msgspec.Struct, frozen=True):
 
 
 class ReactionJudge(Protocol):
-    """Reads a person's message for what it says about a flow that just completed."""
+    """Judges a flow that just completed by the person's next message."""
 
     async def judge(self, message: str, user_query: str) -> Reaction:
-        """What `message` says about the flow that answered `user_query`."""
+        """The reaction of `message` to the flow that answered `user_query`."""
         ...
 
 
 class _Signs(msgspec.Struct, frozen=True):
-    """What `reactions.toml` holds."""
+    """The content of `reactions.toml`."""
 
     corrections: tuple[Phrases, ...]
     opening_no: Phrases
@@ -69,10 +69,10 @@ CONCESSION = regex(
 
 
 class WordingJudge:
-    """Judges by signs. A correction outweighs thanks ("thanks, but that's wrong"); what says too little is unclear."""
+    """Judges by signs. A correction outweighs thanks ("thanks, but that's wrong"); else it is unclear."""
 
     async def judge(self, message: str, user_query: str) -> Reaction:
-        """What the message says about what came before it."""
+        """The reaction of the message to the flow before it."""
         text = folded(message)
         plain = RELATIVE.sub(" ", _signs().harmless_no.pattern.sub(" ", text))
         signs = evidence(plain, _signs().corrections)
@@ -95,7 +95,7 @@ class WordingJudge:
 
 
 def _opening_no(text: str) -> str:
-    """The denial that a text begins with, if it denies what came before."""
+    """The denial that a text begins with, if it denies the answer before it."""
     opening = _signs().opening_no.pattern.match(text)
     if opening is None:
         return ""

@@ -17,11 +17,11 @@ from memory_engine.views.playbooks.events import PlaybookCall, PlaybookRemoved, 
 VALUE_CHARS_MAX = 200
 LINE_CHARS_MAX = 400
 TEXT_BYTES_MAX = 4_000
-"""What a playbook takes of a scratchpad: it is in every context from there on."""
+"""Bytes that a playbook takes of a scratchpad: it is in every context from there on."""
 
 
 class PlaybookSource(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One time that a recipe worked: the event here, and the events (`sources`) of `source_thread` it came of."""
+    """One time that a recipe worked: the event here, and the events (`sources`) of `source_thread` it came from."""
 
     seq: int
     event_id: str
@@ -56,7 +56,7 @@ class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def outcome(self) -> str:
-        """What came of it the last time that this was noted."""
+        """The last outcome that was noted."""
         return next((time.outcome for time in reversed(self.times) if time.outcome), "")
 
     @property
@@ -83,7 +83,7 @@ class Playbook(msgspec.Struct, frozen=True, omit_defaults=True):
 class PlaybookMatch(msgspec.Struct, frozen=True):
     """A playbook that was found. `score` is 0 to 1; without a query it is 1. `shared` are words of both requests.
 
-    `how`: `"flow"`, `"lexical"` or `"embedding"`. `failure` says why words had to do although there is a model.
+    `how`: `"flow"`, `"lexical"` or `"embedding"`. `failure` says why only words were compared despite a model.
     """
 
     playbook: Playbook
@@ -137,7 +137,7 @@ def _forget(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
 
 PLAYBOOKS = PlaybooksFold()
 SEARCHED_PER_RESULT = 8
-"""How many like requests are looked at for each playbook wanted: some are of one recipe, some of other flows."""
+"""Similar requests that are looked at for each playbook wanted: some belong to one recipe, some to other flows."""
 _ROW = msgspec.json.Decoder(Playbook)
 
 
@@ -193,7 +193,7 @@ class Playbooks:
 
         With `flow`, only of this flow (exactly); with a `query`, only those whose requests are like it, at or
         above `threshold` (default: 0.5 by words, 0.6 by embeddings). Without a query the most proven come first.
-        `at` looks at an earlier seq of the user's thread. Raises what the embedder's index raises.
+        `at` looks at an earlier seq of the user's thread. Raises the errors of the embedder's index.
         """
         rows = await self._thread.rows(PLAYBOOKS, at=at)
         if query is None:
@@ -210,8 +210,8 @@ class Playbooks:
     ) -> list[PlaybookMatch]:
         """By the likeness of the requests that a recipe answered: the most like of them counts.
 
-        All are searched, whatever the flow, so that the index stays in step with the rows; where the flow leaves
-        too few of the best, the others are looked at too.
+        All flows are searched, so that the index stays in step with the rows; where too few of the best are of
+        the flow, the others are looked at too.
         """
         asked = self._asked(stored) if wanted.at is None else _Asked().follow(stored)
         index, threshold = self._index(wanted.at), REQUESTS if least is None else least

@@ -27,7 +27,7 @@ from memory_engine.views.preferences.rules import (
 PreferenceType = Literal["choice", "text", "number", "boolean", "json"]
 TYPES: tuple[PreferenceType, ...] = get_args(PreferenceType)
 RELATION_WEIGHT = 0.5
-"""What a relation keeps of a score, where its declaration says nothing."""
+"""The share of a score that a relation keeps by default."""
 
 
 def _values(values: Iterable[object]) -> tuple[object, ...]:
@@ -43,7 +43,7 @@ class Kind:
     """One kind of preference, found by its key.
 
     `allowed` are the values of a choice (for other types a restriction, empty: none). `default`
-    is what holds while nothing is stored, `seed` what onboarding stores for a user who does not
+    holds while nothing is stored, onboarding stores `seed` for a user who does not
     answer; `None`: there is no default, no seed. `flows` are those in which the preference always applies.
     `related` leads to other keys, each with the share of a score that is left behind the step
     (above 0, up to 1). `rule` says how a value of this kind acts, unless the preference has its own.
@@ -99,7 +99,7 @@ def _named(value: object) -> str:
 
 
 Undeclared = Literal["", "accept", "refuse"]
-"""What happens to keys that no kind declares; empty: refused once any kind is declared."""
+"""The treatment of keys that no kind declares; empty: refused once any kind is declared."""
 
 
 def _tuple(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
@@ -148,7 +148,7 @@ class Domain:
         return read_domain(text, Rules() if rules is None else rules)
 
     def kind(self, key: str) -> Kind | None:
-        """What is declared under a key."""
+        """The kind declared under a key."""
         return self._by_key.get(key)
 
     def keys(self) -> tuple[str, ...]:
@@ -165,7 +165,7 @@ class Domain:
         return self.undeclared == "accept" or (not self.undeclared and not self.kinds)
 
     def check(self, key: str, value: object, rule: RuleReference | None) -> None:
-        """Raise `PreferenceError` for what may not be stored, `InvalidIdentifier` for a key no store can hold."""
+        """Raise `PreferenceError` for a value that may not be stored, `InvalidIdentifier` for an impossible key."""
         check_identifier("preference key", key)
         kind = self.kind(key)
         if kind is None and not self.accepts_undeclared:
@@ -190,7 +190,7 @@ def _problem_with_rule(rule: RuleReference, rules: Mapping[str, RuleFunction]) -
 
 
 def problems_of(domain: Domain) -> list[str]:
-    """What is wrong with a domain, each with its place; pure, for a domain under construction."""
+    """The mistakes of a domain, each with its place; pure, for a domain under construction."""
     return [*_with_rules(domain), *_with_kinds(domain), *_with_personas(domain)]
 
 
@@ -323,13 +323,13 @@ def read_domain(text: str, rules: Mapping[str, RuleFunction]) -> Domain:
 
 
 class _Reading:
-    """Collects what does not have the shape it should have; the rest is read."""
+    """Collects values of a wrong shape as mistakes; reads the rest."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
     def checked(self, place: str, table: Table, shapes: Mapping[str, Shape | None]) -> dict[str, object]:
-        """What of the table is known and of the right shape."""
+        """The known values of the table that have the right shape."""
         good: dict[str, object] = {}
         for key, value in table.items():
             where = f"{place}.{key}" if place else key
@@ -343,7 +343,7 @@ class _Reading:
         return good
 
     def kind(self, place: str, key: str, value: object) -> Kind:
-        """A kind; what of it cannot be used is left out."""
+        """A kind, without the values that cannot be used."""
         if not isinstance(value, dict):
             self.problems.append(f"{place}: must be a table, not {value!r}")
         read = self.checked(place, _table(value), _KIND)

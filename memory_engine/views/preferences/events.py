@@ -8,9 +8,9 @@ from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.roles import Id, Kind, Name, Role, SourceEventId
 
 PromotedName = Annotated[str, Role(Kind.NAME, digest="promoted:")]
-"""A preference's key: it names it, or was made of the snippet that was promoted to it."""
+"""A preference's key: a given name, or one made from the snippet that was promoted to it."""
 PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent"]
-"""Who set a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself."""
+"""The origin of a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself."""
 
 
 class RuleReference(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What preferences plug in."""
+"""The plug-in of preferences."""
 
 from memory_engine.core.codec import encode_json
 from memory_engine.core.lazy import regex

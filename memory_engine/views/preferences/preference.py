@@ -1,7 +1,7 @@
 """A preference as it is stored, and as it holds for a user: stored, of their persona, or the domain's default.
 
 Which preferences apply is found by id in a known flow, by likeness to a query, and along relations from those; then
-rules say what a situation changes, and what went wrong.
+their rules change a situation, and rules that failed are listed.
 """
 
 import copy
@@ -43,7 +43,7 @@ class Preference(msgspec.Struct, frozen=True, kw_only=True):
 
     `origin` says who set it; `"persona"` and `"default"` are of the domain, then `seq` is 0 and
     there is no event. `kind` is the declared kind it was checked against, empty for none.
-    `sources` are the ids of events it was drawn from, in whatever thread they are.
+    `sources` are the ids of events it was drawn from, in any thread.
     """
 
     key: str
@@ -60,7 +60,7 @@ class Preference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing:
-    """What holds for a user by a domain: for each key the stored row, else the persona's value, else the default."""
+    """A user's preferences under a domain: for each key the stored row, else the persona's value, else the default."""
 
     def __init__(self, domain: Domain, row: Callable[[str], PreferenceRow | None]) -> None:
         self._domain = domain
@@ -78,7 +78,7 @@ class Standing:
         return None
 
     def persona_values(self) -> dict[str, object]:
-        """What the user's persona says."""
+        """The values of the user's persona."""
         key = self._domain.persona_key
         row, kind = self._row(key), self._domain.kind(key)
         name = row.value if row is not None else kind.default if kind is not None else None
@@ -130,10 +130,10 @@ class ApplicablePreference(msgspec.Struct, frozen=True):
 
 
 class Applicable(msgspec.Struct, frozen=True):
-    """What applies, the highest score first, equal ones by key.
+    """The preferences that apply, the highest score first, equal ones by key.
 
-    `how` says by what a query was compared: `"embedding"`, `"lexical"`, or empty where nothing was like
-    it; `failure` why words had to do although there is an embedder.
+    `how` says how a query was compared: `"embedding"`, `"lexical"`, or empty where nothing was similar;
+    `failure` says why only words were compared although there is an embedder.
     """
 
     found: tuple[ApplicablePreference, ...] = ()
@@ -160,7 +160,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def starts(domain: Domain, flow: str | None, matches: list[Match]) -> dict[str, Reached]:
-    """Where to start: the keys of the flow, and what is like the query. A key of the flow needs no likeness."""
+    """The keys to start from: those of the flow, which need no likeness, and those similar to the query."""
     found = {match.key: Reached(match.score, (_similar(match),)) for match in matches}
     by_id = domain.of_flow(flow) if flow is not None else ()
     return {**found, **{key: Reached(1.0, (f"id:{flow}",)) for key in by_id}}
@@ -175,7 +175,7 @@ def _similar(match: Match) -> str:
 def follow(found: Mapping[str, Reached], domain: Domain, hops: int) -> dict[str, Reached]:
     """All that at most `hops` relations lead to, each with its best way.
 
-    A step leaves a share of the score, at most all of it, so a cycle never makes anything better and ends.
+    A step leaves a share of the score, at most all of it, so a cycle never raises a score, and the walk ends.
     """
     best = dict(found)
     frontier = dict(found)
@@ -206,7 +206,7 @@ def ranked(
 
 
 def corpus(domain: Domain, stored: Mapping[str, bytes], standing: Standing) -> Corpus:
-    """The texts that a query is compared with: stored rows (encoded), and what holds without being stored."""
+    """The texts that a query is compared with: stored rows (encoded), and values that hold without being stored."""
     others = {key: standing.get(key) for key in standing.keys(()) if key not in stored}
     tokens: dict[str, object] = {**others, **stored}
 
@@ -219,7 +219,7 @@ def corpus(domain: Domain, stored: Mapping[str, bytes], standing: Standing) -> C
 
 
 def text_of(preference: Preference | PreferenceRow, kind: Kind | None) -> str:
-    """What a preference says, in words: key, name, description, value, and the name of its rule."""
+    """A preference in words: key, name, description, value, and the name of its rule."""
     key = _WITHIN_WORDS.sub(" ", preference.key)
     told = (kind.name, kind.description) if kind is not None else ()
     value = preference.value
@@ -239,7 +239,7 @@ def decoded(stored: Mapping[str, bytes]) -> Callable[[str], PreferenceRow | None
 
 
 class AppliedRule(msgspec.Struct, frozen=True):
-    """A rule that was applied: of which preference, which function, and what it changed."""
+    """A rule that was applied: its preference, its function, and the slots that it changed."""
 
     key: str
     rule: str
@@ -262,7 +262,7 @@ class FailedRule(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
-    """The situation after the rules, and what became of each whose condition holds, in order.
+    """The situation after the rules, and the outcome of each whose condition holds, in order.
 
     Rules that this process does not know are listed whether their condition holds or not.
     """
@@ -278,8 +278,8 @@ def apply_rules(
 ) -> Applied:
     """Apply the rules of preferences, the one set last having the last word.
 
-    Conditions look at the situation as it was given, so which rules apply does not hang on
-    their order: first the domain's defaults and the persona's (by key), then what is stored, by seq. Each
+    Conditions look at the situation as it was given, so their order does not decide
+    which rules apply. The order: first the domain's defaults and the persona's (by key), then stored ones, by seq. Each
     function sees what the former ones changed.
     """
     changed = dict(situation)

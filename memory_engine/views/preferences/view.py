@@ -38,7 +38,7 @@ _NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class PreferencesFold:
-    """The stored preferences, by key. What onboarding sets never replaces what somebody set otherwise."""
+    """The stored preferences, by key. Onboarding never replaces values that somebody set otherwise."""
 
     name = "preferences"
     version = 1
@@ -82,7 +82,7 @@ def _row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
 
 
 class Preferences:
-    """What changes how agents behave towards one user, across conversations. Reads come from memory."""
+    """Values and rules that change how agents behave towards one user, in all conversations. Reads come from memory."""
 
     def __init__(self, thread: ThreadHandle) -> None:
         self._thread = thread
@@ -99,10 +99,10 @@ class Preferences:
         origin: PreferenceOrigin = "explicit",
         event_id: str = "",
     ) -> Preference:
-        """Set a preference: a value, a rule, or a rule with a value; returns what then stands under the key.
+        """Set a preference: a value, a rule, or a rule with a value; returns the preference under the key.
 
-        Raises `PreferenceError` for what the domain does not allow, `InvalidIdentifier` for a key that is
-        empty or no store can hold, and what `dispatch` raises; then nothing was written.
+        Raises `PreferenceError` for a value that the domain does not allow, `InvalidIdentifier` for a key that is
+        empty or no store can hold, and the errors of `dispatch`; then nothing was written.
         """
         if value is _UNSET and rule is None:
             raise PreferenceError(key, None, "neither a value nor a rule was given")
@@ -143,7 +143,7 @@ class Preferences:
         return found.value if found is not None else default
 
     async def find(self, key: str, *, at: int | None = None) -> Preference | None:
-        """The preference that holds under a key, with where it is from. `at`: as of an earlier seq."""
+        """The preference that holds under a key, with its origin. `at`: as of an earlier seq."""
         return self._standing(await self._thread.rows(PREFERENCES, at=at)).get(key)
 
     # all of them
@@ -158,10 +158,10 @@ class Preferences:
     async def seed(
         self, answers: Mapping[str, object] = _NOTHING, *, persona: str | None = None
     ) -> tuple[Preference, ...]:
-        """Onboarding: store answers, the persona, and the domain's seeds for what is left open; all or nothing.
+        """Onboarding: store answers, the persona, and the domain's seeds for open questions; all or nothing.
 
-        What was set otherwise stays, and so does what onboarding set before, but for new
-        answers. Doing it again changes nothing. Returns what was set. Raises what `update` raises.
+        Values set otherwise stay, and so do those of an earlier onboarding, unless there are new
+        answers. It is idempotent. Returns the preferences it set. Raises the errors of `update`.
         """
         domain = self._domain
         rows = await self._thread.rows(PREFERENCES)
@@ -193,10 +193,10 @@ class Preferences:
         threshold: float | None = None,
         at: int | None = None,
     ) -> Applicable:
-        """The preferences that apply, each with a score and why; what holds by persona or default is among them.
+        """The preferences that apply, each with a score and why; those of the persona and defaults included.
 
-        Inside a `flow` those that the domain ties to it apply, with the score 1. What is like the
-        `query` (what the user wants, in their words) applies with its likeness, if that reaches the
+        Inside a `flow` those that the domain ties to it apply, with the score 1. A preference similar
+        to the `query` (the user's wish, in their words) applies with its likeness, if that reaches the
         threshold. From all these at most `hops` relations are followed, each leaving its share of the
         score. Without flow and query nothing applies. `at`: as of an earlier seq.
         """
@@ -204,7 +204,7 @@ class Preferences:
         if query is None:
             standing, matches = self._standing(rows), []
         else:
-            # while a text is embedded the rows may change: what is compared and what is given are of one moment
+            # while a text is embedded the rows may change: compare and return rows of one moment
             stored = rows.encoded()
             standing = Standing(self._domain, decoded(stored))
             least = DESCRIPTIONS if threshold is None else threshold
@@ -219,8 +219,8 @@ class Preferences:
     ) -> Applied:
         """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`.
 
-        With a flow or a query, the rules of what is `applicable` (the best 200); else all. What a process does
-        not know is listed as `unknown`, what raises as `failed`. Writes nothing.
+        With a flow or a query, the rules of what is `applicable` (the best 200); else all. Rules that this
+        process does not know are listed as `unknown`, rules that raise as `failed`. Writes nothing.
         """
         if flow is None and query is None:
             preferences = list((await self.all()).values())
@@ -244,5 +244,5 @@ class Preferences:
 
 
 def _is_news(row: PreferenceRow | None, value: object) -> bool:
-    """Whether onboarding has anything to say here."""
+    """Whether onboarding may set this value, and it changes anything."""
     return row is None or (row.origin == "onboarding" and not same(row.value, value))

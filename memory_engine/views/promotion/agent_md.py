@@ -1,4 +1,4 @@
-"""`engine.tenant(id).agent_md`: what people wrote for their agents, and the lines that were promoted to it.
+"""`engine.tenant(id).agent_md`: people's own text for their agents, and the lines that were promoted to it.
 
 `agent.md` as a file: a person's own text, byte for byte, then the promoted lines, told apart by comments.
 
@@ -37,7 +37,7 @@ SECTION = regex(
     r"(?:\r\n\r\n|\n\n|\r?\n|\A)(?:## Promoted[ \t]*\r?\n(?:[ \t]*\r?\n)*)?"
     r"<!-- promoted lines up to (?P<upto>\d{1,15}) of (?P<origin>[0-9a-f]{8}):[^\n]*-->[ \t]*(?=\r?\n|\Z)"
 )
-"""Where promoted lines begin: the comment says so, with or without what an editor left of the heading above it."""
+"""The beginning of promoted lines: their comment, with or without the remains of the heading above it."""
 BULLET = regex(r"[-*+] (?P<text>.*?) ?<!-- promoted (?P<id>\d{1,15}) (?P<digest>[0-9a-f]{8}) -->\s*\Z", re.DOTALL)
 
 
@@ -49,7 +49,7 @@ class PromotedText(msgspec.Struct, frozen=True):
 
 
 class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says: its own text, with what people wrote among the promoted lines moved to its end.
+    """The content of a file: its own text, with lines that people wrote among the promoted ones moved to its end.
 
     `removed` are the ids of promoted lines that are gone from it, or were changed. `moved` is how many
     lines went from the section to the text.
@@ -61,7 +61,7 @@ class ReadBack(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render(own: str, lines: Sequence[PromotedText], *, thread_id: str) -> str:
-    """The file. Without promoted lines it is the text alone, unless that looks as if it had a section itself."""
+    """The file. Without promoted lines it is the text alone, unless that text seems to hold such a section."""
     if not lines and SECTION.search(own) is None:
         return own
     upto = max((line.id for line in lines), default=0)
@@ -82,7 +82,7 @@ def _bullet(line: PromotedText) -> str:
 
 
 def read_back(file: str, current: Iterable[int], *, thread_id: str) -> ReadBack:
-    """What a file that may have been exported and edited says, where `current` are the ids that stand now.
+    """The content of a file that may have been exported and edited; `current` are the ids that stand now.
 
     Without a section, all of it is a person's own text and every promoted line stays. With one: an unchanged
     line stays; one that is missing goes, if it stood when the file was made; a changed or new one is the
@@ -122,11 +122,11 @@ def _digest(text: str) -> str:
 
 
 OWN = "own"
-"""Key of the row that holds what people wrote."""
+"""The key of the row that holds people's own text."""
 
 
 class OwnText(msgspec.Struct, frozen=True, tag="own"):
-    """What people wrote, and the event that brought it."""
+    """People's own text, and the event that brought it."""
 
     content: str
     seq: int
@@ -157,7 +157,7 @@ class PromotedLine(msgspec.Struct, frozen=True, tag="line"):
 
 
 class AgentMdFold:
-    """A person's text under `own`; promoted lines under a digest of what they say, so that twins meet."""
+    """A person's text under `own`; promoted lines under a digest of their words, so that duplicates share a row."""
 
     name = "agent_md"
     version = 1
@@ -219,7 +219,7 @@ AGENT_MD = AgentMdFold()
 
 
 class AgentMdChange(msgspec.Struct, frozen=True):
-    """What an upload did: promoted lines removed by hand, lines of the promoted section that are own text now."""
+    """The outcome of an upload: promoted lines removed by hand, lines of the promoted section that are own text now."""
 
     changed: bool
     removed: tuple[PromotedLine, ...] = ()
@@ -233,13 +233,13 @@ class AgentMd:
         self._thread = thread
 
     async def read(self, *, at: int | None = None) -> str:
-        """The whole as Markdown: what people wrote, byte for byte, then the promoted lines with their ids."""
+        """The whole as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
         rows = await self._thread.rows(AGENT_MD, at=at)
         shown = [PromotedText(line.id, line.text) for line in _sorted(rows)]
         return render(_own(rows), shown, thread_id=self._thread.id)
 
     async def own_text(self, *, at: int | None = None) -> str:
-        """What people wrote."""
+        """People's own text."""
         return _own(await self._thread.rows(AGENT_MD, at=at))
 
     async def lines(self, *, at: int | None = None) -> tuple[PromotedLine, ...]:

@@ -16,7 +16,7 @@ PromotionTarget = Literal["", "preferences", "agent_md"]
 
 @event("report_saved", role="memory", chunks="none")
 class ReportSaved(Event):
-    """A person saved an analysis: the moment to look at what the scratchpad holds."""
+    """A person saved an analysis: the moment to judge the snippets of the scratchpad."""
 
     title: str
     content: Content = ""
@@ -24,7 +24,7 @@ class ReportSaved(Event):
 
 
 class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one criterion says of a snippet: 0 to 1, against its threshold, and why."""
+    """The score of a snippet by one criterion: 0 to 1, with its threshold and reason."""
 
     criterion: Id
     value: float
@@ -39,8 +39,8 @@ class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
 class PromotionDecided(Event):
     """The verdict on one snippet (a chunk id), with the scores that it rests on.
 
-    With a `target` the text goes to the thread `destination`, for preferences under `key`. `trigger` names what
-    asked for the verdict, `sources` are the ids of the events that the snippet came of, in `source_thread`.
+    With a `target` the text goes to the thread `destination`, for preferences under `key`. `trigger` names the
+    cause of the verdict, `sources` are the ids of the events that the snippet came from, in `source_thread`.
     """
 
     snippet: SourceChunkId

@@ -1,7 +1,7 @@
-"""Judging snippets: every scorer speaks, one that reaches its threshold is enough, twins rise once.
+"""Judging snippets: every scorer scores, one that reaches its threshold is enough, near-duplicates rise once.
 
-A verdict says what was promoted or not, and why; a route, whether it goes to its user's preferences or to the tenant's
-`agent.md`.
+A verdict says whether a snippet was promoted, and why; a route, whether it goes to its user's preferences or to the
+tenant's `agent.md`.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ AT_ONCE = 8
 """Scorings under way at a time: a scorer may ask a model."""
 SHOWN_CHARS = 60
 PROMOTED_BYTES_MAX = 8_000
-"""What rises stands in every conversation of a user or tenant from there on: a few sentences, not a document."""
+"""The longest snippet that may rise, since every later conversation of the user or tenant holds it."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """What was found about a snippet. `skipped` says why there is no verdict; else `rises` is the verdict."""
+    """The judgement of a snippet. `skipped` says why there is no verdict; else `rises` is the verdict."""
 
     snippet: Snippet
     rises: bool = False
@@ -41,7 +41,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Applies scorers. Without any of the criterion `explicit`, the embedded one speaks too: a request counts."""
+    """Applies scorers. Without one for the criterion `explicit`, the embedded one is added: a request counts."""
 
     def __init__(self, scorers: Sequence[Scorer]) -> None:
         self._scorers = tuple(scorers) or embedded_scorers()
@@ -54,7 +54,7 @@ class Judge:
         """One judgement a snippet, in their order.
 
         `promoted` are the texts of this conversation's snippets that rose before, by snippet id;
-        `context.promoted` is what stands in the targets. Raises what a scorer raises.
+        `context.promoted` are the texts in the targets. Raises the errors of a scorer.
         """
         fresh = [snippet for snippet in snippets if snippet.id not in promoted and not snippet.recalled]
         scored = dict(zip((s.id for s in fresh), await self._scores(fresh, context), strict=True))
@@ -96,7 +96,7 @@ class Judge:
 def _verdict(
     snippet: Snippet, scores: tuple[PromotionScore, ...], context: PromotionContext, risen: Mapping[str, str]
 ) -> Judgement:
-    """What the scores come to, with what has risen already."""
+    """The judgement from the scores, given the texts that have risen already."""
     if snippet.id in risen:
         return Judgement(snippet, skipped="it was promoted before")
     if snippet.recalled:
@@ -134,7 +134,7 @@ def _said(score: PromotionScore) -> str:
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was decided on a snippet, and why. An empty `target`: it was not promoted."""
+    """The decision on a snippet, and why. An empty `target`: it was not promoted."""
 
     snippet: str
     content: str
@@ -188,7 +188,7 @@ class PromotionFold:
 
 
 def _is_forgotten(verdict: Verdict, forget: MemoryForget) -> bool:
-    # compared as text: a verdict of another's making may name anything as its snippet
+    # compared as text: a verdict that was dispatched by hand may name anything as its snippet
     made = {str(seq) for seq in forget.seqs}
     return (
         verdict.seq in forget.seqs or verdict.snippet in forget.chunk_ids or verdict.snippet.partition(".")[0] in made
@@ -226,7 +226,7 @@ Route = Callable[[Snippet], Placement]
 
 
 def route_by_wording(snippet: Snippet) -> Placement:
-    """What speaks of one user's own way of working goes to the preferences, everything else to `agent.md`."""
+    """Snippets on one user's own way of working go to the preferences, all others to `agent.md`."""
     text = folded(snippet.text)
     shown = (*wordings().lasting.found_in(text), *wordings().asking.found_in(text))
     if shown and not wordings().at_large.found_in(text):
@@ -235,15 +235,15 @@ def route_by_wording(snippet: Snippet) -> Placement:
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose conversation it is; empty where nobody said."""
+    """The user and the tenant of a conversation; empty where unknown."""
 
     user_id: str
     tenant_id: str
 
     def settle(self, placement: Placement, snippet: Snippet) -> tuple[Placement, Destination | None]:
-        """Where a placement leads with the owners that there are.
+        """The destination of a placement, given the conversation's owners.
 
-        Without a tenant, what was meant for `agent.md` goes to the user. What is a user's own never goes
+        Without a tenant, a snippet for `agent.md` goes to the user. A user's own snippet never goes
         to the tenant: without a user it stays in the scratchpad.
         """
         reason = placement.reason

@@ -1,4 +1,4 @@
-"""What promotion and `agent.md` plug in."""
+"""The plug-in of promotion and `agent.md`."""
 
 from memory_engine.core.chunks import content_text
 from memory_engine.plugins import Plugin

@@ -1,6 +1,6 @@
-"""What speaks for promoting a snippet: four criteria, judged by wording and counts alone, or by a language model.
+"""The case for promoting a snippet: four criteria, judged by wording and counts alone, or by a language model.
 
-The same snippets give the same embedded scores on any machine, and every score says what it rests on. Where the model
+The same snippets give the same embedded scores on any machine, and every score has its reason. Where the model
 gives nothing usable, the embedded scorer of its criterion stands in.
 """
 
@@ -28,7 +28,7 @@ from memory_engine.views.promotion.wording import (
 from memory_engine.views.scratchpad.view import Snippet
 
 NUMBERS_PENALTY = 1.5
-"""By how much each share of words that are specifics lowers salience: at two thirds nothing is left."""
+"""The factor by which the share of specifics among the words lowers salience: at two thirds nothing is left."""
 ONE_OFF_FACTOR = 0.5
 SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
@@ -44,7 +44,7 @@ def _fraction(_instance: object, attribute: object, value: float) -> None:
 
 @frozen(kw_only=True)
 class Score:
-    """What a scorer says of a snippet: 0 to 1, and why. With `model` and `usage` where a model said it.
+    """A scorer's score of a snippet, 0 to 1, and its reason. With `model` and `usage` where a model gave it.
 
     Raises `ValueError` for a value outside of 0 to 1.
     """
@@ -56,11 +56,11 @@ class Score:
 
 
 class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a scorer may look at beside the snippet.
+    """The context that a scorer may look at beside the snippet.
 
     `snippets` are all that the scratchpad holds, the judged one and recalled ones among them, `requested` the
     ids of those that somebody asked for, `promoted` the texts that were promoted for this user and tenant
-    before, `report` the title and text of the report whose saving asks. `trigger` names what asks.
+    before, `report` the title and text of the report whose saving triggers the judgement. `trigger` names the trigger.
     """
 
     snippets: Sequence[Snippet]
@@ -71,7 +71,7 @@ class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scorer(Protocol):
-    """Judges snippets by one criterion. At or above `threshold` (0 to 1) a score promotes, whatever others say."""
+    """Judges snippets by one criterion. At or above `threshold` (0 to 1) a score promotes by itself."""
 
     @property
     def criterion(self) -> str:
@@ -80,7 +80,7 @@ class Scorer(Protocol):
 
     @property
     def name(self) -> str:
-        """What it is called in the verdict."""
+        """Its name in the verdict."""
         ...
 
     @property
@@ -183,7 +183,7 @@ class Frequency:
     name: str = field(default="near-duplicates", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """1 - 1/n for n analyses that found it: 0 for one, a half for two. What memory wrote back does not count."""
+        """1 - 1/n for n analyses that found it: 0 for one, a half for two. Recalled snippets do not count."""
         same = [other for other in context.snippets if not other.recalled and says_the_same(snippet.text, other.text)]
         flows = {other.flow for other in same if other.flow}
         times = max(1, len(flows) + sum(not other.flow for other in same))
@@ -196,7 +196,7 @@ class Frequency:
 
 @frozen
 class Explicit:
-    """Somebody asked for it."""
+    """An explicit request for the promotion."""
 
     threshold: float = 1.0
     criterion: str = field(default="explicit", init=False)
@@ -244,7 +244,7 @@ class ModelScorer:
 
     `question` says what to judge (for the four criteria of the engine there is one), `instead` judges where
     the model fails or answers with anything but the JSON object asked for (default: the embedded scorer of
-    the criterion; a criterion of your own then scores 0). The reason says which of them spoke.
+    the criterion; a criterion of your own then scores 0). The reason says which of them gave the score.
     """
 
     model: LanguageModel
@@ -260,7 +260,7 @@ class ModelScorer:
         return self.model.name
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """The model's answer, or what the embedded scorer says. Raises nothing of the model's failures."""
+        """The model's answer, or the score of the embedded scorer. Never raises the model's errors."""
         try:
             completion = await ask(
                 self.model,

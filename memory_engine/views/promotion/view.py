@@ -1,4 +1,4 @@
-"""`thread.promotion`: looks at what the scratchpad holds, decides what rises, and records why."""
+"""`thread.promotion`: judges the scratchpad's snippets, decides which rise, and records why."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ ALL = "all"
 ATTEMPTS = 4
 """Another judge of the same snippets may be quicker; its verdicts then stand."""
 KEPT_CHARS_MAX = 1_000
-"""What a verdict repeats of a snippet that does not rise: the log holds the whole already."""
+"""Characters that a verdict repeats of a snippet that does not rise: the log holds the whole already."""
 GONE = "it went while it was judged"
 
 
@@ -48,7 +48,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class PromotionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an evaluation came to: verdicts (also those recorded earlier under the same trigger), and what it left."""
+    """The outcome of an evaluation: verdicts (also earlier ones of the same trigger), and the snippets it left."""
 
     trigger: str
     verdicts: tuple[Verdict, ...] = ()
@@ -61,7 +61,7 @@ class PromotionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be judged, and on whose account. `name` is what the verdicts' ids are made of, beside the snippet."""
+    """The snippets to judge, and the trigger. The ids of the verdicts are made of `name` and the snippet."""
 
     trigger: str
     name: tuple[str, ...]
@@ -93,7 +93,7 @@ class Promotion:
         return await self.evaluate(trigger=receipt.event_id)
 
     async def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
-        """Promote snippets because somebody asks for it: by id, or `"all"`. What is recalled or promoted stays.
+        """Promote snippets because somebody asks for it: by id, or `"all"`. Recalled and promoted ones stay.
 
         `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the
         scratchpad does not hold, before anything is written.
@@ -112,7 +112,7 @@ class Promotion:
     async def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
 
-        What was judged under this trigger before is not judged again. Without one, everything is judged anew.
+        Snippets judged under this trigger before are not judged again. Without one, everything is judged anew.
         Raises `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
@@ -136,7 +136,7 @@ class Promotion:
         recorded = await self._recorded(asked, snippets)
         judgements = await self._judge(asked, [snippet for snippet in snippets if snippet.id not in recorded])
         skipped = [Skipped(j.snippet.id, j.skipped) for j in judgements if j.skipped]
-        # judging may have taken a model's time: what went meanwhile is not promoted
+        # judging may have taken a model's time: snippets that went meanwhile are not promoted
         live = {snippet.id for snippet in await Scratchpad(self._thread).read()}
         skipped += [Skipped(j.snippet.id, GONE) for j in judgements if not j.skipped and j.snippet.id not in live]
         decided = [j for j in judgements if not j.skipped and j.snippet.id in live]

@@ -14,7 +14,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, UNSPACED, data_file, is_unspaced, negations, pairs, word_lists
 
 READ_CHARS_MAX = 10_000
-"""How much of a text is read to judge it: a snippet is a few sentences, and a longer one shows its kind early."""
+"""Characters of a text that are read to judge it: a snippet has a few sentences, a longer one shows its kind early."""
 SHOWN_MAX = 4
 """Phrases that a reason quotes."""
 
@@ -24,7 +24,7 @@ SPECIFIC = regex(
     r"|(?<![\w.+\-])[\w.+\-]++@[\w.\-]+"
 )
 RECURRING = regex(r"[qh][1-4]|\d+(?:x|%|st|nd|rd|th)?-?(?:day|week|month|hour)s?")
-"""Numbered names of what comes again: quarters, seven-day windows."""
+"""Numbered names of recurring things: quarters, seven-day windows."""
 
 UNSPACED_NEGATION = regex(r"不|没|沒|無|非|ない|ません|なかった|ไม่")
 ENDING = regex(r"(?<=\w\w\w)(?:ing|ed|es|en|s|e|n)$")
@@ -61,7 +61,7 @@ class Phrases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wordings(msgspec.Struct, frozen=True):
-    """What `phrases.toml` holds."""
+    """The content of `phrases.toml`."""
 
     general: tuple[Phrases, ...]
     one_off: Phrases
@@ -96,7 +96,7 @@ def _has_unspaced(phrase: str) -> bool:
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What speaks for a criterion: the joint strength of the kinds found (0 to 1), and the phrases by kind."""
+    """The evidence for a criterion: the joint strength of the kinds found (0 to 1), and the phrases by kind."""
 
     strength: float
     found: tuple[tuple[str, tuple[str, ...]], ...]
@@ -106,7 +106,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def evidence(text: str, kinds: Iterable[Phrases]) -> Evidence:
-    """What a text's wording shows. Kinds add up as independent signs do: 1 - (1 - a)(1 - b)."""
+    """The evidence in a text's wording. Kinds add up as independent signs do: 1 - (1 - a)(1 - b)."""
     doubt = 1.0
     found = []
     for kind in kinds:
@@ -135,27 +135,27 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def specifics_of(text: str) -> tuple[str, ...]:
-    """What names one thing rather than a kind, with its signs: numbers, dates, amounts, ids, addresses."""
+    """The words that name one thing rather than a kind, with their signs: numbers, dates, amounts, ids, addresses."""
     found = (match.group().rstrip(".,:/") for match in SPECIFIC.finditer(text))
     return tuple(word for word in found if not RECURRING.fullmatch(word))
 
 
 def same_text(text: str) -> str:
-    """What texts have in common that differ only in case, in blanks, and in the mark that ends them.
+    """The form that texts share if they differ only in case, in blanks, and in the mark that ends them.
 
-    No more than that is taken for equal: in `-5` and `5`, in `C` and `C++`, a mark is the meaning.
+    Other marks count: in `-5` and `5`, in `C` and `C++`, a mark is the meaning.
     """
     blanks = " ".join(unicodedata.normalize("NFC", text).casefold().replace("\u2019", "'").split())
     return blanks.rstrip(".!\u3002\uff01\u0964") or blanks
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What is compared of a text to tell whether another says the same."""
+    """The parts of a text that tell whether another says the same."""
 
     stems: tuple[str, ...]
     """Its words in order, without endings and without the small words that carry no meaning of their own."""
     exact: tuple[tuple[str, ...], int, tuple[str, ...]]
-    """Numbers and ids, how many denials, symbols: what must be equal."""
+    """Numbers and ids, the number of denials, symbols: these must be equal."""
 
 
 @lru_cache(maxsize=1024)
@@ -184,7 +184,7 @@ def says_the_same(one: str, other: str) -> bool:
     """
     if same_text(one) == same_text(other):
         return True
-    if max(len(one), len(other)) > READ_CHARS_MAX:  # their beginnings do not speak for the whole
+    if max(len(one), len(other)) > READ_CHARS_MAX:  # the beginning of a long text does not stand for the whole
         return False
     a, b = shape_of(one), shape_of(other)
     if a.exact != b.exact:

@@ -1,1 +1,1 @@
-"""The scratchpad: what an agent notes for itself, put before the model."""
+"""The scratchpad: an agent's notes for itself, put before the model."""

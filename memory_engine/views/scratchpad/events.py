@@ -1,4 +1,4 @@
-"""Scratchpad: what a flow found out, in sentences, for the flows after it."""
+"""Scratchpad: the findings of a flow, in sentences, for the flows after it."""
 
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.roles import ChunkId, Name, SourceChunkId
@@ -7,10 +7,10 @@ from memory_engine.runtime.config import SNIPPETS_MAX
 
 @event("scratchpad_written", role="memory")
 class ScratchpadWritten(Event):
-    """A snippet. Above `cap` snippets those go that were used longest ago.
+    """A snippet. Above `cap` snippets the least recently used go.
 
     `read` are the snippets (chunk ids) that were read since the last write, in order: reading counts as use,
-    and what is evicted must follow from the log. `recalled` marks memory that was written back, not found out.
+    and evictions must follow from the log. `recalled` marks memory that was written back, not found out.
     """
 
     content: str

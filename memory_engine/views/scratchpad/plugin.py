@@ -1,4 +1,4 @@
-"""What the scratchpad plugs in."""
+"""The plug-in of the scratchpad."""
 
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import found

@@ -1,4 +1,4 @@
-"""The scratchpad: a conversation's findings in sentences, always in context, the least used making room.
+"""The scratchpad: a conversation's findings in sentences, always in context; the least recently used make room.
 
 In the state it is a container, its snippets in the order of their use.
 """
@@ -27,7 +27,7 @@ SCRATCHPAD = "scratchpad"
 class Snippet(msgspec.Struct, frozen=True, kw_only=True):
     """One finding. `id` is its chunk's, `seq` the event's that wrote it; `flow` says which flow found it.
 
-    `recalled`: it came out of memory (a playbook), nobody found it out here.
+    `recalled`: it came out of memory (a playbook), not out of this conversation.
     """
 
     id: str
@@ -44,9 +44,9 @@ class Scratchpad:
         self._thread = thread
 
     async def write(self, text: str, *, flow: str = "", recalled: bool = False, event_id: str = "") -> Snippet:
-        """Add a snippet: a sentence or a few, what a flow found out. Raises `InvalidEvent` for an empty one.
+        """Add a snippet: one or a few sentences that a flow found out. Raises `InvalidEvent` for an empty one.
 
-        Above the cap (`EngineConfig.scratchpad_snippets_max`, 64) the snippet goes that was used longest ago.
+        Above the cap (`EngineConfig.scratchpad_snippets_max`, 64) the least recently used snippet goes.
         With an `event_id` of the caller's, writing again gives the first snippet; another text under it raises
         `IdempotencyConflict`.
         """
@@ -69,7 +69,7 @@ class Scratchpad:
         return Snippet(id=chunk.id, text=chunk.text, flow=chunk.label, seq=receipt.seq, recalled=recalled)
 
     async def _written(self, event: ScratchpadWritten, event_id: str) -> Snippet | None:
-        """The snippet of an earlier attempt, if that said the same: what had been read by then may have been other."""
+        """The snippet of an earlier attempt, if that said the same: the reads before it may differ."""
         kernel = self._thread.kernel
         for stored in await kernel.store.find(self._thread.id, [event_id]):
             recorded = kernel.reader.decode(self._thread.id, stored)
@@ -88,7 +88,7 @@ class Scratchpad:
     async def read(self, *, flow: str | None = None, at: int | None = None) -> tuple[Snippet, ...]:
         """The snippets, oldest first: all, or those of a flow. Reading some and not others counts as their use.
 
-        `at`: as of an earlier seq; that counts as no use.
+        `at`: as of an earlier seq; that does not count as use.
         """
         if at is not None:
             return _chosen(snippets_of(await self._thread.state(at=at)), flow)
@@ -114,7 +114,7 @@ class Scratchpad:
         await self._thread.dispatch(ScratchpadRemoved(all=True))
 
     def _reads(self) -> dict[str, None]:
-        """What was read since the last write, in order. It is logged by the next write, which evicts by it."""
+        """The snippets read since the last write, in order. The next write logs them, and evicts by them."""
         return self._thread.kernel.caches.made(self._thread.id, "scratchpad reads", _no_reads)
 
     def _use(self, used: Iterable[Snippet]) -> None:
@@ -196,7 +196,7 @@ def reduce_scratchpad_written(view: StateView, event: ScratchpadWritten, ctx: Re
 
 
 def reduce_scratchpad_removed(view: StateView, event: ScratchpadRemoved, _ctx: ReduceContext) -> Reduction:
-    """Snippets go; those that are gone already are let be."""
+    """Snippets go; those that are gone already are passed over."""
     container = view.named(SCRATCHPAD)
     if container is None:
         return Reduction()

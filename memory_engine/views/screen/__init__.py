@@ -1,1 +1,1 @@
-"""Screen context: what proactive tools say at the beginning of a session."""
+"""Screen context: the screen and the results of proactive tools at the beginning of a session."""

@@ -1,4 +1,4 @@
-"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question."""
+"""Screen context: the person's screen, told to the agent once a session, with tools run ahead of the question."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from memory_engine.core.events.roles import Id, JsonText
 
 
 def told(content: str) -> str:
-    """What the agent says of a screen: it is part of the conversation, in its own words."""
+    """The agent's description of a screen: it is part of the conversation, in its own words."""
     return f"I can see you're on a specific screen. {content}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""What screen context plugs in."""
+"""The plug-in of screen context."""
 
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces

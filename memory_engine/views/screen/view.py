@@ -1,4 +1,4 @@
-"""Screen context: what the person looks at, told to the agent once a session, with tools run ahead of the question."""
+"""Screen context: the person's screen, told to the agent once a session, with tools run ahead of the question."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -189,7 +189,7 @@ def _recorded(results: Sequence[ProactiveTool]) -> tuple[ProactiveResult, ...]:
 def reduce_screen_injected(_view: StateView, event: ScreenInjected, ctx: ReduceContext) -> Reduction:
     """The screen in the agent's own words, then a call and its result for each proactive tool.
 
-    The words are true of this session only and go with it; the results are results like any others.
+    The words hold for this session only and go with it; the results are ordinary results.
     """
     chunks = [
         Chunk(

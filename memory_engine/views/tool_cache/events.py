@@ -15,7 +15,7 @@ def cache_key(tool: str, parameters: str) -> str:
 class ToolResultCached(Event):
     """A result is kept for `duration` exchanges. `parameters` is canonical JSON (sorted keys).
 
-    `call_id` is the call that it answered: to forget that call or its result is to forget this.
+    `call_id` is the call that it answered: forgetting that call or its result forgets this too.
     """
 
     tool: Id

@@ -1,4 +1,4 @@
-"""What the tool cache plugs in."""
+"""The plug-in of the tool cache."""
 
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import found

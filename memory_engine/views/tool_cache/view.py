@@ -22,7 +22,7 @@ from memory_engine.views.screen.events import ScreenInjected
 from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
 DURATION_MAX = 1_000_000_000
-"""Exchanges; whoever asks for more gets this."""
+"""The longest duration, in exchanges; longer ones are cut to it."""
 
 
 class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", gc=False):
@@ -40,7 +40,7 @@ class ResultRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="result", g
 
 
 class TermRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="term", gc=False):
-    """Until which finished exchange a result is kept; apart from it, because a hit changes this alone."""
+    """The finished exchange until which a result is kept; a row of its own, because a hit changes only this."""
 
     expires: int
     seq: int
@@ -49,7 +49,7 @@ class TermRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="term", gc=Fa
 
 
 class DueRow(msgspec.Struct, frozen=True, tag="due", gc=False):
-    """That a result goes at an exchange: its key's middle part says at which one."""
+    """A mark that a result goes at an exchange, which the middle part of its key names."""
 
     key: str
 
@@ -75,7 +75,7 @@ class ToolCacheFold:
     """Neither a hit nor the end of an exchange touches more rows than it changes, however many are cached.
 
     A result keeps the number of the exchange at whose end it goes; finished exchanges are counted in one row,
-    and small rows sorted by that number say what goes next.
+    and small rows sorted by that number say which results go next.
     """
 
     name = "tool_cache"
@@ -246,7 +246,7 @@ _log = logging.getLogger("memory_engine.tool_cache")
 
 
 class CachedCall(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call gave. `hit`: it was cached, nothing ran. `entry` is where it is cached, if it is."""
+    """The result of a call. `hit`: it was cached, nothing ran. `entry` is where it is cached, if it is."""
 
     result: str
     hit: bool
@@ -276,8 +276,8 @@ class ToolCache:
         """Keep a result for `duration` finished exchanges, in place of an older one of the same call.
 
         `None`, and nothing is recorded, where `duration` is 0 or less or the call `failed`. With the
-        `call_id` the cached result is forgotten along with the call. Raises `InvalidParameters`, and what
-        `dispatch` raises.
+        `call_id` the cached result is forgotten along with the call. Raises `InvalidParameters`, and the
+        errors of `dispatch`.
         """
         text = canonical(tool, parameters)
         if duration <= 0 or failed:
@@ -324,11 +324,11 @@ class ToolCache:
         duration: int,
         call_id: str = "",
     ) -> CachedCall:
-        """The cached result, else what `call` gives, which is cached then.
+        """The cached result, else the result of `call`, which is cached then.
 
         Of equal calls at once in this process one runs, and the others get its result. If it raises, its own
-        caller gets the exception, nothing is cached, and the next of those who wait runs the tool itself;
-        so too if its caller is cancelled. A result that cannot be recorded (too large, or
+        caller gets the exception, nothing is cached, and the next waiting caller runs the tool itself;
+        cancelling that caller has the same effect. A result that cannot be recorded (too large, or
         the file is busy) is returned and not cached.
         """
         key = cache_key(tool, canonical(tool, parameters))
@@ -354,7 +354,7 @@ class ToolCache:
     async def _added(
         self, tool: str, parameters: Mapping[str, object], result: str, duration: int, call_id: str
     ) -> CacheEntry | None:
-        """Cache a result that must not be lost because it cannot be cached."""
+        """Try to cache a result; if that fails, the result is not lost."""
         try:
             return await self.add(tool, parameters, result, duration, call_id=call_id)
         except MemoryEngineError:

@@ -1,4 +1,4 @@
-"""What a reader makes of a file: documents of sections, whatever the format; and where an export's files are."""
+"""The result of reading a file of any format: documents of sections; and the files of a Slack export."""
 
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
@@ -11,7 +11,7 @@ from attrs import frozen
 
 @frozen
 class Section:
-    """A part of a document that no passage reaches beyond: what stands under a heading, a message, a turn of speech.
+    """A part of a document that no passage reaches beyond: the text under a heading, a message, a turn of speech.
 
     `about` are the headings above it, or the time within a recording. `at_us` is when it was said, in microseconds
     since 1970.
@@ -28,7 +28,7 @@ class Section:
 class Loaded:
     """A document as it was read. `id` is its own in its tenant; dates have a time zone.
 
-    One that `may_be_empty` and is says that what an earlier version held is gone.
+    An empty one that `may_be_empty` says that the text of an earlier version is gone.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Loaded:
 
 
 class Unreadable(Exception):
-    """A reader cannot go on. `place` is where in the file, `why` what stands there."""
+    """A reader cannot go on. `place` is where in the file, `why` the reason."""
 
     def __init__(self, why: str, place: str = "") -> None:
         super().__init__(why)
@@ -119,7 +119,7 @@ class ZipExport:
             return self._zip.read(self._root + name)
         except Unreadable:
             raise
-        except Exception as error:  # what the several decompressors raise has no common class
+        except Exception as error:  # the errors of the several decompressors have no common class
             raise Unreadable(f"it cannot be unpacked: {type(error).__name__}: {error}") from None
 
 

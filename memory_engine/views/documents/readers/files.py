@@ -1,4 +1,4 @@
-"""Which files hold documents, and what is read from them: folders walked, formats told apart, faults named."""
+"""The files that hold documents, and reading them: walks folders, tells formats apart, names faults."""
 
 import os
 import stat
@@ -43,14 +43,14 @@ class Skipped:
 
 
 def absolute(path: Path) -> str:
-    """What a file goes by: its absolute path, links as they stand, `/` between its parts."""
+    """The name of a file: its absolute path, links not followed, `/` between its parts."""
     return Path(os.path.abspath(path)).as_posix()  # noqa: PTH100 - `resolve` would follow links: a file would change its name
 
 
 def find(paths: Sequence[Path]) -> Iterator[File | Skipped | UnreadableDocument]:
     """The files at and below paths, each once, in order of their names.
 
-    In folders what is hidden is passed over, and what is of no known format is `Skipped`; a file that is named
+    In folders, hidden files are passed over, and files of unknown formats are `Skipped`; a file that is named
     itself is taken for text then. A folder that holds a Slack export is one thing.
     """
     walk = _Walk()
@@ -60,7 +60,7 @@ def find(paths: Sequence[Path]) -> Iterator[File | Skipped | UnreadableDocument]
 
 @frozen
 class _Walk:
-    """What was seen so far: files by their names, folders by what they are on the disk, so that links end."""
+    """The files and folders seen so far: files by name, folders by their identity on the disk, so that links end."""
 
     _files: set[str] = field(factory=set)
     _folders: set[tuple[int, int]] = field(factory=set)
@@ -104,11 +104,11 @@ class _Walk:
                 taken = one.is_symlink() or one.is_dir() or _is_known(one)
                 found = self._linked(one) if taken else iter([Skipped(str(one))])
                 yield from found
-            except OSError as error:  # such as a link into what may not be looked at
+            except OSError as error:  # such as a link into a folder without permission
                 yield UnreadableDocument(str(one), "", _why(error))
 
     def _linked(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
-        """What stands in a folder; a link to a file of no known format is skipped too."""
+        """The files and folders in a folder; a link to a file of no known format is skipped too."""
         if path.is_file() and not _is_known(path):
             yield Skipped(str(path))
         else:
@@ -120,7 +120,7 @@ def _is_known(path: Path) -> bool:
 
 
 def load(found: File) -> Iterator[Loaded | UnreadableDocument]:
-    """The documents of a file, what is broken in it named. Raises `MissingExtra` where a format needs a package."""
+    """The documents of a file, and its faults. Raises `MissingExtra` where a format needs a package."""
     try:
         for one in _loaded(found):
             if isinstance(one, Unreadable):

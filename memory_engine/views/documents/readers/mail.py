@@ -1,4 +1,4 @@
-"""E-mail: what its writer wrote, without what is quoted and signed, and who, when, to whom, in which thread.
+"""E-mail: its writer's own text, without quotes and signature, with writer, time, recipients and thread.
 
 A mailbox in one file (mbox) is read a message at a time.
 """
@@ -69,7 +69,7 @@ def message_id(message: Message) -> str:
 
 
 def written(body: str) -> str:
-    """What the writer of a message wrote: not what is quoted, who it is quoted from, nor the signature."""
+    """The writer's own text of a message: without quotes, the lines that introduce them, and the signature."""
     kept: list[str] = []
     for line in body.split("\n"):
         bare = line.strip()

@@ -56,9 +56,9 @@ class _Channel:
 
 
 def read_slack(export: Export, path: str) -> Iterator[Loaded | Unreadable]:
-    """Threads and days of every channel, in order; a broken file of it as what is wrong with it.
+    """Threads and days of every channel, in order; a broken file as its error.
 
-    A day of which all messages went into threads comes without sections: what an earlier export held of it is to go.
+    A day of which all messages went into threads comes without sections: the messages of an earlier export are to go.
     """
     faults: list[Unreadable] = []
     users = _users(_listed(export, "users.json", faults))
@@ -136,7 +136,7 @@ def _section(turn: Sequence[_Message]) -> Section:
 
 
 def _listed(export: Export, name: str, faults: list[Unreadable]) -> list[object]:
-    """The list that a file holds; nothing for one that is not there, and one that is broken is noted."""
+    """The list that a file holds; empty for a missing file; a broken one is noted."""
     if name not in export.names():
         return []
     try:
@@ -211,7 +211,7 @@ def _speaker(message: Mapping[str, object], users: Mapping[str, str]) -> str:
 
 
 def _said(message: Mapping[str, object], users: Mapping[str, str]) -> str:
-    """A message's text; of one without, what is attached to it."""
+    """A message's text; without one, that of its attachments."""
     text = _plain(_text(message, "text"), users)
     if text:
         return text

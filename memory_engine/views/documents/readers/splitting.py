@@ -1,6 +1,6 @@
 """From sections to passages: at paragraphs, sentences or words, with an overlap, never beyond a section.
 
-Markdown gives a section under each heading, with the headings above it, and what the front matter says.
+Markdown gives a section under each heading, with the headings above it, and the values of the front matter.
 """
 
 import re
@@ -39,7 +39,7 @@ class Splitting:
 
 @frozen
 class Piece:
-    """A passage, before it has a place: what its section says of itself, and a part of its text."""
+    """A passage, before it has a place: the description of its section, and a part of its text."""
 
     text: str
     about: str
@@ -126,7 +126,7 @@ def split_simply(text: str, splitting: Splitting) -> list[str]:
         following = last + 1
         while following - 1 > first and parts[last][1] - parts[following - 1][0] <= splitting.overlap:
             following -= 1
-        # an overlap that would leave no room for what comes next is left out
+        # an overlap that would leave no room for new text is left out
         first = following if parts[last + 1][1] - parts[following][0] <= splitting.chars else last + 1
     return [passage for passage in passages if passage]
 
@@ -163,7 +163,7 @@ BETWEEN = " > "
 
 
 def read_markdown(content: bytes, path: str) -> Loaded:
-    """A Markdown file. Its title is what the front matter says, else its first heading, else the file's name.
+    """A Markdown file. Its title is that of the front matter, else its first heading, else the file's name.
 
     Raises `Unreadable`.
     """

@@ -1,6 +1,6 @@
 """Texts from files: plain text, HTML, PDF (extra `pdf`), and transcripts of calls (WebVTT, SubRip).
 
-Bytes are what they mark themselves as, else UTF-8, else what most files without a mark are. HTML gives what a reader
+Bytes are decoded by their byte order mark, else as UTF-8, else as Windows-1252. HTML gives the text that a reader
 would see, a line for each block; PDF a section for each page; a transcript who spoke when, cue by cue, joined to turns.
 """
 
@@ -116,7 +116,7 @@ _QUOTES = frozenset({"blockquote"})
 
 
 def html_text(html: str) -> str:
-    """The text, without what is hidden; quoted blocks are marked with `> `, as in a mail of plain text."""
+    """The visible text; quoted blocks are marked with `> `, as in a mail of plain text."""
     parser = _Parser()
     parser.feed(html)
     parser.close()
@@ -177,7 +177,7 @@ def read_pdf(content: bytes, path: str) -> Loaded:
         date = described.creation_date if described is not None else None
     except Unreadable:
         raise
-    except Exception as error:  # a broken file makes the library raise whatever its code stumbles over
+    except Exception as error:  # a broken file makes the library raise errors of any class
         why = f"it cannot be read as PDF: {type(error).__name__}: {error}"
         raise Unreadable(why, f"page {page}" if page else "") from error
     if not sections:
@@ -211,7 +211,7 @@ OVERLAP_CHARS_MAX = 100
 
 @frozen
 class Cue:
-    """What one person said from `start` (in milliseconds)."""
+    """The words of one person from `start` (in milliseconds)."""
 
     start: int
     speaker: str
