@@ -105,7 +105,7 @@ def test_what_cannot_be_done_is_an_error_in_a_line(run: Run, tmp_path: Path) -> 
     """No such thread, wrong rules, a spoilt file, another log, no file: exit code 2, and no database made of it."""
     file, other = str(tmp_path / "t.jsonl"), tmp_path / "other.db"
     assert 2 == run("export", "nobody", file)[0]
-    assert "no regular expression" in run("export", "t", file, "--redact-pattern", "(")[2]
+    assert "not a regular expression" in run("export", "t", file, "--redact-pattern", "(")[2]
     assert "cannot both be meant" in run("export", "t", file, "--redact-forgotten", "--keep-forgotten")[2]
     assert "name a thread and the file to make" in run("export", "t")[2]
     assert (2, False) == (run("import", file, "--db", str(other))[0], other.exists())
