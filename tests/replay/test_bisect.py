@@ -188,12 +188,12 @@ def test_what_people_see(database: str, run: Run) -> None:
 @pytest.mark.parametrize(
     ("expression", "why"),
     [
-        ("", "no Python expression"),
-        ("seq >", "no Python expression"),
-        ("x = 1", "no Python expression"),
-        ("await seq", "no Python expression"),
-        ("seq\0", "no Python expression"),
-        ("(" * 500 + ")" * 500, "no Python expression"),
+        ("", "not a Python expression"),
+        ("seq >", "not a Python expression"),
+        ("x = 1", "not a Python expression"),
+        ("await seq", "not a Python expression"),
+        ("seq\0", "not a Python expression"),
+        ("(" * 500 + ")" * 500, "not a Python expression"),
         ("nothing > 1", "NameError"),
         ("1 / seq", "after event 0 it raised ZeroDivisionError"),
         ("view('nothing')", "nothing"),
