@@ -24,11 +24,10 @@ from memory_engine.core.events.messages import (
     LlmToolCall,
 )
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
+from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update, flattened
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.diff import kept_bytes, message_bytes
-from memory_engine.replay.lineage import flattened
+from memory_engine.replay.diff import common_prefix, message_bytes
 from memory_engine.replay.rolling import Rolled, Rolling, Settled
 from memory_engine.views.layers.events import ResultsOffloaded
 
@@ -151,7 +150,7 @@ class _Difference:
 
     @classmethod
     def of(cls, old: Rolled, new: Rolled) -> "_Difference":
-        return cls(old, new, common(old.messages, new.messages))
+        return cls(old, new, common_prefix(old.messages, new.messages))
 
     @property
     def is_none(self) -> bool:
@@ -215,7 +214,7 @@ class Walk:
         byte = new.bytes - sum(size.bytes for size in behind)
         before, after = difference.messages()
         if before is not None and after is not None:
-            partly = kept_bytes(message_bytes(before), message_bytes(after))
+            partly = common_prefix(message_bytes(before), message_bytes(after))
             tokens += behind[0].tokens * partly // behind[0].bytes
             byte += partly
         return tokens, byte
@@ -272,7 +271,7 @@ class Walk:
             context = rolling.context()
         except ContextBudgetError:  # of a state that no call was made with
             return False
-        return common(difference.old.messages, context.messages) <= difference.same
+        return common_prefix(difference.old.messages, context.messages) <= difference.same
 
     def _why(self, row: Row, difference: _Difference) -> str:
         said = _of_event(row.event)
@@ -312,21 +311,6 @@ class Walk:
         if after is not None and not drawn.size(after).chunk_id:
             return f"a text was cut: the newest turn does not fit the budget of {budget:,} tokens"
         return f"the window moved: the budget of {budget:,} tokens is full"
-
-
-def common(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages at the beginning are the same."""
-    length = min(len(old), len(new))
-    if old[:length] == new[:length]:
-        return length
-    low, high = 0, length  # the first `low` are the same, the first `high` are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _of_event(event: Event | UnknownEvent) -> str:

@@ -12,8 +12,7 @@ from memory_engine.core.operations import Operation
 from memory_engine.core.state import State
 from memory_engine.core.tokens import TokenCounter, Usage
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.cache_breaks import common
-from memory_engine.replay.diff import kept_bytes, message_bytes
+from memory_engine.replay.diff import common_prefix, message_bytes
 from memory_engine.replay.rolling import Drawn, Rolled, Rolling
 
 
@@ -158,11 +157,11 @@ class CallSeries:
         """The tokens at the beginning that stayed the same; of the first message that differs, its share."""
         if old is None or new is None or self._drawn is None:
             return 0
-        same = common(old.messages, new.messages)
+        same = common_prefix(old.messages, new.messages)
         behind = [self._drawn.size(message) for message in new.messages[same:]]
         kept = new.tokens - FRAME - sum(size.tokens for size in behind)
         if behind and same < len(old.messages):
-            partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
+            partly = common_prefix(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
             kept += behind[0].tokens * partly // behind[0].bytes
         return kept
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
@@ -139,7 +140,7 @@ def _forget(rows: Rows[Playbook], seqs: frozenset[int]) -> None:
 def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
     """The id of a recipe: a digest of what it consists of, whatever the order of slots and parameters."""
     recipe = (flow_dact, slots, [(call.tool_id, call.parameters) for call in tool_calls])
-    return f"pb-{sha256(msgspec.json.encode(recipe, order='deterministic')).hexdigest()[:24]}"
+    return f"pb-{sha256(encode_json(recipe)).hexdigest()[:24]}"
 
 
 PLAYBOOKS = PlaybooksFold()
@@ -304,5 +305,5 @@ def _one_line(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    encoded = msgspec.json.encode(value, order="deterministic").decode()
+    encoded = encode_json(value).decode()
     return encoded if len(encoded) <= VALUE_CHARS_MAX else encoded[:VALUE_CHARS_MAX] + "…"
