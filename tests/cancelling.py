@@ -102,11 +102,14 @@ class _Watched(Generator[object, None, object]):
         return awaited
 
 
-def moments() -> Iterator[Moment]:
-    """The moments of a call, which is made and cancelled at each, until it comes to its end before."""
+def moments(*, every: int = 1) -> Iterator[Moment]:
+    """The moments of a call, which is made and cancelled at each, until it comes to its end before.
+
+    With `every` only that many callbacks of the loop after another, but each await all the same.
+    """
     yield (moment := Moment(0, 0))
     while not moment.untouched:
-        yield (moment := Moment(moment.awaits, moment.steps + 1))
+        yield (moment := Moment(moment.awaits, moment.steps + every))
 
 
 @contextmanager

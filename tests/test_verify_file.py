@@ -122,7 +122,7 @@ async def test_no_process_outlives_the_call(many: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
     monkeypatch.setattr(parallel, "_BEGIN", ANSWERS_AT_ONCE)
-    for moment in moments():
+    for moment in moments(every=3):
         await cancelled(partial(verify_file, many, jobs=2), moment)
         assert None not in [process.returncode for process in started]
     assert started
