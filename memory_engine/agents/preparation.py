@@ -4,21 +4,17 @@ And what a run leaves in the agent's memory: facts for its thread, recorded in t
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 from memory_engine.agents.extraction import Fact
 from memory_engine.context.rendering import Message
 from memory_engine.events import Destination, Layer, MemoryShared
+from memory_engine.scopes import Agent
 from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
 from memory_engine.views.layers.keywords import Wanted, search_memories
 from memory_engine.views.layers.search import applicable
 from memory_engine.views.layers.summaries import shortened
-
-if TYPE_CHECKING:
-    from memory_engine.scopes import Agent
-
 
 STARTED = "started"
 """Episodic entries of this kind say nothing that a later task could use."""
@@ -71,7 +67,7 @@ class Known:
         return "\n".join(parts)[:NOTE_CHARS_MAX]
 
 
-async def known_for(agent: "Agent", lead: "Agent | None", task: str, limit: int) -> Known:
+async def known_for(agent: Agent, lead: Agent | None, task: str, limit: int) -> Known:
     """What the agent knows that fits the task, and what the lead lets it see."""
     sought: list[tuple[Agent, Sequence[Layer]]] = [(agent, SEARCHED)]
     rules = await agent.memory.rules()

@@ -83,10 +83,9 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
 
 
 def add_models(group: argparse._ArgumentGroup) -> None:
-    """The options that let a model compact, and those that bring plug-ins."""
+    """The options that let a model compact."""
     group.add_argument("--model", metavar="NAME", help="ask this model for summaries (litellm's name for it)")
     group.add_argument("--call-models", action="store_true", help="models may be called, which costs time and money")
-    group.add_argument("--plugins", action="store_true", help="with the plug-ins that installed packages publish")
 
 
 def _price(text: str) -> float:
@@ -154,7 +153,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")
     progress = Progress("running again", terminal)
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)

@@ -4,7 +4,7 @@ Originals of summaries are read in the order in which they stood. A forgetting r
 later versions, and lines of summaries.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -27,7 +27,7 @@ from memory_engine.core.events.compaction import (
 )
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
+from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
 from memory_engine.errors import IntegrityError
@@ -324,15 +324,6 @@ async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:
 
 def _seq(chunk_id: str) -> int:
     return int(chunk_id.partition(".")[0])
-
-
-def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """The operations, those inside a BATCH one by one."""
-    for operation in operations:
-        if isinstance(operation, Batch):
-            yield from flattened(operation.operations)
-        else:
-            yield operation
 
 
 class LogOriginals(msgspec.Struct, frozen=True):

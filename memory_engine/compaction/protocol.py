@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
 from memory_engine.compaction.plan import Plan
+from memory_engine.core.cancellation import observed
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import Event, SummaryLine
 from memory_engine.core.events.compaction import (
@@ -138,7 +139,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     async def _in_time(self, name: str) -> CompactionCompleted:
         """The result, within the deadline; a compactor that takes no notice of its end is left behind."""
         working = asyncio.ensure_future(self._compact(name))
-        working.add_done_callback(_seen)
+        working.add_done_callback(observed)  # what it raises after it was left behind concerns nobody
         try:
             await asyncio.wait([working], timeout=self.policy.deadline_s)
             late = not working.done()
@@ -285,12 +286,6 @@ def _is_line(line: object) -> bool:
 def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[SummaryLine, ...]:
     """The lines without citations of what the compactor was not given. One that is left with none cites all."""
     return tuple(replace(line, sources=tuple(source for source in line.sources if source in known)) for line in lines)
-
-
-def _seen(working: "asyncio.Future[CompactionCompleted]") -> None:
-    """What a compactor raises after it was left behind concerns nobody."""
-    if not working.cancelled():
-        working.exception()
 
 
 def _failure(name: str, error: Exception) -> CompactorFailed:

@@ -22,7 +22,7 @@ from memory_engine.compaction.plan import (
     plan_manual,
 )
 from memory_engine.compaction.protocol import CompactionReport, Run, Trigger, owner_is_gone
-from memory_engine.core.cancellation import finished
+from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
 from memory_engine.core.records import NewEvent, Receipt
@@ -238,7 +238,7 @@ class CompactionService:
         """Do what no event of the thread may cross: the queue is blocked from this moment until it is done."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        future.add_done_callback(_observed)
+        future.add_done_callback(observed)  # its failure is in the log
         self._running[runtime.id] = loop.create_future()
         runtime.queue.block(BlockingReason.COMPACTING)
         self._kernel.tasks.spawn(self._run(runtime, work, future), until_close=True)
@@ -334,9 +334,3 @@ def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
         future.cancel()
     else:
         future.set_exception(error)
-
-
-def _observed(future: "asyncio.Future[T]") -> None:
-    """A background compaction's failure is in the log; nobody needs to await it."""
-    if not future.cancelled():
-        future.exception()

@@ -5,10 +5,10 @@ came between.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import (
     Aftermath,
     Compaction,
@@ -23,6 +23,7 @@ from memory_engine.compaction.history import (
     summary_root,
 )
 from memory_engine.compaction.plan import Plan, plan_manual
+from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import Again, CompactionService
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
@@ -34,10 +35,6 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-
-if TYPE_CHECKING:
-    from memory_engine.compaction.base import Compactor
-    from memory_engine.compaction.protocol import CompactionReport
 
 
 @frozen
@@ -177,9 +174,7 @@ async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str)
     return await kernel[CompactionService].commit(runtime, make)
 
 
-async def redo_compaction(
-    thread: ThreadHandle, compaction: str, *, compactor: "Compactor | None"
-) -> "CompactionReport":
+async def redo_compaction(thread: ThreadHandle, compaction: str, *, compactor: Compactor | None) -> CompactionReport:
     """Compact again what a compaction took: the originals, through summaries of summaries, however many they are.
 
     Where it is live, each of its summaries is replaced, if the new one is shorter than the originals. Where it was

@@ -57,7 +57,7 @@ class Invariant(Protocol):
         """Take note of the next chunk; the positions that belong together from now on, whatever follows."""
         ...
 
-    def pending(self, passed: int) -> Iterable[Group]:
+    def pending(self, passed: int, /) -> Iterable[Group]:
         """What belongs together, or is open, as long as nothing follows.
 
         After the message at position `passed` a whole exchange went by: a person spoke and the agent answered.
@@ -98,7 +98,7 @@ class Calls:
             self._open[key] = call.long_running or self._open.get(key, False)
         return members
 
-    def pending(self, passed: int) -> Iterator[Group]:
+    def pending(self, passed: int, /) -> Iterator[Group]:
         """The calls that wait for a result."""
         for key, outlives in self._open.items():
             first = self._first[key]
@@ -127,7 +127,7 @@ class Responses:
             return ()
         return self._first.setdefault(chunk.response_id, position), position
 
-    def pending(self, _passed: int) -> Iterable[Group]:
+    def pending(self, _passed: int, /) -> Iterable[Group]:
         """None: a response is written at once."""
         return ()
 
@@ -148,7 +148,7 @@ class Questions:
             return members
         return ()
 
-    def pending(self, _passed: int) -> Iterator[Group]:
+    def pending(self, _passed: int, /) -> Iterator[Group]:
         """The questions that wait."""
         return (Group((position,)) for position in self._waiting)
 
@@ -179,7 +179,7 @@ class Loops:
         self._run, self._thinks, self._calls = [], False, False
         return members
 
-    def pending(self, _passed: int) -> Iterator[Group]:
+    def pending(self, _passed: int, /) -> Iterator[Group]:
         """The loop at the end, its oldest rounds each alone where it has too many."""
         if not (self._thinks and self._calls):
             return

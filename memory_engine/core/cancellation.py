@@ -1,4 +1,4 @@
-"""Work that cancelling its caller does not stop."""
+"""Work that cancelling its caller does not stop, and work that nobody awaits."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -24,3 +24,9 @@ async def finished(work: Awaitable[T]) -> T:
         task.cancelled() or task.exception()  # nobody else will look at it
         raise cancelled
     return task.result()
+
+
+def observed(future: "asyncio.Future[T]") -> None:
+    """Take note of what ended work raised, so that nobody is warned of it: a callback for work that none need await."""
+    if not future.cancelled():
+        future.exception()

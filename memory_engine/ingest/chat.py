@@ -16,7 +16,7 @@ from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import IngestError
-from memory_engine.ingest.records import Format, Reading, Record, Unusable, event_id, kind_of, read_records
+from memory_engine.ingest.records import Format, Reading, Record, Unusable, event_id, kind_of, read_records, text_of
 
 _ROLES = "assistant, developer, function, system, tool, user"
 
@@ -48,7 +48,7 @@ class ChatReader:
             case "system" | "developer":
                 events = [self._instructions(value)]
             case "user":
-                events = [UserMessage(content=_said(value), name=_text(value, "name"))]
+                events = [UserMessage(content=_said(value), name=text_of(value, "name"))]
             case "assistant":
                 events = self._response(value, number)
             case "tool" | "function":
@@ -66,16 +66,16 @@ class ChatReader:
         return SessionStarted(content=content)
 
     def _response(self, message: Mapping[str, object], number: int) -> list[Event]:
-        reasoning = _text(message, "reasoning_content") or _text(message, "reasoning")
+        reasoning = text_of(message, "reasoning_content") or text_of(message, "reasoning")
         response_id = f"message-{number}" if reasoning else ""
         events: list[Event] = [LlmThinking(content=reasoning, response_id=response_id)] if reasoning else []
         calls = self._calls(message, number)
-        content = _content(message) or _text(message, "refusal")
+        content = _content(message) or text_of(message, "refusal")
         if calls:
             text = content if isinstance(content, str) else _joined(content)
             events.append(LlmToolCall(calls=calls, content=text, response_id=response_id))
         elif content or message.get("content") is not None:
-            name = _text(message, "name")
+            name = text_of(message, "name")
             events.append(LlmTextResponse(content=content, response_id=response_id, name=name))
         elif not events:
             raise Unusable("an assistant's message holds neither content nor tool_calls")
@@ -98,8 +98,8 @@ class ChatReader:
         return calls
 
     def _result(self, message: Mapping[str, object]) -> Event:
-        name = _text(message, "name")
-        call_id = _text(message, "tool_call_id")
+        name = text_of(message, "name")
+        call_id = text_of(message, "tool_call_id")
         if message.get("role") == "function" and not call_id:
             call_id = next((open_id for open_id, open_name in self._open.items() if open_name == name), "")
         elif not call_id:
@@ -114,20 +114,20 @@ class ChatReader:
 def _tool_call(call: Mapping[str, object]) -> ToolCall:
     if call.get("type", "function") != "function":
         raise Unusable(f"a tool call of type {json.dumps(call['type'])[:60]} is none of a function")
-    call_id = _text(call, "id")
+    call_id = text_of(call, "id")
     if not call_id:
         raise Unusable("a tool call has no id")
     return _function_call(_object(call.get("function"), "the function of a tool call"), call_id)
 
 
 def _function_call(function: Mapping[str, object], call_id: str) -> ToolCall:
-    name = _text(function, "name")
+    name = text_of(function, "name")
     if not name:
         raise Unusable("a tool call names no function")
     arguments = function.get("arguments", "{}")
     if isinstance(arguments, Mapping):
         return ToolCall.create(call_id, name, arguments)
-    return ToolCall(id=call_id, name=name, arguments=_text(function, "arguments") or "{}")
+    return ToolCall(id=call_id, name=name, arguments=text_of(function, "arguments") or "{}")
 
 
 def _said(message: Mapping[str, object]) -> Content:
@@ -152,12 +152,12 @@ def _content(message: Mapping[str, object]) -> Content:
 def _part(part: Mapping[str, object]) -> TextPart | ImagePart:
     match part.get("type"):
         case "text":
-            return TextPart(_text(part, "text"))
+            return TextPart(text_of(part, "text"))
         case "refusal":
-            return TextPart(_text(part, "refusal"))
+            return TextPart(text_of(part, "refusal"))
         case "image_url":
             image = part.get("image_url")
-            url = image if isinstance(image, str) else _text(_object(image, "image_url"), "url")
+            url = image if isinstance(image, str) else text_of(_object(image, "image_url"), "url")
             if not url:
                 raise Unusable("an image has no url")
             return ImagePart(url)
@@ -173,15 +173,6 @@ def _joined(parts: tuple[TextPart | ImagePart, ...]) -> str:
 def _object(value: object, what: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
         raise Unusable(f"{what} is an object, this is {kind_of(value)}")
-    return value
-
-
-def _text(message: Mapping[str, object], key: str) -> str:
-    value = message.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Unusable(f"{key} is a text, this is {kind_of(value)}")
     return value
 
 

@@ -212,10 +212,10 @@ class EventReader:
             raise Unusable(f"an event is an object, this is {kind_of(value)}")
         new = NewEvent(
             self._event(value),
-            id=_text(value, "id") or event_id(self._thread_id, number),
+            id=text_of(value, "id") or event_id(self._thread_id, number),
             occurred_at=_moment(value, "occurred_at"),
-            causation_id=_text(value, "causation_id"),
-            correlation_id=_text(value, "correlation_id"),
+            causation_id=text_of(value, "causation_id"),
+            correlation_id=text_of(value, "correlation_id"),
         )
         return Reading((new,), seq=_number(value, "seq"))
 
@@ -223,7 +223,7 @@ class EventReader:
         """Nothing to forget: every event stands for itself."""
 
     def _event(self, value: Mapping[str, object]) -> Event:
-        name = _text(value, "type")
+        name = text_of(value, "type")
         if name not in self._versions:
             raise Unusable(f"the event type {name[:60]!r} is not known here")
         newest = self._versions[name]
@@ -243,7 +243,8 @@ class EventReader:
         return event
 
 
-def _text(value: Mapping[str, object], key: str) -> str:
+def text_of(value: Mapping[str, object], key: str) -> str:
+    """The text under a key, empty where there is none. Raises `Unusable` for what is not a text."""
     found = value.get(key)
     if found is None:
         return ""
@@ -262,7 +263,7 @@ def _number(value: Mapping[str, object], key: str) -> int | None:
 
 
 def _moment(value: Mapping[str, object], key: str) -> datetime | None:
-    text = _text(value, key)
+    text = text_of(value, key)
     if not text:
         return None
     try:

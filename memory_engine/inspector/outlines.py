@@ -29,6 +29,7 @@ from memory_engine.core.operations import (
     Replace,
     Update,
     operation_name,
+    place_of,
 )
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
@@ -180,10 +181,10 @@ def operation_line(operation: Operation) -> str:
     """An operation in one line."""
     name = operation_name(operation)
     match operation:
-        case Add(chunk=chunk, container=container):
-            return f"{name} {chunk}{f' in {container}' if container else ''}{_place(operation)}"
+        case Add(chunk=chunk):
+            return f"{name} {chunk}{place_of(operation)}"
         case Reorder(chunk=chunk):
-            return f"{name} {chunk}{_place(operation) or ' last'}"
+            return f"{name} {chunk}{place_of(operation) or ' last'}"
         case Update(chunk=chunk, by=by) | Replace(chunk=chunk, by=by):
             return f"{name} {chunk} → {by}"
         case Delete(chunk=chunk):
@@ -192,12 +193,6 @@ def operation_line(operation: Operation) -> str:
             return f"{name} {_ids(chunks)} → {_ids(by) or 'nothing'}"
         case Batch(operations=operations):
             return f"{name} " + "; ".join(map(operation_line, operations[:IDS_MAX])) + _more(len(operations))
-
-
-def _place(operation: Add | Reorder) -> str:
-    if operation.first:
-        return " first"
-    return f" before {operation.before}" if operation.before else f" after {operation.after}" if operation.after else ""
 
 
 def _ids(ids: tuple[str, ...]) -> str:

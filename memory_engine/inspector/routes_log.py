@@ -23,8 +23,10 @@ from memory_engine.inspector.outlines import chunk_row, event_row, operation_lin
 from memory_engine.inspector.states import Laid, Seen
 from memory_engine.replay.data import chunk_as_data, event_as_data
 from memory_engine.replay.diff import ContextDiff, Diff, Point, diff
+from memory_engine.replay.ledger import cache_ledger
 from memory_engine.replay.lineage import shared_seq
 from memory_engine.replay.matching import Side, match
+from memory_engine.replay.why import why as explain
 from memory_engine.store.protocol import Store, ThreadFilter
 from memory_engine.thread import Past
 
@@ -281,8 +283,6 @@ _WINDOW = 512
 
 async def why(inspection: Inspection, query: Query) -> object:
     """What is behind a chunk, or a view's row (`view:NAME/KEY`): a tree that ends at events."""
-    from memory_engine.replay.why import why as explain
-
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
     head = await inspection.engine.store.head(thread_id)
     past = await inspection.seen(thread_id, head.seq).held()
@@ -301,8 +301,6 @@ async def diff_of_points(inspection: Inspection, query: Query) -> object:
 
 async def ledger(inspection: Inspection, query: Query) -> object:
     """Which events broke the prompt cache between two seqs; by default over the latest calls before `upto`."""
-    from memory_engine.replay.ledger import cache_ledger
-
     engine, thread_id = inspection.engine, query.text("thread")
     head = await engine.store.head(thread_id)
     if head.chunks > LEDGER_STATE_CHUNKS_MAX:

@@ -17,11 +17,10 @@ from memory_engine.core.events.compaction import STEPS, CompactionCompleted, Com
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
+from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update, flattened
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.diff import kept_bytes
-from memory_engine.replay.lineage import flattened
+from memory_engine.replay.diff import common_prefix
 from memory_engine.views.layers.events import ResultsOffloaded
 
 BESIDE = STEPS | {EventSkipped.event_type}
@@ -133,7 +132,7 @@ class _Difference:
 
     @classmethod
     def of(cls, old: MeasuredContext, new: MeasuredContext) -> "_Difference":
-        return cls(old, new, common(old.messages, new.messages))
+        return cls(old, new, common_prefix(old.messages, new.messages))
 
     @property
     def is_none(self) -> bool:
@@ -241,7 +240,7 @@ class Walk:
             context = series.context()
         except ContextBudgetError:  # of a state that no call was made with
             return False
-        return common(difference.old.messages, context.messages) <= difference.same
+        return common_prefix(difference.old.messages, context.messages) <= difference.same
 
     def _why(self, row: Row, difference: _Difference) -> str:
         said = _of_event(row.event)
@@ -285,30 +284,15 @@ class Walk:
 
 def kept_of(old: MeasuredContext, new: MeasuredContext, messages: MeasuredMessages) -> tuple[int, int]:
     """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
-    same = common(old.messages, new.messages)
+    same = common_prefix(old.messages, new.messages)
     behind = [messages.size(message) for message in new.messages[same:]]
     tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
     byte = new.bytes - sum(size.bytes for size in behind)
     if behind and same < len(old.messages):
-        partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
+        partly = common_prefix(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
         tokens += behind[0].tokens * partly // behind[0].bytes
         byte += partly
     return tokens, byte
-
-
-def common(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """How many messages at the beginning are the same."""
-    length = min(len(old), len(new))
-    if old[:length] == new[:length]:
-        return length
-    low, high = 0, length  # the first `low` are the same, the first `high` are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _of_event(event: Event | UnknownEvent) -> str:

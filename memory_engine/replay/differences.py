@@ -20,7 +20,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.executor import describe
-from memory_engine.core.operations import Add, Batch, Operation, Reorder
+from memory_engine.core.operations import Batch, Operation, place_of
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reducing import Reduction
 from memory_engine.core.state import StateDraft
@@ -164,16 +164,7 @@ def operation_line(operation: Operation | None) -> str:
             return _ABSENT
         case Batch():
             return "BATCH [" + "; ".join(map(operation_line, operation.operations)) + "]"
-        case Add() | Reorder():
-            container = getattr(operation, "container", "")
-            places = (
-                f" in {container}" if container else "",
-                " first" if operation.first else "",
-                f" before {operation.before}" if operation.before else "",
-                f" after {operation.after}" if operation.after else "",
-            )
-            return describe(operation) + "".join(places)
-    return describe(operation)
+    return describe(operation) + place_of(operation)
 
 
 def _chunk_fields(chunk: Chunk | None) -> dict[str, object] | None:

@@ -36,7 +36,6 @@ from memory_engine.store.reading import Moment, seq_of
 
 COMPRESSED = ".gz"
 _LEVEL = 6
-_ANYTHING = msgspec.json.Decoder(msgspec.Raw)
 
 
 @frozen(kw_only=True)
@@ -168,7 +167,7 @@ class _Lines:
 
 def _is_on_one_line(text: bytes) -> bool:
     try:
-        _ANYTHING.decode(text)
+        msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return False
     return b"\n" not in text

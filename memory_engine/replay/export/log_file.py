@@ -120,12 +120,9 @@ class FormatOf(msgspec.Struct, frozen=True):
     version: int
 
 
-_ENCODER = msgspec.json.Encoder()
-
-
 def line_of(value: FileHeader | FileEvent | FileEnd) -> bytes:
     """A line, with its end."""
-    return _ENCODER.encode(value) + b"\n"
+    return msgspec.json.encode(value) + b"\n"
 
 
 def event_line(stored: StoredEvent) -> FileEvent:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
 
-import msgspec
-
 from memory_engine.core.clock import to_us
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentSplice
@@ -68,7 +67,7 @@ def with_ids(events: Sequence[Event], document_id: str, thread_id: str, base: in
 
 
 def _digest(value: object) -> str:
-    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:_DIGEST_CHARS]
+    return sha256(encode_json(value)).hexdigest()[:_DIGEST_CHARS]
 
 
 def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[Piece]) -> Iterator[DocumentSplice]:

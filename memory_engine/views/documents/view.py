@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
+from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.documents.changes import changes, digest_of, with_ids
@@ -29,9 +29,6 @@ from memory_engine.views.documents.readers.document import Loaded
 from memory_engine.views.documents.readers.files import File, Skipped, absolute, find, load
 from memory_engine.views.documents.readers.splitting import Splitting, markdown_document
 from memory_engine.views.documents.readers.text import in_utc, text_document
-
-if TYPE_CHECKING:
-    from memory_engine.recall.hits import Found
 
 TRIES_MAX = 5
 """How often a change is computed anew where others change the same document."""
@@ -142,7 +139,7 @@ class Documents:
             await self._changed(one, lambda known: _removal(known, reason))
         return len(wanted)
 
-    async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> "Found":
+    async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
         """The passages that answer a question best, best first; `document_id_of(hit.key)` is whose they are.
 
         `at` searches the documents as they were after an earlier seq of the tenant's thread.

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
@@ -297,5 +298,5 @@ def _one_line(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    encoded = msgspec.json.encode(value, order="deterministic").decode()
+    encoded = encode_json(value).decode()
     return encoded if len(encoded) <= VALUE_CHARS_MAX else encoded[:VALUE_CHARS_MAX] + "…"

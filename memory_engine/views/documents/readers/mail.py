@@ -200,7 +200,11 @@ def read_mbox(file: BinaryIO, path: str) -> Iterator[Loaded | Unreadable]:
 
 
 def _messages(file: BinaryIO) -> Iterator[bytes | None]:
-    """The bytes of each message; `None` for one that is too large."""
+    """The bytes of each message; `None` for one that is too large.
+
+    The standard library's `mailbox` begins a message at every line `From …`, also at a sentence that begins so, leaves
+    `>From` escaped, takes a file that is not a mailbox for an empty one, and holds a message whole however large it is.
+    """
     lines: list[bytes] = []
     size = 0
     is_after_blank, is_begun = True, False

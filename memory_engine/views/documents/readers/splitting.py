@@ -216,6 +216,11 @@ def _sections(parts: Sequence[_Part], title: str) -> tuple[Section, ...]:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[_Part]:
+    """The lines under each heading, by CommonMark's rules for headings and fenced code alone.
+
+    A parser of all Markdown (markdown-it-py) knows headings of several lines and those that stand in HTML comments. In
+    files as people write them it finds the same ones, takes over twenty times as long, and would have to be installed.
+    """
     headings: dict[int, str] = {}
     held: list[str] = []
     fence = ""

@@ -260,7 +260,12 @@ def turns(cues: Sequence[Cue]) -> Iterator[Sequence[Cue]]:
 
 
 def _cues(lines: Sequence[str]) -> Iterator[Cue]:
-    """The cues with words, in order. Headers, notes, styles and numbers are no cues."""
+    """The cues with words, in order. Headers, notes, styles and numbers are not cues.
+
+    Line by line, because files come broken: webvtt-py passes over a cue whose times it cannot read instead of naming
+    its line, takes the next cue's number for words where no blank line stands before it, and refuses SubRip without
+    numbers.
+    """
     at = 0
     while at < len(lines):
         timing = _TIMING.match(lines[at])
