@@ -1,4 +1,4 @@
-"""What a user's project sees of the public face: never run, checked by mypy (strict) and pyright in `tasks.py types`."""
+"""What a user sees of the public face: never run, checked by mypy (strict) and pyright in `tasks.py types`."""
 
 from typing import assert_type
 
