@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive.entries import Entry, Kind, Line, Section
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line, Section
 from memory_engine.compactors.extractive.extractor import extract
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 
-_KINDS: Mapping[str, Kind] = {
+_KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
     ChunkType.USER_MESSAGE: "user",
     ChunkType.PARENT_MESSAGE: "user",

@@ -88,7 +88,7 @@ ENTRY_TOKENS_MIN = 32
 _NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that happened, and the chunks that it stands for."""
 
     type: str
@@ -97,11 +97,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
 
-def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[Entry]:
+def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[HistoryEntry]:
     """The lines of earlier summaries first, each with the sources that it had, then the chunks in order."""
-    earlier = [Entry(type=ChunkType.COMPACTED, text=line.text, sources=line.sources) for line in context.earlier]
+    earlier = [HistoryEntry(type=ChunkType.COMPACTED, text=line.text, sources=line.sources) for line in context.earlier]
     return earlier + [
-        Entry(type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,))
+        HistoryEntry(type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,))
         for chunk in chunks
         if chunk.status != RECALLED  # nothing is learned from memory a second time
     ]
@@ -120,7 +120,7 @@ def _text(chunk: Chunk) -> str:
     return "\n".join([*([text] if text else []), *calls])
 
 
-def fitted(entries: Sequence[Entry], entry_tokens_max: int, room: int) -> list[Entry] | None:
+def fitted(entries: Sequence[HistoryEntry], entry_tokens_max: int, room: int) -> list[HistoryEntry] | None:
     """The entries, the longest shortened so that all take about `room` tokens; `None` where they cannot.
 
     One limit for all: what is below it stays whole, so that a single huge result costs the
@@ -150,7 +150,7 @@ def shortened(text: str, tokens: int) -> str:
     return f"{head} [… {len(text) - len(head) - len(tail)} characters left out …] {tail}"
 
 
-def render_input(entries: Sequence[Entry], context: CompactionContext, *, part_tokens_max: int) -> str:
+def render_input(entries: Sequence[HistoryEntry], context: CompactionContext, *, part_tokens_max: int) -> str:
     """The two blocks. Each part of the context takes at most about `part_tokens_max` tokens."""
     parts = (
         ("task_goal", context.task_goal),

@@ -32,7 +32,7 @@ DELAYS_MAX = 12
 Terms = tuple[tuple[str, float], ...]
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LinePiece(msgspec.Struct, frozen=True):
     """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
 
     text: str
@@ -40,12 +40,12 @@ class Piece(msgspec.Struct, frozen=True):
     parent: int = 0
 
 
-class Draft(msgspec.Struct, frozen=True):
+class LineDraft(msgspec.Struct, frozen=True):
     """A line with everything it could say. `pieces[0]` opens it and is the ancestor of all others."""
 
     section: Section
     sources: tuple[str, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LinePiece, ...]
     day: str = ""
     """When it was said, for the lines that show it; "" where nobody wrote it down."""
 
@@ -53,9 +53,9 @@ class Draft(msgspec.Struct, frozen=True):
 class _Selection:
     """The state of one greedy run: what is chosen, what is covered, what is left (characters)."""
 
-    def __init__(self, drafts: Sequence[Draft], budget_chars: float) -> None:
+    def __init__(self, drafts: Sequence[LineDraft], budget_chars: float) -> None:
         self.left = budget_chars
-        self.pieces: list[Piece] = []
+        self.pieces: list[LinePiece] = []
         self.parents: list[int] = []
         self.children: list[list[int]] = []
         self.covered: dict[str, int] = {}
@@ -116,7 +116,7 @@ class _Selection:
         return found
 
 
-def select(drafts: Sequence[Draft], budget_tokens: float) -> list[list[int]]:
+def select(drafts: Sequence[LineDraft], budget_tokens: float) -> list[list[int]]:
     """For each draft the places of its chosen pieces, in order; together within the budget."""
     run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN)
     heap: list[tuple[float, int]] = []
@@ -147,7 +147,7 @@ def _push(run: _Selection, heap: list[tuple[float, int]], indices: Sequence[int]
         heapq.heappush(heap, (-run.gain(path) / max(1, run.cost(path)), index))
 
 
-def _by_draft(drafts: Sequence[Draft], chosen: Sequence[bool]) -> list[list[int]]:
+def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> list[list[int]]:
     found: list[list[int]] = []
     base = 0
     for draft in drafts:

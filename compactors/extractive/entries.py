@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal[
+EntryKind = Literal[
     "user",
     "assistant",
     "thinking",
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     id: str
     """Opaque; the lines cite it."""
-    kind: Kind
+    kind: EntryKind
     text: str
     """What was said, the result's text or the error's text."""
     speaker: str = ""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
-from memory_engine.compactors.extractive.coverage import Draft, Piece, select
+from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, select
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line, Section
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
-from memory_engine.compactors.extractive.usage import SAID_KINDS, Reading, read
+from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
 from memory_engine.compactors.extractive.words import clean
 
 STAMPS_SHARE_MAX = 0.08
@@ -63,7 +63,7 @@ def _joined(texts: Sequence[str]) -> str:
     return " ".join(line.split()).removesuffix(ARROW)
 
 
-def _drafts(reading: Reading, earlier: Sequence[Line]) -> list[Draft]:
+def _drafts(reading: InputReading, earlier: Sequence[Line]) -> list[LineDraft]:
     """Earlier lines first, then the entries in order, calls with their outcomes at the place of the call."""
     placed = action_drafts(reading)
     paired = {action.outcome for action in reading.actions}
@@ -74,10 +74,10 @@ def _drafts(reading: Reading, earlier: Sequence[Line]) -> list[Draft]:
     return [_earlier_draft(reading, line) for line in earlier] + [draft for _, draft in placed]
 
 
-def _earlier_draft(reading: Reading, line: Line) -> Draft:
+def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
     text = clean(line.text)
     factor = STALE_FACTORS.get(line.section, 1.0) if reading.entries else 1.0
-    return Draft(line.section, line.sources, (Piece(text, speech_terms(reading, 0, text, factor), -1),))
+    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, text, factor), -1),))
 
 
 TITLE = "## Progress Summary"

@@ -11,8 +11,8 @@ from math import sqrt
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import Entry, Kind, Line
-from memory_engine.compactors.extractive.structured import Leaf, Record, identity, read_json, records
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
+from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
 from memory_engine.compactors.extractive.words import (
     VALUE_MARK,
     FunctionWords,
@@ -33,7 +33,7 @@ LENGTH_MAX = 8
 """Longer words say more, up to about this length."""
 
 
-class Usage:
+class TermUsage:
     """Counts over one input: in how many entries each term occurs, and how values were taken up."""
 
     def __init__(self, entries: Sequence[Entry], earlier: Iterable[str] = ()) -> None:
@@ -74,7 +74,7 @@ class Usage:
                 taken_up.add(term)
                 self._last_taken_up[term] = index
 
-    def learn_keys(self, index: int, records: Iterable[Record]) -> None:
+    def learn_keys(self, index: int, records: Iterable[ScalarRecord]) -> None:
         """Count for each key of a result (entry `index`) how many of its values were taken up later."""
         for record in records:
             self._last_record[record.label, identity(record).text] = index
@@ -88,7 +88,7 @@ class Usage:
         """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
-    def is_superseded(self, index: int, record: Record) -> bool:
+    def is_superseded(self, index: int, record: ScalarRecord) -> bool:
         """Whether a later outcome holds a record of the same identity: then that one is the state."""
         return self._last_record.get((record.label, identity(record).text), index) > index
 
@@ -125,7 +125,7 @@ class Usage:
         return self._first.get(term, index) >= index
 
 
-def key_of(record: Record, leaf: Leaf) -> str:
+def key_of(record: ScalarRecord, leaf: Leaf) -> str:
     """The name under which the usefulness of a leaf's key is counted, without positions or identifiers."""
     label = "" if is_identifier(record.label) else record.label
     return "\x00".join((label, *leaf.keys))
@@ -169,18 +169,18 @@ def failed(entry: Entry) -> bool:
     return entry.failed or entry.kind == "error" or entry.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES)
 
 
-AGENT_KINDS: frozenset[Kind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
-SAID_KINDS: frozenset[Kind] = frozenset(
+AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
+SAID_KINDS: frozenset[EntryKind] = frozenset(
     ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "other")
 )
 
 
-class Reading(msgspec.Struct, frozen=True):
+class InputReading(msgspec.Struct, frozen=True):
     """What is known of the whole input while its entries are read one by one."""
 
     entries: Sequence[Entry]
     actions: tuple[Action, ...]
-    usage: Usage
+    usage: TermUsage
     function_words: FunctionWords
     has_agent: bool
     """Whether an agent takes part: then what its user says weighs more than what it says itself."""
@@ -191,16 +191,16 @@ class Reading(msgspec.Struct, frozen=True):
     """Sentences met so far, for marking repetitions down."""
 
 
-def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Reading:
+def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
     """Everything that must be known of the whole before its parts can be weighed."""
-    usage = Usage(entries, [line.text for line in earlier])
+    usage = TermUsage(entries, [line.text for line in earlier])
     for index, entry in enumerate(entries):
         value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None
         if value is not None:
             usage.learn_keys(index, records(value))
     said = [entry for entry in entries if entry.kind in SAID_KINDS]
     passages = [sentence.text for entry in said for sentence in split_sentences(entry.text)]
-    return Reading(
+    return InputReading(
         entries=entries,
         actions=pair_calls(entries),
         usage=usage,

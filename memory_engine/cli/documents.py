@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from memory_engine.cli.commands import Command, Run, WrongArgument, existing, positive, whole, writable
+from memory_engine.cli.commands import Command, CommandFunction, WrongArgument, existing, positive, whole, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped, number
@@ -215,7 +215,7 @@ def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) 
         terminal.warn(f"found by words alone: {found.failure}")
 
 
-_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], Run]] = {
+_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], CommandFunction]] = {
     "add": ("bring files and folders; what did not change writes nothing", _declare_add, add),
     "list": ("list documents", _declare_list, listing),
     "remove": ("take documents away, with every passage of them", _declare_remove, remove),

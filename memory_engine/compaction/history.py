@@ -31,7 +31,7 @@ from memory_engine.core.operations import BatchReplace, Delete, Operation, Repla
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
 from memory_engine.errors import IntegrityError
-from memory_engine.store.reading import LogReader, covered_in, opened
+from memory_engine.store.reader import LogReader, covered_in, opened
 
 WITHHELD = "(withheld: a source of this summary was forgotten)"
 

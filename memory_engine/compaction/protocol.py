@@ -67,7 +67,7 @@ class Originals(Protocol):
         ...
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """One compaction of one thread, whose queue is blocked and which has no commit under way."""
 
     thread_id: str

@@ -21,7 +21,7 @@ from memory_engine.compaction.plan import (
     plan_auto,
     plan_manual,
 )
-from memory_engine.compaction.protocol import CompactionReport, Run, Trigger, owner_is_gone
+from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
 from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
@@ -299,7 +299,7 @@ class CompactionService:
         async def append(event: Event) -> Receipt:
             return await self._append(runtime, event)
 
-        run = Run(
+        run = CompactionRun(
             thread_id=runtime.id,
             compaction_id=self._kernel.new_id(),
             state=runtime.state,

@@ -38,7 +38,7 @@ from memory_engine.runtime.threads import OpenThreads
 
 
 @frozen
-class _Place:
+class _RestorePlace:
     """Directly before or after another chunk; first of all where neither is given."""
 
     before: str = ""
@@ -82,34 +82,34 @@ class _Restoring:
 
         In the old order: after what stands there still. The first that a summary stands for goes before the summary.
         """
-        place = _Place()
+        place = _RestorePlace()
         passed: set[str] = set()
         for chunk in self._before.children(container) if container else self._before.chunks():
             if chunk.id not in self._taken:
                 standing = self._aftermath.standing(chunk.id)
                 placed = self._now.placed_at(standing)
                 if placed is not None and placed.container == now:
-                    place = _Place(after=standing)
+                    place = _RestorePlace(after=standing)
                 continue
             summary = self._taken[chunk.id]
             if summary and summary not in passed:
                 passed.add(summary)
-                place = _Place(before=summary)
+                place = _RestorePlace(before=summary)
             found = self._kept(chunk)
             if found is not None:
                 yield self._restored(found, now, place)
                 yield from self._children(chunk.id)
-                place = _Place(after=chunk.id)
+                place = _RestorePlace(after=chunk.id)
 
     def _children(self, container: str) -> Iterator[RestoredChunk]:
         """What stood inside a chunk that comes back, in order, however deep."""
-        place = _Place()
+        place = _RestorePlace()
         for chunk in self._before.children(container):
             found = self._kept(chunk)
             if found is not None:
                 yield self._restored(found, container, place)
                 yield from self._children(chunk.id)
-                place = _Place(after=chunk.id)
+                place = _RestorePlace(after=chunk.id)
 
     def _kept(self, chunk: Chunk) -> Chunk | None:
         """What is left of a chunk by now; `None` for nothing."""
@@ -117,7 +117,7 @@ class _Restoring:
             return None
         return self._aftermath.forgettings.kept(chunk, since=self._before.seq)
 
-    def _restored(self, chunk: Chunk, container: str, place: _Place) -> RestoredChunk:
+    def _restored(self, chunk: Chunk, container: str, place: _RestorePlace) -> RestoredChunk:
         return RestoredChunk(
             original=chunk.id,
             type=chunk.type,

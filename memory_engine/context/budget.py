@@ -11,7 +11,7 @@ from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
-from memory_engine.context.rendering import Message, Piece, assemble, message_tokens, shorten
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens, shorten
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.tokens import TokenCounter
 
@@ -114,7 +114,7 @@ class Costed(msgspec.Struct, frozen=True):
     """An atom as it is rendered, with what that takes. `fixed`: it is in, whatever else is."""
 
     atom: Atom
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RenderedChunk, ...]
     tokens: int
     fixed: bool
 
@@ -127,7 +127,7 @@ class Costed(msgspec.Struct, frozen=True):
 def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> Costed:
     """An atom rendered and counted."""
     pieces = tuple(
-        Piece(chunk, tuple(render(chunk)), position)
+        RenderedChunk(chunk, tuple(render(chunk)), position)
         for position, chunk in zip(atom.positions, atom.chunks, strict=True)
     )
     tokens = sum(message_tokens(m, counter) for m in assemble(pieces))

@@ -27,7 +27,7 @@ from memory_engine.context.budget import (
 from memory_engine.context.invariants import atoms_of
 from memory_engine.context.rendering import (
     Message,
-    Piece,
+    RenderedChunk,
     Renderer,
     assemble,
     message_tokens,
@@ -91,18 +91,18 @@ class Context:
         return render_xml(self.chunks)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A context but for what is recalled: `room` is the most that this may take, `before` its place in `pieces`."""
 
     state: State
     thread_id: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RenderedChunk, ...]
     spent: Spent
     room: int
     before: int
     builder: "ContextBuilder"
 
-    def block(self, text: str) -> Piece:
+    def block(self, text: str) -> RenderedChunk:
         """What is recalled, marked as such."""
         chunk = Chunk(
             id=f"{self.state.seq}.recalled",
@@ -111,13 +111,13 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             retention=Retention.DISPOSABLE,
             status=RECALLED,
         )
-        return Piece(chunk, tuple(self.builder.messages(chunk)), 0)
+        return RenderedChunk(chunk, tuple(self.builder.messages(chunk)), 0)
 
-    def tokens(self, block: Piece) -> int:
+    def tokens(self, block: RenderedChunk) -> int:
         """What a block takes."""
         return self.builder.tokens(block.messages)
 
-    def finished(self, block: Piece | None = None) -> Context:
+    def finished(self, block: RenderedChunk | None = None) -> Context:
         """The context, with this block if there is one."""
         counter = self.builder.counter
         if block is None:
@@ -131,11 +131,11 @@ class Layout(msgspec.Struct, frozen=True):
     """The chunks of a state as they are rendered: atoms, and what stands after them in any case (`fixed` tokens)."""
 
     flow: Flow
-    trailing: Sequence[Piece]
+    trailing: Sequence[RenderedChunk]
     fixed: int
 
     @classmethod
-    def of(cls, flow: Flow, trailing: Sequence[Piece], counter: TokenCounter) -> "Layout":
+    def of(cls, flow: Flow, trailing: Sequence[RenderedChunk], counter: TokenCounter) -> "Layout":
         """The layout of atoms and what stands after them."""
         fixed = FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
         return cls(flow, trailing, fixed)
@@ -153,7 +153,7 @@ class Layout(msgspec.Struct, frozen=True):
         """What must be in does not fit: at least so much is needed."""
         return ContextBudgetError(thread_id, max(self.fixed + least(self.flow), max_tokens + 1), max_tokens)
 
-    def pieces(self, chosen: Sequence[Costed]) -> tuple[Piece, ...]:
+    def pieces(self, chosen: Sequence[Costed]) -> tuple[RenderedChunk, ...]:
         """The pieces of these atoms, in the order of the state, and what stands after them."""
         return (*in_order(chosen), *self.trailing)
 
@@ -193,7 +193,7 @@ class ContextBuilder:
         chosen = layout.within(max_tokens, thread_id, self.counter)
         return _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
 
-    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> Draft:
+    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> ContextDraft:
         """Choose whole atoms by a policy, and find the place for what is recalled. The policy is told no question.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
@@ -209,7 +209,7 @@ class ContextBuilder:
         pieces = layout.pieces(divided.chosen)
         spoken = last_spoken(layout.flow)
         flowing = pieces[: len(pieces) - len(layout.trailing)]
-        return Draft(
+        return ContextDraft(
             state=state,
             thread_id=thread_id,
             pieces=pieces,
@@ -219,10 +219,10 @@ class ContextBuilder:
             builder=self,
         )
 
-    def trailing(self, state: StateView) -> list[Piece]:
+    def trailing(self, state: StateView) -> list[RenderedChunk]:
         """What stands after all atoms, in the order of the state."""
         return [
-            Piece(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
+            RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
             for chunk in state.chunks()
             if chunk.category in TRAILING
         ]
@@ -233,12 +233,14 @@ class ContextBuilder:
         return Layout.of(flow, self.trailing(state), self.counter)
 
 
-def in_order(chosen: Sequence[Costed]) -> list[Piece]:
+def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
     """The pieces of atoms, in the order of the state."""
     return sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
 
 
-def _finish(state: State, thread_id: str, pieces: Sequence[Piece], spent: Spent, counter: TokenCounter) -> Context:
+def _finish(
+    state: State, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
     included = tuple(chunk.id for chunk in state.chunks() if chunk.id in shown)

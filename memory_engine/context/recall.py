@@ -19,7 +19,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
-from memory_engine.context.builder import Context, ContextBuilder, Draft
+from memory_engine.context.builder import Context, ContextBuilder, ContextDraft
 from memory_engine.core.lazy import regex
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
@@ -37,7 +37,7 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import PLACES_BITS, LookUp
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.reading import Moment
+from memory_engine.store.reader import MomentLike
 
 
 async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ async def recalled_context(thread: ThreadHandle, state: State, recall: RecallReq
 class _Block:
     """Passages that were chosen, within the room."""
 
-    def __init__(self, draft: Draft, query_terms: frozenset[str]) -> None:
+    def __init__(self, draft: ContextDraft, query_terms: frozenset[str]) -> None:
         self._draft = draft
         self._query_terms = query_terms
         self._visible = _Visible(draft)
@@ -303,7 +303,7 @@ def _same(one: frozenset[str], other: frozenset[str]) -> bool:
 class _Visible:
     """What a draft shows without recall."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
         chunks = [chunk for piece in draft.pieces for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
@@ -336,7 +336,7 @@ def _line(hit: Hit) -> str:
     return "\n  ".join(hit.rendered().splitlines())
 
 
-async def _fill(kernel: Kernel, draft: Draft, block: _Block, at: int) -> None:
+async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> None:
     """Put what was said before the visible turns into what is left, the newest first, until one does not fit.
 
     The index is asked which of it still stands: what was forgotten, or ended, is not there.
@@ -378,7 +378,7 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     thread: ThreadHandle,
     max_tokens: int | None = None,
     *,
-    at: Moment | None = None,
+    at: MomentLike | None = None,
     query: str | None = None,
     policy: ContextPolicy = DEFAULT_POLICY,
     recall_from: Sequence[ThreadHandle] = (),

@@ -159,7 +159,7 @@ def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str,
 
 def render_all(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
     """Chunks as a valid list of messages."""
-    return assemble(Piece(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
+    return assemble(RenderedChunk(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
 
 
 def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
@@ -219,7 +219,7 @@ TEXT_TOKENS_MIN = 24
 """A text is never cut below this."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class RenderedChunk(msgspec.Struct, frozen=True):
     """A chunk with its messages and its position in the state."""
 
     chunk: Chunk
@@ -228,7 +228,7 @@ class Piece(msgspec.Struct, frozen=True):
     shortened: bool = False
 
 
-def assemble(pieces: Iterable[Piece]) -> list[Message]:
+def assemble(pieces: Iterable[RenderedChunk]) -> list[Message]:
     """The messages in order, each result directly after its call.
 
     A placeholder stands where a call has no result, a note for a result whose call is not there.
@@ -316,7 +316,7 @@ def message_bytes(message: Message) -> bytes:
     return encode_json(message) + b"\n"
 
 
-def shorten(pieces: Sequence[Piece], room: int, counter: TokenCounter) -> tuple[Piece, ...] | None:
+def shorten(pieces: Sequence[RenderedChunk], room: int, counter: TokenCounter) -> tuple[RenderedChunk, ...] | None:
     """The pieces with their longest texts cut so that they fit into `room`; `None` where they cannot."""
     current = list(pieces)
     for _ in range(64):
@@ -332,12 +332,12 @@ def shorten(pieces: Sequence[Piece], room: int, counter: TokenCounter) -> tuple[
     return None
 
 
-def _text_tokens(piece: Piece, counter: TokenCounter) -> int:
+def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
     texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
     return sum(map(counter.count, texts))
 
 
-def _cut(piece: Piece, tokens: int, of: int) -> Piece:
+def _cut(piece: RenderedChunk, tokens: int, of: int) -> RenderedChunk:
     """The piece with its texts cut to about `tokens` of `of`, head and tail kept, saying what was left out."""
     messages = tuple(
         {**message, "content": _cut_text(content, tokens, of, piece.chunk.id)}

@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 from memory_engine.context.budget import Costed, Flow, cost
 from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_order
 from memory_engine.context.invariants import Atom, Bonds
-from memory_engine.context.rendering import Message, Piece, assemble, message_bytes, message_tokens
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_bytes, message_tokens
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.operations import Operation
@@ -140,7 +140,7 @@ class ContextSeries:
         self._flowing: set[str] = set()
         self._last_key = b""
         self._settle_at = 0
-        self._trailing: list[Piece] | None = None
+        self._trailing: list[RenderedChunk] | None = None
         self._known: dict[tuple[int, ...], Costed] = {}
 
     def anew(self, state: State, settled: Settled) -> "ContextSeries":

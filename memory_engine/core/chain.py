@@ -18,7 +18,7 @@ from memory_engine.core.events.memory import ExecutionPause, ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import RecordedEvent, StoredEvent
-from memory_engine.core.reducing import Reduction
+from memory_engine.core.reducers import Reduction
 from memory_engine.core.state import Placed, State, StateDraft, Tally
 from memory_engine.core.threads import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
@@ -133,7 +133,7 @@ def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
     return draft.freeze(loaded.head.seq)
 
 
-def fold(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
+def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
     """Apply recorded operations. Chunks are placed without what they share with their events (see `resolve`).
 
     Raises `IntegrityError` naming thread and seq where a row's operations cannot be read or applied.

@@ -51,7 +51,7 @@ def apply(state: State, operations: Sequence[Operation], chunks: Iterable[Chunk]
 def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int) -> None:
     """Apply to a draft, which is of no further use where this raises (see `apply`)."""
     carried = {chunk.id: chunk for chunk in chunks}
-    run = _Run(draft, carried)
+    run = _Application(draft, carried)
     for operation in operations:
         run.apply(operation, 0)
     if run.unplaced:
@@ -59,7 +59,7 @@ def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: I
     draft.seq = seq
 
 
-class _Run:
+class _Application:
     """One application: the draft, and the chunks that are still to be placed."""
 
     __slots__ = ("_draft", "unplaced")

@@ -81,7 +81,7 @@ class _Sequence(Protocol):
     def __reversed__(self) -> Iterator[Placed]: ...
 
 
-class _Reading:
+class _StateQueries:
     """The questions that a state and a draft answer alike (see `StateView`)."""
 
     __slots__ = ("_index", "_names", "_top", "seq", "tally")
@@ -141,7 +141,7 @@ class _Reading:
         return self.tally.chunks
 
 
-class State(_Reading):
+class State(_StateQueries):
     """An immutable state. `seq` is the last event it holds."""
 
     __slots__ = ("_nested",)
@@ -177,7 +177,7 @@ class State(_Reading):
         return StateDraft(self)
 
 
-class StateDraft(_Reading):
+class StateDraft(_StateQueries):
     """A state being changed. `touched` collects each chunk's new place (`None`: gone) since it was last cleared."""
 
     __slots__ = ("_nested", "_opened", "touched")

@@ -62,7 +62,7 @@ def negations() -> frozenset[str]:
     return word_lists("memory_engine.core")["negations"]
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """A text without case, accents and ways of writing that mean the same."""
     if text.isascii():
         return text.lower()
@@ -126,7 +126,7 @@ def features(text: str) -> tuple[dict[str, float], dict[str, str]]:
 
     Words of little meaning count only where a text has no others.
     """
-    found = _WORDS_AND_RUNS.findall(fold(text[:CHARS_MAX]))
+    found = _WORDS_AND_RUNS.findall(fold_case(text[:CHARS_MAX]))
     said = [word for _, word in found if word]
     telling = [word for word in said if word not in common_words()]
     runs = [run for run, _ in found if run]
@@ -184,7 +184,7 @@ def terms(text: str) -> list[str]:
     Writing without blanks between words (Chinese, Japanese, Korean, Thai, ...) gives overlapping pairs of signs.
     Stop-words are dropped unless there is nothing else. The first 32,768 characters count; any string will do.
     """
-    parts = fold(text[:TEXT_CHARS_MAX]).split()
+    parts = fold_case(text[:TEXT_CHARS_MAX]).split()
     found = list(chain.from_iterable(map(_REMEMBERED.__getitem__, parts)))
     return found or [term for word in parts for term in _analysed(word, frozenset())]
 

@@ -172,7 +172,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
 async def find(inspection: Inspection, query: Query) -> object:
     """Events after a seq that hold a text, are of a type, or both; `next` is where to go on, `null` at the end."""
     thread_id, kind = query.text("thread"), query.text("type", "")
-    wanted = _Wanted(query.text("q", ""))
+    wanted = _PayloadFilter(query.text("q", ""))
     after, limit = query.number("after", 0), query.number("limit", 50, least=1, most=FOUND_MAX)
     reader = inspection.engine.reader
     head = await inspection.engine.store.head(thread_id)
@@ -191,7 +191,7 @@ async def find(inspection: Inspection, query: Query) -> object:
     return {"events": events, "next": None}
 
 
-class _Wanted:
+class _PayloadFilter:
     """A text to be found in payloads, whatever its case: first in the bytes, then in the values that they stand for."""
 
     def __init__(self, text: str) -> None:

@@ -21,13 +21,13 @@ Reason = Literal[
     "bad_request",
     "invalid_response",
 ]
-Verdict = tuple[Reason, bool]
+FailureVerdict = tuple[Reason, bool]
 """The reason, and whether another try may help."""
 
 ERROR_CHARS_MAX = 500
 """What an error says goes into the log, and providers quote whole requests in it."""
 
-BY_CODE: Mapping[str, Verdict] = {
+BY_CODE: Mapping[str, FailureVerdict] = {
     "content_filter": ("refused", False),
     "content_policy_violation": ("refused", False),
     "context_length_exceeded": ("context_window", False),
@@ -35,7 +35,7 @@ BY_CODE: Mapping[str, Verdict] = {
 }
 """By the provider's own code, which says more than the class."""
 
-BY_CLASS: Mapping[str, Verdict] = {
+BY_CLASS: Mapping[str, FailureVerdict] = {
     # the provider will not
     "BlockedPiiEntityError": ("refused", False),
     "BudgetExceededError": ("refused", False),
@@ -68,7 +68,7 @@ BY_CLASS: Mapping[str, Verdict] = {
     # not like this
     "APIResponseValidationError": ("invalid_response", True),
 }
-BY_CAUSE: Mapping[str, Verdict] = {
+BY_CAUSE: Mapping[str, FailureVerdict] = {
     "json.decoder.JSONDecodeError": ("invalid_response", True),
     "openai.APIResponseValidationError": ("invalid_response", True),
     "openai.OpenAIError": ("authentication", False),  # itself, it is raised for missing credentials only
@@ -76,7 +76,7 @@ BY_CAUSE: Mapping[str, Verdict] = {
 }
 """By an exception underneath: litellm says InternalServerError for whatever it cannot place."""
 
-BY_STATUS: Mapping[int, Verdict] = {
+BY_STATUS: Mapping[int, FailureVerdict] = {
     401: ("authentication", False),
     402: ("authentication", False),
     403: ("authentication", False),
@@ -88,7 +88,7 @@ BY_STATUS: Mapping[int, Verdict] = {
 }
 
 
-def verdict_on(error: BaseException) -> Verdict:
+def verdict_on(error: BaseException) -> FailureVerdict:
     """Why a call failed and whether to try again; what nobody foresaw is an invalid response, and final."""
     code = getattr(error, "code", None)
     if isinstance(code, str) and code in BY_CODE:
@@ -124,7 +124,7 @@ def retry_after_s(error: BaseException | None) -> float:
     return 0.0
 
 
-def _by_status(status: object) -> Verdict:
+def _by_status(status: object) -> FailureVerdict:
     if not isinstance(status, int):
         return ("invalid_response", False)
     if status in BY_STATUS:

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import Projection, Rows, apply_one
 from memory_engine.store.protocol import ProjectionChange, Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 _log = logging.getLogger("memory_engine.projections")
 

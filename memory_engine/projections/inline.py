@@ -13,7 +13,7 @@ from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
 from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 V = TypeVar("V")
 

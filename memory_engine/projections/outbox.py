@@ -22,7 +22,7 @@ from memory_engine.errors import EventDecodeError, InvalidEvent
 from memory_engine.projections.base import ProjectionMode, Rows
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+class OutboxFact(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact for another thread. `seq` and `event_id` are of the event that brought it.
 
     `id` is its place in the thread, `arrival` the id under which it is dispatched: made of the event's hash,
@@ -41,7 +41,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 class WaitingFact(msgspec.Struct, frozen=True):
     """A fact that has not arrived yet, with the event to dispatch."""
 
-    fact: Fact
+    fact: OutboxFact
     version: int
     payload: msgspec.Raw
 
@@ -106,26 +106,26 @@ class FactsFold:
     name = "facts"
     version = 1
     mode: ProjectionMode = "inline"
-    row = Fact
+    row = OutboxFact
     lazy = False
 
     def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
         """Of an engine whose events that bring facts are these."""
         self.events: tuple[type[Event], ...] = tuple(delivering)
 
-    def apply(self, rows: Rows[Fact], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[OutboxFact], event: RecordedEvent) -> None:
         """Note what an event brings."""
         for _, fact in _facts(event):
             rows.put(fact.id, fact)
 
 
-def _facts(event: RecordedEvent) -> list[tuple[Delivery, Fact]]:
+def _facts(event: RecordedEvent) -> list[tuple[Delivery, OutboxFact]]:
     if not isinstance(event.event, Delivering):
         return []
     sources = tuple(getattr(event.event, "sources", ()))
     found = []
     for n, delivery in enumerate(event.event.deliveries()):
-        fact = Fact(
+        fact = OutboxFact(
             id=f"{event.seq:010d}.{n}",
             arrival=f"fact:{_arrival(event.hash, delivery.destination)}.{n}",
             destination=delivery.destination,

@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from attrs import define, field
 
-from memory_engine.core.chain import decode_row, fold, live_chunk
+from memory_engine.core.chain import apply_rows, decode_row, live_chunk
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import Head, LiveChunk
@@ -19,7 +19,7 @@ from memory_engine.projections.inline import InlinePlan, last_of
 from memory_engine.store import snapshots
 from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 from memory_engine.store.snapshots import ROWS_SHARE, WINDOW
 
 V = TypeVar("V")
@@ -80,7 +80,7 @@ async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, 
     return rows
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildScope(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be made again. `extractors` for the index of passages."""
 
     projections: Sequence[Projection[object]]
@@ -103,7 +103,7 @@ class Remaking:
     store: Store
     reader: LogReader
     thread_id: str
-    wanted: Wanted
+    wanted: RebuildScope
     seq: int = 0
     draft: StateDraft = field(factory=lambda: State().draft())
     seen: dict[str, int] = field(factory=dict)
@@ -117,7 +117,7 @@ class Remaking:
         """Read on. Raises `IntegrityError`, and `ReducerError` where a projection or an extractor fails."""
         async for page in self.reader.pages(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types):
             if self.wanted.state:
-                fold(self.draft, page, self.thread_id)
+                apply_rows(self.draft, page, self.thread_id)
             for stored in page:
                 self.seen[stored.type] = stored.seq
                 self.refolding.apply(stored)
@@ -187,6 +187,6 @@ async def rebuild_thread(
     to the thread meanwhile, `IntegrityError` where the recorded operations do not hold together.
     """
     head = await store.head(thread_id)
-    remaking = Remaking(store, reader, thread_id, Wanted(projections=projections))
+    remaking = Remaking(store, reader, thread_id, RebuildScope(projections=projections))
     await remaking.advance(head.seq)
     return await remaking.put(head)

@@ -27,7 +27,7 @@ _Digest = bytes
 
 
 @define(eq=False)
-class _Call:
+class _EmbeddingCall:
     """One call of the inner embedder, and how many wait for it."""
 
     task: asyncio.Task[dict[_Digest, Vector]]
@@ -49,7 +49,7 @@ class CachedEmbedder:
         self._inner = checked_embedder(inner)
         self._capacity = capacity
         self._kept: OrderedDict[_Digest, array[float]] = OrderedDict()
-        self._under_way: dict[_Digest, _Call] = {}
+        self._under_way: dict[_Digest, _EmbeddingCall] = {}
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class CachedEmbedder:
         """
         digests = [_digest(self.name, text) for text in texts]
         found: dict[_Digest, Vector] = {}
-        calls: set[_Call] = set()
+        calls: set[_EmbeddingCall] = set()
         missing: dict[_Digest, str] = {}
         for digest, text in zip(digests, texts, strict=True):
             if digest in self._kept:
@@ -91,13 +91,13 @@ class CachedEmbedder:
         """Close the other. What was kept stays."""
         await self._inner.aclose()
 
-    def _begin(self, missing: dict[_Digest, str]) -> _Call:
-        call = _Call(asyncio.create_task(self._fetch(missing)), tuple(missing))
+    def _begin(self, missing: dict[_Digest, str]) -> _EmbeddingCall:
+        call = _EmbeddingCall(asyncio.create_task(self._fetch(missing)), tuple(missing))
         self._under_way.update(dict.fromkeys(missing, call))
         call.task.add_done_callback(lambda _: self._end(call))
         return call
 
-    async def _wait(self, calls: set[_Call]) -> list[dict[_Digest, Vector]]:
+    async def _wait(self, calls: set[_EmbeddingCall]) -> list[dict[_Digest, Vector]]:
         for call in calls:
             call.waiting += 1
         try:
@@ -121,7 +121,7 @@ class CachedEmbedder:
             self._kept.popitem(last=False)
         return fetched
 
-    def _end(self, call: _Call) -> None:
+    def _end(self, call: _EmbeddingCall) -> None:
         for digest in call.digests:
             if self._under_way.get(digest) is call:
                 del self._under_way[digest]
@@ -184,7 +184,7 @@ BATCH = 32
 """Texts that are computed together: so long nobody else gets a turn, and a cancelled call still computes."""
 
 
-class Row(Protocol):
+class NumericVector(Protocol):
     """A vector as numeric libraries give it."""
 
     def tolist(self) -> list[float]:
@@ -192,7 +192,7 @@ class Row(Protocol):
         ...
 
 
-Encode = Callable[[list[str]], Iterable[Row]]
+Encode = Callable[[list[str]], Iterable[NumericVector]]
 """One row a text, in the same order."""
 
 

@@ -12,7 +12,7 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.store.passages import PLACES_BITS, Extractors, Text
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",

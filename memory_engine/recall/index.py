@@ -22,16 +22,16 @@ from memory_engine.errors import MemoryEngineError, ModelError, ReadOnly, Storag
 from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
 from memory_engine.recall.hits import shown
 from memory_engine.recall.ranking import Ranker
-from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.vectors import Graphs
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange, passage_step
 
-Progress = Callable[[int, int], None]
+IndexProgress = Callable[[int, int], None]
 """Called with how much is done, and how much there is to do."""
-UNFOLDED_MAX = 128
+UNINDEXED_MAX = 128
 """Passages whose words a search may read one by one. Of more it has them folded."""
 _NOTHING = LookUp()
 
@@ -54,11 +54,11 @@ class Indexing:
         while looked.seq < needed:
             await self.catch_up(thread_id)
             looked = await passages.look_up(thread_id, wanted)
-        if looked.unfolded > UNFOLDED_MAX and not self._kernel.config.read_only:
-            await passages.fold(thread_id)  # for the searches after this one
+        if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
+            await passages.index_words(thread_id)  # for the searches after this one
         return looked
 
-    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
+    async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Index what the log has and the index has not; all of it where there is no index."""
         if self._kernel.config.read_only:
             raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
@@ -80,7 +80,7 @@ class Indexing:
         await self._read(runtime.id, None)
         runtime.indexed = True
 
-    async def _read(self, thread_id: str, progress: Progress | None) -> None:
+    async def _read(self, thread_id: str, progress: IndexProgress | None) -> None:
         kernel = self._kernel
         looked = await kernel.store.passages.look_up(thread_id, _NOTHING)
         async for page in kernel.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
@@ -157,7 +157,7 @@ class Embedding:
             return 0
         return (await self._kernel.store.passages.unembedded(thread_id, embedder.name, 0))[1]
 
-    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
+    async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Embed what a thread's index has and no vector stands for.
 
         When all is done, vectors of other models go: until then they stand beside. Raises `ModelError`,
@@ -203,7 +203,7 @@ class Embedding:
         return False
 
 
-async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: Progress | None) -> None:
+async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: IndexProgress | None) -> None:
     """Embed with a model what it has not embedded yet, a batch at a time, each durable with its checkpoint."""
     store = kernel.store.passages
     done = 0

@@ -181,7 +181,7 @@ class Corpus(msgspec.Struct, frozen=True):
     text: Callable[[str], str]
 
 
-class Kept(Protocol):
+class LikenessVectors(Protocol):
     """Vectors that outlive an index, each behind the digest of what it is of."""
 
     async def read(self) -> dict[str, tuple[bytes, Packed]]:
@@ -205,12 +205,12 @@ class TextIndex:
         self,
         embedder: Embedder | None = None,
         vector_index: VectorIndexFactory | None = None,
-        kept: Kept | None = None,
+        kept: LikenessVectors | None = None,
     ) -> None:
         self._vectors: _Vectors | None = None
         if embedder is not None and vector_index is not None:
             self._vectors = _Vectors(embedder, vector_index, kept)
-        self._words = _Words()
+        self._words = _WordIndex()
         self._lock = asyncio.Lock()
 
     async def search(
@@ -261,7 +261,7 @@ class _Tokens:
         return [key for key in self.held if key not in corpus.tokens]
 
 
-class _Words:
+class _WordIndex:
     def __init__(self) -> None:
         self._index = LexicalIndex()
         self._tokens = _Tokens()
@@ -279,7 +279,7 @@ class _Words:
 
 
 class _Vectors:
-    def __init__(self, embedder: Embedder, factory: VectorIndexFactory, kept: Kept | None) -> None:
+    def __init__(self, embedder: Embedder, factory: VectorIndexFactory, kept: LikenessVectors | None) -> None:
         self._embedder = embedder
         self._factory = factory
         self._kept = kept

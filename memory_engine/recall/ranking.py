@@ -145,7 +145,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     """Each signal's value from 0 to 1 for each candidate. Those that say nothing here are left out."""
     names = _speakers(candidates)
     named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
-    found = _Words(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
+    found = _WordScores(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
     words, window = found.scores(candidates)
     columns = {"words": found.trusted(words), "window": found.trusted(window)}
     columns["group"] = _group(candidates, window)
@@ -165,7 +165,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     return columns
 
 
-class _Words:
+class _WordScores:
     """The question's words in passages: BM25 of each, alone and after the end of the one before.
 
     S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with

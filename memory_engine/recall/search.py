@@ -21,7 +21,7 @@ from memory_engine.recall.hits import Found, Hit, Shown, shown
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics
-from memory_engine.recall.reranking import scores_of
+from memory_engine.recall.rerankers import scores_of
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow

@@ -13,9 +13,9 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
-from memory_engine.recall.index import Embedding, Indexing, Progress, SearchModels, embed_all
+from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
-from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.search import Asked, Searching
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.handle import ThreadHandle
@@ -71,17 +71,17 @@ class Recall:
         """An index of likeness that is used once: for a view as it was."""
         return TextIndex(self.embedder, self._models.vector_index)
 
-    async def prepare(self, thread_id: str, progress: Progress | None = None) -> None:
+    async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Bring a thread's index and its vectors up to date."""
         await self.indexing.catch_up(thread_id, progress)
         await self.embedding.catch_up(thread_id, progress)
 
-    async def fold(self, thread_id: str) -> None:
+    async def index_words(self, thread_id: str) -> None:
         """Take the words of what was just brought into a thread's index, if it has one: searches are fast at once."""
         if (await self._kernel[OpenThreads].taken(thread_id)).indexed:
-            await self._kernel.store.passages.fold(thread_id)
+            await self._kernel.store.passages.index_words(thread_id)
 
-    async def change_embedder(self, embedder: Embedder, progress: Progress | None = None) -> None:
+    async def change_embedder(self, embedder: Embedder, progress: IndexProgress | None = None) -> None:
         """Take another model: its vectors are made beside the old ones, then searches use them and the old ones go.
 
         Until then searches use the old model, which is closed at the end. What this raises (`ModelError`, `TypeError`

@@ -67,7 +67,7 @@ _NAMES = {
 
 
 @frozen(kw_only=True)
-class CachedCall(JsonForm):
+class PromptCall(JsonForm):
     """A model call: the seq of the first event of its answer, and the tokens of its context.
 
     `kept_tokens` stand at its beginning as they stood in the context of the call before: a provider's cache holds
@@ -102,7 +102,7 @@ class CacheBreak(JsonForm):
 
 
 @frozen
-class Row:
+class LedgerRow:
     """An event, and what it did."""
 
     seq: int
@@ -156,18 +156,18 @@ class _Difference:
 
 
 @define
-class Walk:
+class LedgerWalk:
     """One walk over a log, event by event. Calls up to `after` are what the first one after it is compared with."""
 
     _series: ContextSeries
     _after: int
     _runs: Runs
-    calls: list[CachedCall] = field(factory=list)
+    calls: list[PromptCall] = field(factory=list)
     breaks: list[CacheBreak] = field(factory=list)
     _sent: _Sent | None = None
-    _since: list[Row] = field(factory=list)
+    _since: list[LedgerRow] = field(factory=list)
 
-    def step(self, row: Row) -> None:
+    def step(self, row: LedgerRow) -> None:
         """Go on by one event. Raises `ContextBudgetError`."""
         _, is_call = self._runs.next(row.event, str(row.seq))
         if is_call:
@@ -186,7 +186,7 @@ class Walk:
             kept, byte = kept_of(difference.old, new, self._series.messages)
             if not difference.is_none:
                 self.breaks.append(self._broken(self._sent, difference, call_seq, byte))
-        self.calls.append(CachedCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
+        self.calls.append(PromptCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
 
     def _broken(self, sent: _Sent, difference: _Difference, call_seq: int, byte: int) -> CacheBreak:
         row = self._culprit(sent, difference)
@@ -216,7 +216,7 @@ class Walk:
 
     # which event, and why
 
-    def _culprit(self, sent: _Sent, difference: _Difference) -> Row:
+    def _culprit(self, sent: _Sent, difference: _Difference) -> LedgerRow:
         """The first event after which no more is the same than there is in the end."""
         if difference.is_trailing:
             for row in self._since:
@@ -229,7 +229,7 @@ class Walk:
                 return row
         return self._since[-1]
 
-    def _moves(self, row: Row) -> bool:
+    def _moves(self, row: LedgerRow) -> bool:
         """Whether an event brings something that stands before what stands last."""
         flowing = (chunk for chunk in row.chunks if chunk.category not in TRAILING)
         return any(self._series.messages.of(chunk) for chunk in flowing)
@@ -242,7 +242,7 @@ class Walk:
             return False
         return common_prefix(difference.old.messages, context.messages) <= difference.same
 
-    def _why(self, row: Row, difference: _Difference) -> str:
+    def _why(self, row: LedgerRow, difference: _Difference) -> str:
         said = _of_event(row.event)
         if said:
             return said
@@ -256,7 +256,7 @@ class Walk:
             return f"the result of call {before['tool_call_id']} took the place of its placeholder"
         return self._of_operations(row, before, after)
 
-    def _of_operations(self, row: Row, before: Message | None, after: Message | None) -> str:
+    def _of_operations(self, row: LedgerRow, before: Message | None, after: Message | None) -> str:
         for operation in flattened(row.operations):
             match operation:
                 case Update() | Replace():
@@ -318,7 +318,7 @@ def _of_event(event: Event | UnknownEvent) -> str:
     return ""
 
 
-def _touches_trailing(row: Row, state: State) -> bool:
+def _touches_trailing(row: LedgerRow, state: State) -> bool:
     """Whether an event changes something that stands last."""
     return any(_is_trailing(chunk_id, row, state) for op in flattened(row.operations) for chunk_id in _named(op))
 
@@ -333,7 +333,7 @@ def _named(operation: Operation) -> Iterator[str]:
             yield from operation.chunks
 
 
-def _is_trailing(chunk_id: str, row: Row, state: State) -> bool:
+def _is_trailing(chunk_id: str, row: LedgerRow, state: State) -> bool:
     placed = state.placed_at(chunk_id)
     if placed is None:
         return any(chunk.id == chunk_id and chunk.category in TRAILING for chunk in row.chunks)

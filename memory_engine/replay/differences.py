@@ -22,7 +22,7 @@ from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.executor import describe
 from memory_engine.core.operations import Batch, Operation, place_of
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducing import Reduction
+from memory_engine.core.reducers import Reduction
 from memory_engine.core.state import StateDraft
 from memory_engine.core.text import terms
 from memory_engine.core.threads import LiveChunk, LoadedThread
@@ -39,7 +39,7 @@ from memory_engine.store.passages import (
     passage_step,
 )
 from memory_engine.store.protocol import Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 from memory_engine.store.snapshots import StateSnapshot
 
 LINES_MAX = 20

@@ -47,7 +47,7 @@ class Link:
 
 
 @define
-class Trace:
+class LineageTrace:
     """What was read. `chunks` that are missing were too many."""
 
     chunks: dict[ChunkRef, Chunk] = field(factory=dict)
@@ -80,7 +80,7 @@ class Tracer:
         self._records: dict[str, ThreadRecord | None] = {}
         self._related: list[str] | None = None
         self._pasts: dict[str, PastHandle] = {home.id: home}
-        self.trace = Trace()
+        self.trace = LineageTrace()
 
     async def follow(self, chunks: Iterable[ChunkRef], events: Iterable[EventRef] = ()) -> None:
         """Read these, and all that they come from. Raises `UnknownChunk` for a chunk of these that never was."""

@@ -266,7 +266,7 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, all of one moment.
 
     The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`; the words of
-    `unfolded` passages are not in its lists yet and were read one by one. `passages` and
+    `unindexed` passages are not in its lists yet and were read one by one. `passages` and
     `terms` count what is in it, `holding` in how many passages each asked term stands. `chosen` are places:
     those with the greatest sum of idf, what was asked for as near, and the direct successors of both. `rows` has
     the chosen and, for each, the one before it in the thread, whose place is in `before`.
@@ -274,7 +274,7 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int = -1
     head: int = 0
-    unfolded: int = 0
+    unindexed: int = 0
     passages: int = 0
     terms: int = 0
     holding: Mapping[str, int] = {}
@@ -301,7 +301,7 @@ class PassageIndex(Protocol):
         """Apply a change where the index stands at `change.after`; whether it did."""
         ...
 
-    async def fold(self, thread_id: str) -> None:
+    async def index_words(self, thread_id: str) -> None:
         """Take the words of what waits into the lists: many passages at a time cost less, and are found faster."""
         ...
 

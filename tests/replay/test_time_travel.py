@@ -40,7 +40,7 @@ def many_snapshots(every: int = 3) -> Iterator[None]:
     """Snapshots at every few events, as a long log has them at every thousand."""
     with (
         mock.patch("memory_engine.store.snapshots.EVERY", every),
-        mock.patch("memory_engine.store.reading.FAR", every),
+        mock.patch("memory_engine.store.reader.FAR", every),
         mock.patch("memory_engine.projections.rebuild.WINDOW", every),
         mock.patch("memory_engine.projections.rebuild.ROWS_SHARE", 0),
     ):
@@ -289,10 +289,10 @@ async def test_a_log_without_snapshots_gets_them_where_it_is_read(engine: Engine
     thread = await engine.create_thread()
     await talk(thread, 30)
     assert {} == await kept(thread)
-    with mock.patch("memory_engine.store.reading.FAR", 600):
+    with mock.patch("memory_engine.store.reader.FAR", 600):
         await thread.state(at=55)
     assert {} == await kept(thread)
-    with mock.patch("memory_engine.store.reading.FAR", 20), mock.patch("memory_engine.store.reading.PAGE", 20):
+    with mock.patch("memory_engine.store.reader.FAR", 20), mock.patch("memory_engine.store.reader.PAGE", 20):
         expected = await thread.state(at=55)
     assert 2 == len(await kept(thread))
     assert expected == await thread.state(at=55)

@@ -379,6 +379,7 @@ async def test_S6_a_recalled_playbook_is_not_promoted_as_a_finding(engine: Engin
 DIES = """
 import asyncio, os, sys
 import memory_engine
+from memory_engine import events as e
 
 async def main():
     async with memory_engine.open(sys.argv[1]) as engine:

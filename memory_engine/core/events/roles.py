@@ -14,7 +14,7 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 import msgspec
 
 
-class Kind(Enum):
+class FieldKind(Enum):
     """What a text of an event is for.
 
     `TEXT` is read, `JSON` is read by programs. `NAME` names something, in words or by a digest of words: it gets
@@ -65,29 +65,29 @@ class Source(Enum):
 class Role(msgspec.Struct, frozen=True):
     """What a field is for. `digest`: the name is made of the texts beside it, and then begins so; `None`: it is not."""
 
-    kind: Kind = Kind.TEXT
+    kind: FieldKind = FieldKind.TEXT
     reference: Reference = Reference.NONE
     source: Source = Source.NONE
     digest: str | None = None
 
 
-JsonText = Annotated[str, Role(Kind.JSON)]
+JsonText = Annotated[str, Role(FieldKind.JSON)]
 """JSON that programs read."""
-Name = Annotated[str, Role(Kind.NAME)]
+Name = Annotated[str, Role(FieldKind.NAME)]
 """A name of something, in words or made of words."""
-Digest = Annotated[str, Role(Kind.NAME, digest="")]
+Digest = Annotated[str, Role(FieldKind.NAME, digest="")]
 """A name that is made of the texts beside it."""
-Id = Annotated[str, Role(Kind.ID)]
+Id = Annotated[str, Role(FieldKind.ID)]
 """An id or a code word: it tells nothing, and nothing that is redacted may stand in it."""
-StatusWord = Annotated[str, Role(Kind.STATUS)]
+StatusWord = Annotated[str, Role(FieldKind.STATUS)]
 """How a chunk stands."""
-ChunkId = Annotated[str, Role(Kind.CHUNK, Reference.CHUNK)]
+ChunkId = Annotated[str, Role(FieldKind.CHUNK, Reference.CHUNK)]
 """The id of a chunk of the same log."""
-FactId = Annotated[str, Role(Kind.ID, Reference.FACT)]
+FactId = Annotated[str, Role(FieldKind.ID, Reference.FACT)]
 """The id of a fact in the outbox of the same thread."""
 Seq = Annotated[int, Role(reference=Reference.SEQ)]
 """The seq of an earlier event of the same log; 0: of none."""
-SeqText = Annotated[str, Role(Kind.ID, Reference.WRITTEN)]
+SeqText = Annotated[str, Role(FieldKind.ID, Reference.WRITTEN)]
 """The same, as text."""
 SeqBack = Annotated[int, Role(reference=Reference.BACK)]
 """The same, or (negative) how many events before its own."""
@@ -95,11 +95,11 @@ SeqBound = Annotated[int, Role(reference=Reference.BOUND)]
 """A seq up to which something was read."""
 SeenSeq = Annotated[int, Role(reference=Reference.SEEN)]
 """The seq of the state that the event was made from; 0: nothing is checked."""
-SourceEventId = Annotated[str, Role(Kind.ID, source=Source.EVENT)]
+SourceEventId = Annotated[str, Role(FieldKind.ID, source=Source.EVENT)]
 """The id of an event, of whichever thread, that this one was drawn from."""
-SourceCallId = Annotated[str, Role(Kind.ID, source=Source.CALL)]
+SourceCallId = Annotated[str, Role(FieldKind.ID, source=Source.CALL)]
 """The id of the call that this event was drawn from."""
-SourceChunkId = Annotated[str, Role(Kind.CHUNK, Reference.CHUNK, Source.CHUNK)]
+SourceChunkId = Annotated[str, Role(FieldKind.CHUNK, Reference.CHUNK, Source.CHUNK)]
 """The id of a chunk that this event was drawn from."""
 SourceSeq = Annotated[int, Role(reference=Reference.SEQ, source=Source.SEQ)]
 """The seq of an event of the same log that this one was drawn from."""

@@ -21,8 +21,8 @@ from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
+    ConversationRow,
     ExchangeRow,
-    Row,
     SummaryRow,
     TallyRow,
     exchanges_of,
@@ -189,7 +189,7 @@ async def roll(thread: ThreadHandle) -> None:
             due = await _due(thread)
             if due is None:
                 return
-            await _fold(thread, due)
+            await _roll_up(thread, due)
 
 
 async def _due(thread: ThreadHandle) -> _Roll | None:
@@ -215,7 +215,7 @@ async def _due(thread: ThreadHandle) -> _Roll | None:
 
 async def _covered_in_log(thread: ThreadHandle, summary: SummaryRow, live: Sequence[ExchangeRow]) -> list[ExchangeRow]:
     """The exchanges that a summary stands for, drawn from the log again, without those that were forgotten."""
-    rows: Rows[Row] = Rows(CONVERSATION.row, {})
+    rows: Rows[ConversationRow] = Rows(CONVERSATION.row, {})
     async for event in thread.events():
         if isinstance(event.event, CONVERSATION.events) and not isinstance(event.event, SummaryRolled):
             CONVERSATION.apply(rows, event)
@@ -227,7 +227,7 @@ async def _covered_in_log(thread: ThreadHandle, summary: SummaryRow, live: Seque
     ]
 
 
-async def _fold(thread: ThreadHandle, due: _Roll) -> None:
+async def _roll_up(thread: ThreadHandle, due: _Roll) -> None:
     """Dispatch the summary with what is due. If something changed meanwhile, the event changes nothing."""
     limits = thread.kernel.config.conversation
     before = due.summary.text if due.summary is not None else ""

@@ -13,7 +13,7 @@ from memory_engine.core.records import NewEvent
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentSplice
 from memory_engine.views.documents.fold import Document
 from memory_engine.views.documents.readers.document import Loaded
-from memory_engine.views.documents.readers.splitting import Piece, Splitting, split
+from memory_engine.views.documents.readers.splitting import PassageText, Splitting, split
 
 PASSAGES_PER_EVENT_MAX = 256
 BYTES_PER_EVENT_MAX = 256 * 1024
@@ -70,7 +70,7 @@ def _digest(value: object) -> str:
     return sha256(encode_json(value)).hexdigest()[:_DIGEST_CHARS]
 
 
-def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[Piece]) -> Iterator[DocumentSplice]:
+def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[PassageText]) -> Iterator[DocumentSplice]:
     """The changes in order, each as of what the one before left."""
     digests = [
         _digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))

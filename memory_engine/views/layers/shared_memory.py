@@ -33,7 +33,7 @@ from memory_engine.views.layers.entries import (
     shared_event,
 )
 from memory_engine.views.layers.events import Layer, MemoryGranted, MemoryRevoked, MemoryShared
-from memory_engine.views.layers.keywords import Wanted, search_layers
+from memory_engine.views.layers.keywords import MemoryQuery, search_layers
 from memory_engine.views.layers.view import Memory
 
 
@@ -142,7 +142,7 @@ class SharedMemory:
         layers = check_layers(layer) if layer is not None else tuple((await self._allowed(None)).layers)
         for one in layers:
             await self._allowed(one)
-        return await search_layers(self._owner, layers, Wanted(query=query, limit=limit, mode=mode))
+        return await search_layers(self._owner, layers, MemoryQuery(query=query, limit=limit, mode=mode))
 
     async def recall(self, key: str) -> KnowledgeEntry | None:
         """What the owner knows under a key. Raises `NotGranted`."""
