@@ -93,7 +93,7 @@ class NotAContainer(InvalidOperation):
     chunk_id: str
 
     def __str__(self) -> str:
-        return f"{self.operation}: chunk {self.chunk_id!r} is no container (Chunk.is_container)"
+        return f"{self.operation}: chunk {self.chunk_id!r} is not a container (Chunk.is_container)"
 
 
 @facts

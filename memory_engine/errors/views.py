@@ -103,13 +103,13 @@ class UnknownLine(InvalidInput):
 
 @facts
 class NotText(InvalidInput):
-    """A file that is no UTF-8 text."""
+    """A file that is not UTF-8 text."""
 
     path: str
     offset: int
 
     def __str__(self) -> str:
-        return f"{self.path} is no UTF-8 text: see byte {self.offset}; save it as UTF-8; nothing was written"
+        return f"{self.path} is not UTF-8 text: see byte {self.offset}; save it as UTF-8; nothing was written"
 
 
 @facts

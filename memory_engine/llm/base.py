@@ -85,14 +85,14 @@ async def ask(
         _log.warning("model %r raised what it may not raise", model.name, exc_info=True)
         raise ModelError(model.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
     if not isinstance(completion, Completion):
-        raise ModelError(model.name, "invalid_response", f"a {type(completion).__name__} is no Completion")
+        raise ModelError(model.name, "invalid_response", f"a {type(completion).__name__} is not a Completion")
     if not _is_text(completion.text):
-        raise ModelError(model.name, "invalid_response", "its answer is no text", usage=completion.usage)
+        raise ModelError(model.name, "invalid_response", "its answer is not a text", usage=completion.usage)
     return completion
 
 
 def _is_text(text: object) -> bool:
-    """Whether the log could hold it: a lone surrogate is no character."""
+    """Whether the log could hold it: a lone surrogate is not a character."""
     try:
         return isinstance(text, str) and text.encode() is not None
     except UnicodeEncodeError:

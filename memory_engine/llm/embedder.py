@@ -75,7 +75,7 @@ class LiteLLMEmbedder:
         for item in items:
             vector = item.get("embedding")
             if not isinstance(vector, list) or not all(isinstance(number, int | float) for number in vector):
-                raise self._invalid("what is no list of numbers")
+                raise self._invalid("something that is not a list of numbers")
             expected = self._dimension or len(items[0]["embedding"])
             if not vector or len(vector) != expected:
                 raise self._invalid(f"a vector of {len(vector)} numbers instead of {expected}", retryable=False)

@@ -1,4 +1,4 @@
-"""What similarity asks of the outside: vectors of texts, and the nearest of many vectors."""
+"""The seams that similarity needs: embedders of texts, and indexes of vectors."""
 
 import logging
 import sys
@@ -140,7 +140,9 @@ def checked_embedder(embedder: Embedder) -> Embedder:
     """The embedder, if it is one. Raises `TypeError`, before a search stumbles over it."""
     missing = [name for name in ("name", "dimension", "embed", "aclose") if not hasattr(embedder, name)]
     if missing:
-        raise TypeError(f"{embedder!r} is no embedder: it has no {' and no '.join(missing)} (see docs/embeddings.md)")
+        raise TypeError(
+            f"{embedder!r} is not an embedder: it has no {' and no '.join(missing)} (see docs/embeddings.md)"
+        )
     return embedder
 
 

@@ -126,7 +126,7 @@ def _read_grades(answer: str, count: int) -> list[float]:
     try:
         grades = msgspec.json.decode(_unfenced(answer), type=dict[str, float])
     except msgspec.MsgspecError as error:
-        raise ValueError(f"its grades are no JSON object of numbers: {error}") from error
+        raise ValueError(f"its grades are not a JSON object of numbers: {error}") from error
     expected = [str(n) for n in range(1, count + 1)]
     if len(grades) != count or any(n not in grades for n in expected):
         raise ValueError(f"it graded {len(grades)} passages, or others than the {count} it was given")
