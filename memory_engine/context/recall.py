@@ -167,7 +167,7 @@ PASSAGE_SHARE = 0.5
 HIT_TOKENS_MIN = 12
 """About the tokens of the shortest passages: the search asks for as many hits as might fit."""
 COVERED_CHARS_MIN = 24
-"""Characters from which on a text that the context holds somewhere counts as shown; a shorter one may be there by chance."""
+"""Characters from which on a text that the context holds counts as shown; a shorter one may be there by chance."""
 REPEATED_TERMS_MIN = 8
 """Texts of fewer terms are never near-duplicates: they may mean different things."""
 REPEATED_SHARE = 0.9

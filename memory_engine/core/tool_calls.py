@@ -1,4 +1,4 @@
-"""The parameters of a tool's call in one form: what tells that two calls are the same."""
+"""The canonical form of a tool call's parameters, which shows that two calls are the same."""
 
 import json
 import math
@@ -14,7 +14,7 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
     """The parameters as compact JSON with sorted keys, characters as themselves.
 
     The order of keys does not matter. Values are compared as JSON writes them: `1`, `1.0`, `true` and
-    `"1"` are four, a list and a tuple are one. Raises `InvalidParameters` for what JSON cannot
+    `"1"` are four values, a list and a tuple are one. Raises `InvalidParameters` for values that JSON cannot
     hold exactly: NaN, infinities, keys that are not texts, lone surrogates, other objects; and for anything but
     a mapping.
     """

@@ -97,7 +97,7 @@ async def test_a_context_says_what_it_recalls_from() -> None:
         user = engine.user("u1", tenant_id="acme")
         with pytest.raises(errors.InvalidSearch, match="list of handles"):
             await context(query="pottery", recall_from=user)
-        with pytest.raises(errors.InvalidSearch, match="no handle"):
+        with pytest.raises(errors.InvalidSearch, match="not a handle"):
             await context(query="pottery", recall_from=["user:acme/u1"])
         with pytest.raises(errors.InvalidSearch, match="query=3: it is a text"):
             await context(query=3)
