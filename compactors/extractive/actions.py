@@ -1,4 +1,4 @@
-"""What was done, as drafts: one line per call with its arguments, its outcome and the values that matter.
+"""Calls as drafts: one line per call with its arguments, its outcome and the values that matter.
 
 Equal calls with equal outcomes become one line. Of several outcomes of the same
 call the last one is the state; the earlier ones are marked down, and so is a
@@ -30,7 +30,7 @@ PENDING = " (no result yet)"
 LONG_VALUE_CHARS = 100
 DATE_CHARS_MAX = 10
 VALUE_FACTOR = 3.0
-"""A word of speech that is lost can be guessed from the rest, a value cannot."""
+"""A reader can guess a lost word of speech from the rest, but not a lost value."""
 RECENCY_FLOOR = 0.6
 SUPERSEDED_FACTOR = 0.3
 TALKED_ABOUT_FACTOR = 2.0
@@ -59,7 +59,7 @@ def action_drafts(reading: InputReading) -> list[tuple[int, LineDraft]]:
 
 
 def _signature(entries: Sequence[Entry], action: Action) -> tuple[str, str, str]:
-    """What was called, with what, and what came back."""
+    """One action as text: the call, its arguments and its outcome."""
     outcome = entries[action.outcome].text if action.outcome >= 0 else ""
     if action.call < 0:
         return entries[action.outcome].name, outcome, outcome
@@ -111,7 +111,7 @@ class _ActionLine:
         self.pieces[0] = LinePiece(title, speech_terms(self.reading, index, title, factor), -1)
 
     def open_outcome(self, sign: str) -> None:
-        """What follows is the outcome, introduced by its sign."""
+        """Begin the outcome, introduced by its sign."""
         self.parent = len(self.pieces)
         self.pieces.append(LinePiece(sign, ()))
 
@@ -126,7 +126,7 @@ class _ActionLine:
         age = RECENCY_FLOOR + (1 - RECENCY_FLOOR) * (index + 1) / len(self.reading.entries)
         label = ""
         for record in found:
-            # One of many like it is unlikely to be the one needed later, unless somebody took it up.
+            # One record of many alike is unlikely to be the one needed later, unless somebody took it up.
             worth = VALUE_FACTOR * factor * age * self._standing(index, record) / sqrt(alike[record.label])
             self._add_record(record, index, worth, labelled=record.label != label)
             label = record.label
@@ -139,7 +139,7 @@ class _ActionLine:
         return (TALKED_ABOUT_FACTOR if taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
 
     def _add_prose(self, index: int, text: str, factor: float, parent: int) -> None:
-        """Sentences as they are: what a tool printed may be code, where every word counts."""
+        """Sentences as they are: a tool may have printed code, where every word counts."""
         seen = self.reading.seen
         for sentence in split_sentences(text):
             weight = factor * (REPETITION_FACTOR if sentence.text in seen else 1.0)
@@ -192,7 +192,7 @@ def _shared_key_parts(record: ScalarRecord) -> frozenset[str]:
 
 
 def _shown(leaf: Leaf, shared: frozenset[str]) -> str:
-    """The value, where it needs one after those parts of its key that tell it from its neighbours."""
+    """The value, after the parts of its key that distinguish it from its neighbours, where it needs a key."""
     text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])[:LONG_VALUE_CHARS]
     if not leaf.keys or not _needs_key(text):
         return text

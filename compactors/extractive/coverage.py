@@ -23,11 +23,11 @@ WORD_DECAY = 0.8
 VALUE_DECAY = 0.05
 """A word met again says something new about it; an identifier written twice does not."""
 RATE_MIN = 0.02
-"""What is worth less than this per character (a "fine", a "cool!") only dilutes: better a shorter summary."""
+"""A piece worth less than this per character (a "fine", a "cool!") only dilutes: a shorter summary is better."""
 RATE_SHARE_MIN = 0.1
-"""Where even the best is worth little, as in one long list of equals, the floor is this share of the best."""
+"""Where even the best piece is worth little, as in one long list of equals, the floor is this share of the best."""
 DELAYS_MAX = 12
-"""How often a piece may be put back; it bounds the work where everything repeats everything."""
+"""How often a piece may be put back. The limit bounds the work where everything repeats everything."""
 
 Terms = tuple[tuple[str, float], ...]
 
@@ -47,7 +47,7 @@ class LineDraft(msgspec.Struct, frozen=True):
     sources: tuple[str, ...]
     pieces: tuple[LinePiece, ...]
     day: str = ""
-    """When it was said, for the lines that show it; "" where nobody wrote it down."""
+    """When it was said, for the lines that show it; "" where that is not known."""
 
 
 class _Selection:
@@ -85,7 +85,7 @@ class _Selection:
         )
 
     def gain(self, path: Sequence[int]) -> float:
-        """What choosing the path adds to the coverage."""
+        """The coverage that choosing the path adds."""
         total = 0.0
         covered = self.covered
         for index in path:
@@ -96,7 +96,7 @@ class _Selection:
         return total
 
     def choose(self, path: Sequence[int]) -> list[int]:
-        """Choose the path; returns the pieces that became cheaper by it: what hangs below it."""
+        """Choose the path. Returns the pieces that became cheaper by it: those that hang below it."""
         self.left -= self.cost(path)
         for index in path:
             self.chosen[index] = True

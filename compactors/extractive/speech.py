@@ -1,8 +1,8 @@
-"""What was said, as drafts: one line per entry and section, one piece per sentence.
+"""Speech as drafts: one line per entry and section, one piece per sentence.
 
-What makes a sentence worth keeping was read off annotated conversations and
-holds for any language: questions and cries carry next to nothing, the answer
-after a question much, very short sentences little, first mentions more.
+The weights of sentences were read off annotated conversations and hold for any
+language: questions and exclamations carry next to nothing, the answer after a
+question much, very short sentences little, first mentions more.
 """
 
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Terms
@@ -88,7 +88,7 @@ def day_of(entry: Entry) -> str:
 
 
 def speech_terms(reading: InputReading, index: int, text: str, factor: float) -> Terms:
-    """The terms of a text said at `index` with what covering each is worth."""
+    """The terms of a text said at `index`, each with the worth of covering it."""
     weights: dict[str, float] = {}
     for place, match in enumerate(words(text)):
         word = match.group()
@@ -134,7 +134,7 @@ def _question_before(reading: InputReading, index: int) -> tuple[str, bool]:
 
 
 def _factor(reading: InputReading, index: int, sentence: Sentence) -> float:
-    """What kind of sentence this is, as a multiple of what its terms are worth."""
+    """The weight of a sentence of this kind, as a multiple of the worth of its terms."""
     entry = reading.entries[index]
     factor: float = min(1.0, sentence.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
     is_open = index == len(reading.entries) - 1 or (index in reading.closing and reading.has_agent)

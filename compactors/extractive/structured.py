@@ -63,7 +63,7 @@ def records(value: Json) -> Iterator[ScalarRecord]:
 
 
 def _object_leaves(node: dict[str, Json], inner: list[tuple[str, Json]]) -> list[Leaf]:
-    """The scalars of an object and of the plain objects in it; what is neither goes to `inner`."""
+    """The scalars of an object and of the plain objects in it; other values go to `inner`."""
     leaves: list[Leaf] = []
     for key, child in node.items():
         if not isinstance(child, dict | list):

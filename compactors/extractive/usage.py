@@ -1,4 +1,4 @@
-"""What became of each value: who named it, which later call used it, which keys hold such values.
+"""The later use of each value: who named it, which call used it, which keys hold such values.
 
 No tool's schema is known here. That a field matters is learned from the conversation itself: a key whose values people
 and later calls took up before is a key whose values will be needed again. For that the whole input is read before any
@@ -89,7 +89,7 @@ class TermUsage:
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
     def is_superseded(self, index: int, record: ScalarRecord) -> bool:
-        """Whether a later outcome holds a record of the same identity: then that one is the state."""
+        """Whether a later outcome holds a record of the same identity: that one then is the state."""
         return self._last_record.get((record.label, identity(record).text), index) > index
 
     def is_taken_up(self, text: str) -> bool:
@@ -98,7 +98,7 @@ class TermUsage:
         return term in self._named or term in self._used or term in self._said
 
     def word_weight(self, word: str, term: str) -> float:
-        """What covering a term is worth in speech: more for rare, long, specific and taken-up ones."""
+        """The worth of covering a term in speech: more for rare, long, specific and taken-up ones."""
         weight = self.frequency[term] ** -RARITY_EXPONENT if term in self.frequency else 1.0
         weight *= sqrt(min(len(word), LENGTH_MAX)) * (GRAMMAR_FACTOR if is_grammar(term) else 1.0)
         if term[0] == VALUE_MARK:
@@ -106,13 +106,13 @@ class TermUsage:
         return weight
 
     def value_weight(self, word: str, term: str) -> float:
-        """What a word of a structured value is worth by its own shape and history (about 0.2 to 30)."""
+        """The worth of a word of a structured value by its own shape and history (about 0.2 to 30)."""
         if term[0] == VALUE_MARK:
             return specificity(word) * self.bonus(term)
         return self.word_weight(word, term) * (0.8 if word[0].isupper() else 0.4)
 
     def bonus(self, term: str) -> float:
-        """How much more a value is worth for having been used by a later call, named by the user or said."""
+        """The factor by which a value gains worth because a later call used it, the user named it or it was said."""
         factor = USED_BONUS if term in self._used else 1.0
         if term in self._named:
             factor *= NAMED_BONUS
@@ -176,14 +176,14 @@ SAID_KINDS: frozenset[EntryKind] = frozenset(
 
 
 class InputReading(msgspec.Struct, frozen=True):
-    """What is known of the whole input while its entries are read one by one."""
+    """The knowledge of the whole input with which its entries are read one by one."""
 
     entries: Sequence[Entry]
     actions: tuple[Action, ...]
     usage: TermUsage
     function_words: FunctionWords
     has_agent: bool
-    """Whether an agent takes part: then what its user says weighs more than what it says itself."""
+    """Whether an agent takes part: its user's words then weigh more than its own."""
     closing: frozenset[int]
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
@@ -192,7 +192,7 @@ class InputReading(msgspec.Struct, frozen=True):
 
 
 def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
-    """Everything that must be known of the whole before its parts can be weighed."""
+    """Read the whole input once, so that its parts can be weighed."""
     usage = TermUsage(entries, [line.text for line in earlier])
     for index, entry in enumerate(entries):
         value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None

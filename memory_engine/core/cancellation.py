@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 async def finished(work: Awaitable[T]) -> T:
-    """Await work to its end, however often the caller is cancelled meanwhile; what it returned or raised.
+    """Await work to its end, however often the caller is cancelled. Returns or raises what the work does.
 
-    Raises the caller's `CancelledError` in place of either, once the work has ended: what closes a file or waits for a
+    A cancelled caller gets its `CancelledError` once the work has ended, so that closing a file or waiting for a
     process is never left half done. `asyncio.shield` goes on with the work too, but lets its caller go before the end.
     """
     task = asyncio.ensure_future(work)

@@ -1,4 +1,4 @@
-"""Operations: data that says how the state changes. The executor gives them their meaning."""
+"""Operations: data that describes how the state changes. The executor applies them."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""What went wrong between us and a provider, as `ModelError`: one table for all that the libraries raise.
+"""Failures of calls to providers, as `ModelError`: one table for all errors that the libraries raise.
 
 Classes are known by name, so that reading the table imports neither library. An exception's own
 classes are looked up from the most special to the most general.
@@ -25,7 +25,7 @@ FailureVerdict = tuple[Reason, bool]
 """The reason, and whether another try may help."""
 
 ERROR_CHARS_MAX = 500
-"""What an error says goes into the log, and providers quote whole requests in it."""
+"""Characters kept of an error's text: it goes into the log, and providers quote whole requests in it."""
 
 BY_CODE: Mapping[str, FailureVerdict] = {
     "content_filter": ("refused", False),
@@ -33,7 +33,7 @@ BY_CODE: Mapping[str, FailureVerdict] = {
     "context_length_exceeded": ("context_window", False),
     "invalid_api_key": ("authentication", False),
 }
-"""By the provider's own code, which says more than the class."""
+"""Failures by the provider's own code, which says more than the class."""
 
 BY_CLASS: Mapping[str, FailureVerdict] = {
     # the provider will not
@@ -74,7 +74,7 @@ BY_CAUSE: Mapping[str, FailureVerdict] = {
     "openai.OpenAIError": ("authentication", False),  # itself, it is raised for missing credentials only
     "builtins.UnicodeEncodeError": ("bad_request", False),
 }
-"""By an exception underneath: litellm says InternalServerError for whatever it cannot place."""
+"""Failures by an underlying exception: litellm raises InternalServerError for every error it does not know."""
 
 BY_STATUS: Mapping[int, FailureVerdict] = {
     401: ("authentication", False),
@@ -89,7 +89,7 @@ BY_STATUS: Mapping[int, FailureVerdict] = {
 
 
 def verdict_on(error: BaseException) -> FailureVerdict:
-    """Why a call failed and whether to try again; what nobody foresaw is an invalid response, and final."""
+    """The reason of a failed call, and whether to retry; an unforeseen failure is an invalid response, and final."""
     code = getattr(error, "code", None)
     if isinstance(code, str) and code in BY_CODE:
         return BY_CODE[code]
@@ -104,7 +104,7 @@ def verdict_on(error: BaseException) -> FailureVerdict:
 
 
 def model_error(model: str, error: Exception, *, secret: str | None = None) -> ModelError:
-    """The typed error. `secret` is blotted out of its text, which is shortened: it will be recorded."""
+    """The typed error. `secret` is removed from its text, which is shortened, since it will be recorded."""
     reason, retryable = verdict_on(error)
     text = " ".join(str(error).split()) or type(error).__name__
     if secret:
@@ -115,7 +115,7 @@ def model_error(model: str, error: Exception, *, secret: str | None = None) -> M
 
 
 def retry_after_s(error: BaseException | None) -> float:
-    """What a provider's Retry-After header asks for, in seconds (0: nothing)."""
+    """The pause that a provider's Retry-After header asks for, in seconds (0: none)."""
     for source in (error, getattr(error, "response", None)):
         for name in ("litellm_response_headers", "headers"):
             headers = getattr(source, name, None)
@@ -135,7 +135,7 @@ def _by_status(status: object) -> FailureVerdict:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What lies underneath, through at most ten layers."""
+    """The exceptions underneath, through at most ten layers."""
     current = error.__cause__ or error.__context__
     for _ in range(10):
         if current is None:

@@ -1,6 +1,6 @@
 """Recall: finding what was said, done and remembered, by its words and by a model's vectors.
 
-The names below come from their modules when they are asked for: storage imports some of them, and must not get all.
+The names below are imported at their first use: storage needs some of them, and must not load all.
 """
 
 from typing import TYPE_CHECKING

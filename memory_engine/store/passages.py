@@ -186,7 +186,7 @@ def checked(extract: Extractor) -> Extractor:
 def _check_texts(*values: object, surrogates: bool = False) -> None:
     for value in values:
         if not isinstance(value, str):
-            raise TypeError(f"{value!r} is no text")
+            raise TypeError(f"{value!r} is not a text")
         if not surrogates:
             value.encode()  # raises a `ValueError`
 
@@ -194,7 +194,7 @@ def _check_texts(*values: object, surrogates: bool = False) -> None:
 def _check_numbers(values: Iterable[object]) -> None:
     for value in values:
         if not isinstance(value, int):
-            raise TypeError(f"{value!r} is no whole number")
+            raise TypeError(f"{value!r} is not a whole number")
 
 
 def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:

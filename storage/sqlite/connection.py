@@ -130,7 +130,7 @@ def storage_error(path: str, error: sqlite3.Error) -> StorageError:
     if code in _BUSY:
         return StorageBusy(path, 0.0)
     if code == sqlite3.SQLITE_NOTADB:
-        return SchemaError(path, "it is no SQLite file; give a path of its own")
+        return SchemaError(path, "it is not an SQLite file; give a path of its own")
     return StorageFailed(path, str(error))
 
 

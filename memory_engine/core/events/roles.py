@@ -1,8 +1,8 @@
-"""What the fields of events are for, declared with the field and read by whoever must know it.
+"""The purposes of events' fields, declared with each field.
 
-A plain `str` is text that somebody wrote: redaction takes it out. What is anything else says so by one of the aliases
-below, which change neither how a field is encoded nor what it may hold. Redaction, reruns and explanations loop over
-the roles that they find, so that an event of yours is treated as the built-in ones are.
+A plain `str` is text that somebody wrote: redaction takes it out. Declare every other field with one of the aliases
+below, which change neither how a field is encoded nor which values it may hold. Redaction, reruns and explanations
+loop over the roles that they find, so that they treat your events as they treat the built-in ones.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ import msgspec
 
 
 class FieldKind(Enum):
-    """What a text of an event is for.
+    """The purpose of a text in an event.
 
     `TEXT` is read, `JSON` is read by programs. `NAME` names something, in words or by a digest of words: it gets
-    another name where its event is hidden. `ID` binds events together, and tells nothing: it stays. `CHUNK` is a
+    another name where its event is hidden. `ID` binds events together and reveals nothing: it stays. `CHUNK` is a
     chunk's id. `STATUS` is a word of a few, or anything.
     """
 
@@ -31,7 +31,7 @@ class FieldKind(Enum):
 
 
 class Reference(Enum):
-    """How a field names another event of the same log, or what came of it.
+    """How a field names another event of the same log, or something that came of it.
 
     `CHUNK` is a chunk's id, `FACT` that of a fact in an outbox. `SEQ` is a seq, `WRITTEN` a seq as text, `BACK` a seq
     or (negative) how many events before its own. `BOUND` is a seq up to which something was read: any event may stand
@@ -49,7 +49,7 @@ class Reference(Enum):
 
 
 class Source(Enum):
-    """What a field names that its event was drawn from. To take that out of a log is to take the event out.
+    """How a field names the source of its event. Taking the source out of a log takes the event out too.
 
     `WORDS` is a seq, like `SEQ`, of an event whose very words are repeated: an explanation need not name it.
     """
@@ -63,7 +63,7 @@ class Source(Enum):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What a field is for. `digest`: the name is made of the texts beside it, and then begins so; `None`: it is not."""
+    """The purpose of a field. `digest`: the prefix of a name that is made of the texts beside it; `None`: it is not."""
 
     kind: FieldKind = FieldKind.TEXT
     reference: Reference = Reference.NONE
@@ -78,9 +78,9 @@ Name = Annotated[str, Role(FieldKind.NAME)]
 Digest = Annotated[str, Role(FieldKind.NAME, digest="")]
 """A name that is made of the texts beside it."""
 Id = Annotated[str, Role(FieldKind.ID)]
-"""An id or a code word: it tells nothing, and nothing that is redacted may stand in it."""
+"""An id or a code word: it reveals nothing, and no redacted text may stand in it."""
 StatusWord = Annotated[str, Role(FieldKind.STATUS)]
-"""How a chunk stands."""
+"""The status of a chunk."""
 ChunkId = Annotated[str, Role(FieldKind.CHUNK, Reference.CHUNK)]
 """The id of a chunk of the same log."""
 FactId = Annotated[str, Role(FieldKind.ID, Reference.FACT)]
@@ -135,7 +135,7 @@ def _role_in(hint: object) -> Role | None:
 
 
 def sources_in(event: msgspec.Struct) -> Iterator[tuple[Source, object]]:
-    """What an event declares that it was drawn from, in the order of its fields, those of the structs in it included.
+    """The sources that an event declares, in the order of its fields, including the fields of structs in it.
 
     A place that is counted back from the event's own comes as it stands.
     """
