@@ -76,21 +76,21 @@ class Engine:
         await tasks.wait()
         await self.store.close()
 
-    # what it is made of
+    # its parts
 
     @property
     def config(self) -> EngineConfig:
-        """What it was told when it was opened."""
+        """The configuration that it was opened with."""
         return self.kernel.config
 
     @property
     def store(self) -> Store:
-        """Where it keeps things."""
+        """The store behind the engine."""
         return self.kernel.store
 
     @property
     def reader(self) -> LogReader:
-        """The logs, decoded."""
+        """Reads the logs, decoded."""
         return self.kernel.reader
 
     @property
@@ -100,7 +100,7 @@ class Engine:
 
     @property
     def recall(self) -> Recall:
-        """What its threads are searched with."""
+        """The parts that search its threads."""
         return self.kernel[Recall]
 
     # threads
@@ -118,7 +118,7 @@ class Engine:
         initial_chunks: Sequence[InitialChunk] = (),
         policy: CompactionPolicy | None = None,
     ) -> Thread:
-        """Make a thread. Without an id it gets a UUIDv7.
+        """Make a thread. Without a `thread_id` its id is a UUIDv7.
 
         `initial_chunks` become its first event. `policy` replaces the engine's compaction
         policy for this thread. Raises `ThreadExists`, `InvalidIdentifier`, and for initial
@@ -144,7 +144,7 @@ class Engine:
         return Thread(self.kernel, thread_id)
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
-        """A user's own thread: preferences, playbooks, memory. It is made by the first event for it.
+        """A user's own thread: preferences, playbooks, memory. Its first event makes it.
 
         Raises `InvalidIdentifier`. Users of one id in two tenants are two users.
         """
@@ -199,9 +199,9 @@ class Engine:
         causation_id: str = "",
         correlation_id: str = "",
     ) -> Receipt:
-        """Append one event; returns when it is durable.
+        """Append one event, and return its receipt when it is durable.
 
-        With an `event_id` of the caller's, dispatching again gives the first receipt. Raises
+        With your own `event_id`, dispatching again is idempotent: it gives the first receipt. Raises
         `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
         `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
         """
@@ -218,7 +218,7 @@ class Engine:
         return await self.thread(thread_id).dispatch_all(events)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call `observer` after each commit of this engine; returns what ends it. What it raises is logged."""
+        """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
         return self.kernel[Observers].add(observer)
 
     def register_compactor(self, compactor: Compactor) -> None:
@@ -244,7 +244,7 @@ class Engine:
     ) -> Found:
         """The best passages over several threads: the given ones, or all that match every given value exactly.
 
-        `tenant_id` is one of the values: without it, threads of no tenant are searched, never those of any.
+        `tenant_id` is one of the values: without it, threads without a tenant are searched, never those of a tenant.
         See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, since=since, until=until, explain=explain)
@@ -259,7 +259,7 @@ class Engine:
             return await self.recall.search(list(dict.fromkeys(thread_ids)), wanted)
         while True:
             found = [record for record, _ in await self.store.threads(where)]
-            with suppress(ThreadNotFound):  # one was deleted meanwhile: look again which there are
+            with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
                 return await self.recall.search(
                     [one.id for one in found if kind or not self.kernel.kind(one.kind).pooled], wanted
                 )
@@ -269,7 +269,7 @@ class Engine:
         return await self.store.stats()
 
     async def flush(self) -> None:
-        """Make all that was acknowledged survive a power failure, whatever `durability` says."""
+        """Make all acknowledged events survive a power failure, under any `durability`."""
         await self.store.flush()
 
     async def settle(self) -> None:
@@ -302,7 +302,7 @@ class Engine:
     async def import_log(
         self, path: str | Path, *, thread_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "importer.ImportReport":
-        """Make a thread of a file that `Thread.export` wrote: the same events, operations and hashes.
+        """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes.
 
         `thread_id` (default: as it was) may be a thread that holds a beginning of this very log: it goes on from there.
         The whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
@@ -314,7 +314,7 @@ class Engine:
         return [await self.thread(info.id).anchor() for info in await self.threads()]
 
     async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Anchor]":
-        """Those of the anchors that the logs here do not bear out: another hash at that seq, or no such thread."""
+        """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
         return await anchors.check_anchors(self.kernel, anchored)
 
     async def correlated(self, correlation_id: str, *, limit: int | None = None) -> list[RecordedEvent]:

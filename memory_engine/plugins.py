@@ -36,7 +36,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @define
 class Plugin:
-    """What one package adds to an engine. Nothing takes effect until an engine is opened with it."""
+    """The additions of one package to an engine. They take effect when an engine is opened with it."""
 
     name: str
     events: list[type[Event]] = field(factory=list)
@@ -93,7 +93,7 @@ class Plugin:
         return add
 
     def passages(self, cls: type[Event]) -> Callable[[F], F]:
-        """Say which passages events of a class bring to search, in place of what is found of them otherwise."""
+        """Say which passages events of a class bring to search, in place of the default ones."""
 
         def add(function: F) -> F:
             self.extractors[cls.event_type] = cast("Extractor", function)  # typed by its user
@@ -107,7 +107,7 @@ class Plugin:
             self.extractors[cls.event_type] = silent
 
     def kind(self, kind: ThreadKind) -> None:
-        """Say what is special about threads of a kind."""
+        """Declare the rules of threads of a kind."""
         self.kinds.append(kind)
 
     def setting(self, value: object) -> None:

@@ -1,4 +1,4 @@
-"""Users, tenants, agents and industries: threads that outlive conversations, found by whom they are about."""
+"""Users, tenants, agents and industries: threads that outlive conversations, found by the id of their owner."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -29,11 +29,11 @@ else:
 
 
 class Scope(ScopeHandle, Thread):
-    """A thread that is made by the first event for it; until then its views are empty."""
+    """A thread that its first event makes; until then its views are empty."""
 
 
 class User(Scope):
-    """What outlives a user's conversations: preferences, playbooks, memory."""
+    """A user's thread, which outlives conversations: preferences, playbooks, memory."""
 
     @property
     def preferences(self) -> "preferences.Preferences":
@@ -42,12 +42,12 @@ class User(Scope):
 
     @property
     def playbooks(self) -> "playbooks.Playbooks":
-        """Flows that went well."""
+        """The flows that went well, to be followed again."""
         return playbooks.Playbooks(self)
 
 
 class Tenant(Scope):
-    """What an organisation's agents share."""
+    """A tenant's thread: the memory that an organisation's agents share."""
 
     @property
     def agent_md(self) -> "agent_md.AgentMd":
@@ -56,37 +56,37 @@ class Tenant(Scope):
 
     @property
     def patterns(self) -> "patterns.Patterns":
-        """What the tenant shares with others of its industries, and what they share with it."""
+        """The patterns that the tenant shares with others of its industries, and those that they share."""
         return patterns.Patterns(self)
 
     @property
     def documents(self) -> "documents.Documents":
-        """What the organisation wrote, said and was sent: papers, mails, chats, calls."""
+        """The organisation's documents: papers, mails, chats, transcripts of calls."""
         return documents.Documents(self)
 
 
 class Industry(Scope):
-    """The patterns of an industry, of whichever tenants: redacted, approved, without their names."""
+    """An industry's thread: patterns of all its tenants, redacted, approved, without their names."""
 
 
 class Agent(Scope):
-    """What an agent keeps from run to run, and what it lets others see of it."""
+    """An agent's thread: the memory that it keeps from run to run, and its grants to other agents."""
 
     async def share_with(self, agent_id: str, *, layers: "Layer | Sequence[Layer]", write: bool = False) -> Receipt:
         """Let another agent of this tenant read layers of this one's memory, and with `write` append to them.
 
-        It takes the place of what that agent was granted before.
+        This grant replaces earlier ones to that agent.
         """
         return await shared_memory.share_with(self, agent_id, layers, write=write)
 
     async def revoke(self, agent_id: str, *, reason: str = "") -> Receipt:
-        """End what was granted to an agent, at once."""
+        """End the grant to an agent, at once."""
         return await shared_memory.revoke(self, agent_id, reason)
 
     async def grants(self, *, at: int | None = None) -> "list[shared_memory.Grant]":
-        """What other agents may see of this one's memory."""
+        """The grants of this agent's memory to others."""
         return await shared_memory.grants_of(self, at)
 
     def shared(self, agent_id: str) -> "shared_memory.SharedMemory":
-        """The memory of another agent of this tenant, as far as it is granted to this one."""
+        """The memory of another agent of this tenant, as far as that agent grants it to this one."""
         return shared_memory.SharedMemory(self, ScopeHandle(self.kernel, "agent", agent_id, self.tenant_id))

@@ -89,12 +89,12 @@ class Thread(ThreadHandle):
         policy: ContextPolicy = DEFAULT_POLICY,
         recall_from: "Sequence[Thread]" = (),
     ) -> Context:
-        """What the model is to see next, within `max_tokens` (default: everything in the state).
+        """The context of the next model call, within `max_tokens` (default: everything in the state).
 
         Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`
-        where what must be in does not fit. `at` gives the context as of an earlier moment.
+        where the chunks that must be in it do not fit. `at` gives the context as of an earlier moment.
 
-        With a `query`, what the log says about it is recalled too, in one block before the newest turn; `policy`
+        With a `query`, passages of the log about it are recalled too, in one block before the newest turn; `policy`
         divides the budget, and is not used without one. Raises `InvalidSearch` unless the threads in `recall_from`
         are this one's: of its tenant, its user or its agent.
         """
@@ -111,12 +111,12 @@ class Thread(ThreadHandle):
         until: datetime | None = None,
         explain: bool = False,
     ) -> Found:
-        """The passages of this thread that say most about a question, best first, also those that were compacted.
+        """The passages of this thread that say most about a question, best first; compacted ones are found too.
 
         Everything the log holds is searched, but for summaries of it, or only the given `kinds` (see `Hit.kind`).
         `at`: as of an earlier seq; `since` and `until` bound when it was said, ends included. `explain` gives each
-        hit the signals that its score is made of. Any text may be asked for; none can break a search or widen it.
-        A kind that no passage is of finds nothing. The first search of a thread makes its index.
+        hit the signals that its score is made of. Any text is a valid question; none can break a search or widen it.
+        An unknown kind finds nothing. The first search of a thread makes its index.
 
         Raises `ThreadNotFound`, `InvalidSearch` for arguments that mean nothing, and `ValueError` for an `at` that
         the thread has no event at.
@@ -126,7 +126,7 @@ class Thread(ThreadHandle):
         )
 
     async def prepare_search(self, progress: "IndexProgress | None" = None) -> None:
-        """Bring the index and, where there is an embedder, all vectors up to date: what a first search would begin.
+        """Bring the index and, where there is an embedder, all vectors up to date before a first search.
 
         `progress` is called with how much is done and how much there is. Raises `ModelError`.
         """
@@ -136,22 +136,22 @@ class Thread(ThreadHandle):
     # views
 
     def of(self, view: "Callable[[Thread], V]") -> V:
-        """A view of your own: `thread.of(Highlights)` is `Highlights(thread)`, a class that is made with a handle."""
+        """A view of your own, a class that takes a handle: `thread.of(Highlights)` is `Highlights(thread)`."""
         return view(self)
 
     @property
     def scratchpad(self) -> "scratchpad.Scratchpad":
-        """What flows found out."""
+        """The scratchpad: snippets that flows found out."""
         return scratchpad.Scratchpad(self)
 
     @property
     def promotion(self) -> "promotion.Promotion":
-        """From the scratchpad to preferences and `agent.md`."""
+        """Promotes snippets of the scratchpad to preferences and `agent.md`."""
         return promotion.Promotion(self)
 
     @property
     def flows(self) -> "flows.Flows":
-        """Flows that ran, and the playbooks that come of them."""
+        """The flows that ran, and the playbooks made of them."""
         return flows.Flows(self)
 
     @property
@@ -166,7 +166,7 @@ class Thread(ThreadHandle):
 
     @property
     def screen(self) -> "screen.Screen":
-        """What the person looks at."""
+        """The screen that the person looks at."""
         return screen.Screen(self)
 
     @property
@@ -175,13 +175,13 @@ class Thread(ThreadHandle):
         return layers.Memory(self)
 
     async def report(self, *, at: int | None = None) -> "reports.Report":
-        """What the memory holds, what is cached and what the agent receives, for people. `at`: as of an earlier seq."""
+        """A report for people: the memory, the cached results, and the agent's messages. `at`: as of an earlier seq."""
         return await reports.memory_report(self, at=await self.upto(at))
 
     # memory
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:
-        """These chunks are never compacted from here on."""
+        """Keep these chunks from being compacted, from here on."""
         return await self.dispatch(MemoryMarkCritical(chunk_ids=chunk_ids))
 
     async def forget(
@@ -190,7 +190,7 @@ class Thread(ThreadHandle):
         """Hide chunks, and all that came of events, from every view; the log keeps them.
 
         Facts that were drawn from them for a user, a tenant or an agent are forgotten there too.
-        Raises `EventNotFound`, `UnknownChunk` for an id that the log does not hold. What a thread of those raises
+        Raises `EventNotFound`, `UnknownChunk` for an id that the log does not hold. An error of one of those threads
         (`ThreadClosed`: it is archived) is raised at the end, when all is forgotten here and in the others.
         """
         return await life.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
@@ -226,7 +226,7 @@ class Thread(ThreadHandle):
         return await life.pause(self, reason)
 
     async def resume(self, reason: str = "") -> Receipt:
-        """Go on: what waited is taken in order."""
+        """Go on: take the events that waited, in order."""
         return await self.dispatch(ExecutionResume(content=reason))
 
     # compaction
@@ -249,13 +249,13 @@ class Thread(ThreadHandle):
             await self.kernel[CompactionService].settle(await self.runtime())
 
     async def originals(self, chunk_id: str) -> list[Chunk]:
-        """What a summary stands for: the originals, through any number of compactions, in order."""
+        """The originals that a summary stands for, through any number of compactions, in order."""
         return await self.kernel.reader.originals(self.id, await self.chunk(chunk_id))
 
     async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest.
 
-        What was forgotten since stays forgotten. Raises `CompactionNotLive` where later ones cover it.
+        Chunks forgotten since stay forgotten. Raises `CompactionNotLive` where later ones cover it.
         """
         self.check_present("undoing")
         return await undo.undo_compaction(self, compaction, reason=reason)
@@ -263,7 +263,7 @@ class Thread(ThreadHandle):
     async def redo_compaction(self, compaction: str = "", *, compactor: "Compactor | None" = None) -> CompactionReport:
         """Compact the originals of a compaction again, never its summary; undone or not.
 
-        With `compactor`, by that one alone. Raises `CompactionNotLive`, and what `compact` raises.
+        With `compactor`, only that one does it. Raises `CompactionNotLive`, and the errors of `compact`.
         """
         self.check_present("compaction")
         return await undo.redo_compaction(self, compaction, compactor=compactor)
@@ -288,7 +288,7 @@ class Thread(ThreadHandle):
         await life.archive(self)
 
     async def delete(self) -> None:
-        """Destroy the log and the state. The id stays taken. What a tenant shares with industries is withdrawn first.
+        """Destroy the log and the state. The id stays taken. A tenant's shares with industries are withdrawn first.
 
         Raises `ThreadHasForks`.
         """
@@ -323,7 +323,7 @@ class Thread(ThreadHandle):
         return await bisect.bisect(await self.at(after), await self._at_or_last(upto), predicate, progress)
 
     async def why(self, what: str | Context) -> "why.Why":
-        """What is behind a chunk (by id) or behind each block of a context: a tree that ends at events.
+        """The explanation of a chunk (by id) or of each block of a context: a tree that ends at events.
 
         Raises `UnknownChunk`.
         """
@@ -340,7 +340,7 @@ class Thread(ThreadHandle):
         """Which events changed what a provider's prompt cache held: at which byte, for how many tokens.
 
         The context of each model call after `after` up to `upto` (default: the head) is compared with that of the call
-        before; `max_tokens` is the budget they were asked for with.
+        before; `max_tokens` is the budget of these contexts.
         """
         return await ledger.cache_ledger(await self.at(after), await self._at_or_last(upto), max_tokens, progress)
 
@@ -366,7 +366,7 @@ class Thread(ThreadHandle):
     ) -> "export.ExportReport":
         """Write the log to one file of JSON lines (gzip if it ends in `.gz`): events, operations, hashes.
 
-        With a `redaction` the file holds what it leaves, and the chain verifies as redacted. Raises `FileExistsError`.
+        With a `redaction` its texts are left out, and the chain verifies as redacted. Raises `FileExistsError`.
         """
         until = self.as_of if upto is None else upto
         return await export.export(self, Path(path), upto=until, redaction=redaction, progress=progress)
@@ -382,7 +382,7 @@ class Thread(ThreadHandle):
     async def verify(self, progress: "VerifyProgress | None" = None) -> "verify.VerifyReport":
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
 
-        Where the log itself is broken (a gap, a hash), the thread takes no events in this process any more.
+        Where the log itself is broken (a gap, a hash), the thread takes no more events in this process.
         """
         report = await verify.Verifier.of(self.kernel).verify(self.id, progress)
         broken = report.divergence
@@ -397,11 +397,11 @@ class Thread(ThreadHandle):
         search: bool | None = None,
         progress: "VerifyProgress | None" = None,
     ) -> ThreadInfo:
-        """Make what derives from the log again, beside the old, and put it in its place in one commit.
+        """Derive all rows from the log again, beside the old ones, and replace those in one commit.
 
         The state's rows, every view and the search index (if there is one); with `views` only the rows of those, and
-        the index where `search` says so. Whoever reads meanwhile sees the old or the new, and events are taken; where
-        this raises or dies, the old stands. `progress` is called with the number of events read.
+        the index where `search` says so. Readers meanwhile see the old rows or the new ones, and the thread takes
+        events; if this raises or the process dies, the old rows stand. `progress` is told how many events were read.
 
         Raises `UnknownView`, `IntegrityError` where the recorded operations do not hold together, and
         `ContentionError` where other processes write without pause.
@@ -417,6 +417,6 @@ class Thread(ThreadHandle):
 class Past(PastHandle, Thread):
     """A thread after the event at `seq`: state, context, search and every view, as they were.
 
-    Where a thread's method takes `at`, this is it unless an earlier one is given. Whatever would write raises
+    In methods of a thread that take `at`, this seq is the default and the latest. Every call that would write raises
     `PastIsReadOnly`; `fork` begins there. Reading it writes caches at most, and nothing where the engine only reads.
     """

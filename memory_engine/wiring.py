@@ -1,4 +1,4 @@
-"""The composition root: the one place that knows every room and puts an engine together."""
+"""The composition root: the one place that knows every package and puts an engine together."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -108,14 +108,14 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     survive a power failure, for an fsync each. `compactor` is asked before the embedded one.
     `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with
     the engine; the embedded compactor stays the fallback.
-    `memory_model` is asked by the views: for shorter answers and summaries of a conversation, to compact
+    The views ask `memory_model` for shorter answers and summaries of a conversation, and to compact
     layers of memory; without one, or where it fails, they do it themselves.
     `embedder` lets searches find by meaning too: an embedder, or a model's litellm name. `ranker` orders what a
     search found in place of the embedded one, `reranker` reads the best of it and orders them again.
     `domain` declares the preferences there are: an object, or a TOML file's path. `scorers` judge snippets for
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
-    `StorageError` where the file cannot be used, `TypeError` for an embedder or a re-ranker that is none.
+    `StorageError` where the file cannot be used, `TypeError` for an object that is not an embedder or not a re-ranker.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -143,7 +143,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     try:
         engine = Engine(_kernel(store, config, taken, sources))
-    except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
+    except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
     async with AsyncExitStack() as stack:
@@ -165,7 +165,7 @@ def _model(given: str | LanguageModel | None) -> LanguageModel | None:
 
 
 def _named(name: str) -> LanguageModel:
-    """The model of a litellm name. Like whatever only an option of `open` needs, its adapter loads with that option."""
+    """The model of a litellm name. Its adapter loads only where an option of `open` needs it."""
     from memory_engine.llm.litellm import LiteLLM
 
     return LiteLLM(name)
@@ -198,7 +198,7 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """Where counts, times, ids and judgements come from."""
+    """The sources of counts, times, ids and judgements."""
 
     counter: TokenCounter
     clock: Clock
@@ -211,9 +211,9 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:
-    """The embedder that is given, or that of a model's name. Raises `TypeError` where it or the re-ranker is none."""
+    """The embedder that is given, or that of a model's name. Raises `TypeError` for objects of other types."""
     if reranker is not None and not hasattr(reranker, "rerank"):
-        raise TypeError(f"{reranker!r} is no re-ranker: it has no `rerank` (see docs/embeddings.md)")
+        raise TypeError(f"{reranker!r} is not a re-ranker: it has no `rerank` (see docs/embeddings.md)")
     if isinstance(given, str):
         from memory_engine.llm.embedder import LiteLLMEmbedder
         from memory_engine.recall.embedders import CachedEmbedder
@@ -272,7 +272,7 @@ def _services(
     compaction: CompactionService,
     attachments: Sequence[Callable[[Kernel], None]],
 ) -> None:
-    """Put the services of an engine together: what follows on what, in which order."""
+    """Put the services of an engine together, in the order in which they act."""
     threads = kernel.provide(OpenThreads, OpenThreads(kernel))
     asynchronous = tuple(p for p in kernel.projections if p.mode == "async")
     worker = kernel.provide(ProjectionWorker, ProjectionWorker(kernel.store, kernel.reader, asynchronous))

@@ -39,7 +39,7 @@ class Finished:
 
 @frozen(kw_only=True)
 class Fact:
-    """Something learned, under a key that is the same when it is learned again. `sources` are event ids."""
+    """A fact, under a key that is the same when it is learned again. `sources` are event ids."""
 
     key: str
     value: str
@@ -66,17 +66,17 @@ _POINTING = frozenset(
     " please your".split()
 )
 _SPOKEN = frozenset("you your i if please".split())
-"""Words of which a subject is a clause or a courtesy ("the flight you chose"), and no name that lasts."""
+"""With one of these words a subject is a clause or a courtesy ("the flight you chose"), not a lasting name."""
 _ASKED = regex(r"(?i)(?:please|let|would|could|can|i|we)\b")
-"""How a value begins that asks for something or offers it."""
+"""A value that begins like this asks for something or offers it."""
 _NAME_WORD = regex(r"[^\W_]+")
 
 
 class StatedFacts:
     """Finds facts by their form, without a model: lines `key: value`, and sentences `X is Y`.
 
-    Misses what is said in other ways; says nothing that was not said. A text that gives several values under one
-    name lists things of a kind ("Price: 5" of each offer): the name is none of a single thing, and teaches nothing.
+    It misses facts in other forms, and never states one that was not said. A text that gives several values under one
+    name lists things of a kind ("Price: 5" of each offer): that name stands for no single thing.
     """
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
@@ -117,7 +117,7 @@ def _name(text: str) -> list[str]:
 
 
 def fact_key(text: str) -> str:
-    """`Dataset format` as `dataset-format`; empty for what is no name of a thing."""
+    """`Dataset format` as `dataset-format`; empty for a text that does not name a thing."""
     named = _name(text)
     if named[:1] == ["the"]:
         named = named[1:]
@@ -127,7 +127,7 @@ def fact_key(text: str) -> str:
 
 
 class _Recalled:
-    """What came out of memory, line by line."""
+    """The texts that came out of memory, line by line."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._lines = [_comparable(line) for text in texts for line in text.splitlines()]
@@ -143,13 +143,13 @@ def _comparable(text: str) -> str:
 
 
 class ModelFacts:
-    """Asks a model what was learned; where it gives nothing of use, facts are found by their form."""
+    """Asks a model what was learned; where its answer cannot be used, finds facts by their form."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
-        """At most 20. A fact cites what it was drawn from; one that cites nothing known rests on all that was said."""
+        """At most 20. A fact cites the texts it was drawn from; one that cites none of them rests on all."""
         by_form = StatedFacts()
         numbered = "\n".join(f'<said n="{n}">\n{said.text}\n</said>' for n, said in enumerate(finished.said, 1))
         prompt = f"<task>\n{finished.task[:2000]}\n</task>\n{numbered[-MODEL_CHARS_MAX:]}"

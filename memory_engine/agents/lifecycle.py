@@ -1,10 +1,8 @@
 """An agent's run from start to end, recorded.
 
-For any loop. The run's conversation is a thread; the agent's memory is the agent's own thread. All that goes from
-the one to the other is recorded in the conversation first and arrives once, with its provenance: to forget an event
-of the conversation forgets what the agent kept of it.
-
-What the block of `AgentLifecycle.run` holds.
+It works with any agent loop. The run's conversation is a thread; the agent's memory is the agent's own thread. All that
+goes from the one to the other is recorded in the conversation first and arrives once, with its provenance: forgetting
+an event of the conversation also forgets what the agent kept of it.
 """
 
 import asyncio
@@ -76,7 +74,7 @@ class AgentLifecycle:
     """Records the runs of one agent in one conversation, one after the other.
 
     `extractor` says what was learned (default: by the engine's `memory_model`, else by form). Agent and conversation
-    must be of one tenant, which is the conversation's unless `tenant_id` says otherwise for one without.
+    must belong to one tenant: the conversation's, or `tenant_id` where the conversation has none.
     """
 
     def __init__(  # noqa: PLR0913 - who, where and how, by keyword
@@ -168,11 +166,11 @@ class AgentLifecycle:
         )
 
     async def end(self, result: str = "", *, sources: Sequence[str] = ()) -> tuple[Fact, ...]:
-        """The task is done: its result goes to episodic memory, what was learned to semantic memory. The new facts.
+        """End the task: its result goes to episodic memory, new facts, which are returned, to semantic memory.
 
-        `sources` are ids of events that the result was said with: to forget one forgets what was drawn from it.
-        Cancelled and called again, it records nothing twice. Raises `TaskNotRunning`, and `IdempotencyConflict`
-        where the task was ended with another result.
+        `sources` are ids of events that the result was said with: forgetting one also forgets what was drawn from it.
+        After a cancellation, call it again: it is idempotent. Raises `TaskNotRunning`, and `IdempotencyConflict` where
+        the task was ended with another result.
         """
         task = self._running("end")
         done = _end_id(task, 0)
@@ -213,14 +211,14 @@ class AgentLifecycle:
 
     @asynccontextmanager
     async def run(self, task: str) -> AsyncIterator[Run]:
-        """Start a task, and end it with the block: with `run.result`, or as failed by what the block raises.
+        """Start a task, and end it with the block: with `run.result`, or as failed if the block raises.
 
-        What it raises goes on to the caller.
+        The block's exception goes on to the caller.
         """
         run = Run(self, await self.start(task))
         try:
             yield run
-        except BaseException as error:  # the task failed, whatever it was; it goes on to the caller
+        except BaseException as error:  # any error is the task's failure; it goes on to the caller
             try:
                 if self._task is not None:
                     await self.fail(error)
@@ -273,10 +271,10 @@ class AgentLifecycle:
 
     @property
     def preparation(self) -> Preparation:
-        """What the running task began with. Raises `TaskNotRunning`."""
+        """The memory that the running task began with. Raises `TaskNotRunning`."""
         return self._running("preparation")
 
-    # what it is made of
+    # its parts
 
     def _running(self, what: str) -> Preparation:
         if self._task is None:
@@ -298,12 +296,12 @@ class AgentLifecycle:
 
     @property
     def _keeper(self) -> Keeper:
-        """How what is kept gets into the agent's memory."""
+        """Makes the events that carry entries into the agent's memory."""
         destination = Destination(kind="agent", id=self.agent_id, tenant_id=self._tenant_id)
         return Keeper(destination, self.thread.id, self._engine.kernel.now_us())
 
     async def _learned(self, task: Preparation, result: Said) -> tuple[Fact, ...]:
-        """What the extractor found that is not known already."""
+        """The facts that the extractor found and the agent's memory does not hold yet."""
         snippets = [s for s in await self.thread.scratchpad.read() if s.seq > task.seq and not s.recalled]
         ids = {s.seq: await self._engine.reader.ids_at(self.thread.id, {s.seq}) for s in snippets}
         said = [*(Said(text=s.text, sources=tuple(ids[s.seq])) for s in snippets), result]
@@ -319,16 +317,16 @@ class AgentLifecycle:
         return tuple(new)
 
     async def _asked(self, task: Preparation) -> list[str]:
-        """The id of the event that began the task: what repeats the task's words was drawn from it too."""
+        """The id of the event that began the task: a fact that repeats the task's words was drawn from it too."""
         return await self._engine.reader.ids_at(self.thread.id, {task.seq})
 
     async def _finish(self, task: Preparation, events: Sequence[Event], answer: SubagentResult | SubagentError) -> None:
-        """Record how the task ended, answer the parent's call, and let what is kept arrive: once, however often."""
+        """Record how the task ended, answer the parent's call, and deliver what is kept. Idempotent."""
         ids = [_end_id(task, n) for n in range(len(events))]
         try:
             await self.thread.dispatch_all([NewEvent(event, id=id_) for event, id_ in zip(events, ids, strict=True)])
         except IdempotencyConflict as conflict:
-            # recorded by an attempt that was cancelled: what is kept bears the time of the first
+            # a cancelled attempt recorded the end already: entries bear its time, so that they stay the same
             if conflict.event_id == ids[0]:
                 raise
         if self._call is not None:

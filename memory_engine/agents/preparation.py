@@ -1,6 +1,6 @@
 """What an agent should know before it begins: memories, rules and a playbook that fit the task, as one note.
 
-And what a run leaves in the agent's memory: facts for its thread, recorded in the conversation.
+It also makes the events that carry what a run learned from the conversation to the agent's thread.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ MEMORY_CHARS_MAX = 600
 
 @frozen(kw_only=True)
 class Preparation:
-    """What a run begins with. `messages` are for the model's first call: the context, with `prompt` in it.
+    """The memory that a run begins with. `messages` are for the model's first call: the context, with `prompt` in it.
 
     `prompt` is the note on memories, rules and playbook, empty where there are none.
     """
@@ -42,7 +42,7 @@ class Preparation:
 
 @frozen(kw_only=True)
 class Known:
-    """What fits a task."""
+    """The memories, rules and playbook that fit a task."""
 
     memories: tuple[MemoryHit, ...]
     rules: tuple[ProceduralRule, ...]
@@ -68,7 +68,7 @@ class Known:
 
 
 async def known_for(agent: Agent, lead: Agent | None, task: str, limit: int) -> Known:
-    """What the agent knows that fits the task, and what the lead lets it see."""
+    """The agent's own memory that fits the task, and that of its lead as far as the lead grants it."""
     sought: list[tuple[Agent, Sequence[Layer]]] = [(agent, SEARCHED)]
     rules = await agent.memory.rules()
     if lead is not None:

@@ -1,6 +1,6 @@
 """An agent's memory as tools: their JSON schemas, their arguments, and the answers in words.
 
-A model's mistake is answered, never raised.
+A model's mistake gives an answer that explains it, never an exception.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -155,7 +155,7 @@ def memory_tools(format: ToolFormat = "openai") -> list[dict[str, object]]:
     """The definitions of all tools, to be given to a model with each call.
 
     `"openai"`: chat-completions (which litellm takes for any provider), in strict mode: every field is required,
-    and one that may be left out may be null. `"anthropic"`: such fields are optional. Raises `ValueError` for another.
+    and one that may be left out may be null. `"anthropic"`: such fields are optional. Else raises `ValueError`.
     """
     if format == "openai":
         return [
@@ -179,7 +179,7 @@ def memory_tools(format: ToolFormat = "openai") -> list[dict[str, object]]:
 
 
 def parameters(cls: type[Arguments], *, strict: bool) -> dict[str, object]:
-    """The schema of one tool's arguments: an object, all of it in one place, nothing beside its fields allowed."""
+    """The schema of one tool's arguments: an object without references that allows no other fields."""
     _, components = msgspec.json.schema_components([cls])
     whole = cast("Mapping[str, object]", components[cls.__name__])
     fields = cast("Mapping[str, Mapping[str, object]]", whole.get("properties", {}))
@@ -195,7 +195,7 @@ def parameters(cls: type[Arguments], *, strict: bool) -> dict[str, object]:
 
 
 def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> dict[str, object]:
-    """One field; strict mode knows no bounds, so they are said in words."""
+    """One field; strict mode does not take bounds, so the description says them."""
     choices = cast("list[Mapping[str, object]]", field.get("anyOf", [field]))
     chosen = dict(next(choice for choice in choices if choice.get("type") != "null"))
     chosen |= {"description": field.get("description", chosen.get("description", ""))}
@@ -227,14 +227,14 @@ _CLASSES: Mapping[str, type[Arguments]] = {cls.tool: cls for cls in ARGUMENTS}
 
 @frozen
 class ToolAnswer:
-    """What goes back to the model. `is_error`: the call could not be done, and the text says what to do instead."""
+    """The answer for the model. `is_error`: the call could not be done, and the text says what to do instead."""
 
     text: str
     is_error: bool = False
 
     @property
     def is_recalled(self) -> bool:
-        """Whether it holds what was remembered: nothing is learned from it a second time."""
+        """Whether it holds recalled memory, from which nothing is learned a second time."""
         return self.text.startswith(RECALLED_MARK)
 
 
@@ -268,7 +268,7 @@ class MemoryTools:
     async def call(self, name: str, arguments: "str | bytes | Mapping[str, object]" = "{}") -> ToolAnswer:
         """Do one call, its arguments as the model wrote them (JSON text) or as a mapping.
 
-        Raises only what is no mistake of the model: a `StorageError`, a closed engine or thread.
+        Raises only errors that the model did not cause: a `StorageError`, a closed engine or thread.
         """
         cls = _CLASSES.get(name)
         if cls is None:
@@ -372,7 +372,7 @@ class MemoryTools:
 
 
 def _read(cls: type[Arguments], arguments: "str | bytes | Mapping[str, object]") -> Arguments:
-    """The arguments, checked. What is null counts as left out. Raises `_Refused` in words for the model."""
+    """The arguments, checked. An argument that is null counts as left out. Raises `_Refused` in words for the model."""
     try:
         if isinstance(arguments, Mapping):
             given: object = dict(arguments)
@@ -389,7 +389,7 @@ def _read(cls: type[Arguments], arguments: "str | bytes | Mapping[str, object]")
 
 
 def _allowed(cls: type[Arguments]) -> str:
-    """What the tool takes, in one sentence."""
+    """The arguments that the tool takes, in one sentence."""
     fields = msgspec.structs.fields(cls)
     if not fields:
         return f"{cls.tool} takes no arguments: {{}}."

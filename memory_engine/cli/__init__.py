@@ -1,4 +1,4 @@
-"""The terminal's face of the engine, over its public API."""
+"""The command line, over the engine's public API."""
 
 from memory_engine.cli.program import main
 

@@ -68,7 +68,7 @@ def moment(text: str) -> MomentLike:
         try:
             return aware(datetime.fromisoformat(text))
         except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text} is no time: {error}") from None
+            raise argparse.ArgumentTypeError(f"{text} is not a time: {error}") from None
     return text
 
 
@@ -77,11 +77,11 @@ def aware(time: datetime) -> datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-whole.__name__ = positive.__name__ = "whole number"  # what argparse calls them in its errors
+whole.__name__ = positive.__name__ = "whole number"  # argparse's name for them in errors
 
 
 def no_arguments(_parser: argparse.ArgumentParser) -> None:
-    """For a command that takes none."""
+    """For a command without arguments."""
 
 
 def add_thread(parser: argparse.ArgumentParser) -> None:
@@ -112,7 +112,7 @@ async def existing(
     read_only: bool = False,
     entry_points: bool = False,
 ) -> AsyncIterator[Engine]:
-    """Open a database that is there. Raises `NoDatabase`, and never makes a file.
+    """Open an existing database. Raises `NoDatabase`, and never makes a file.
 
     With `read_only` nothing in it is changed. `entry_points` takes the plug-ins that installed packages publish.
     """

@@ -1,4 +1,4 @@
-"""The commands about what compactions did: compactions, undo-compaction, redo-compaction, ledger."""
+"""The commands about compactions: compactions, undo-compaction, redo-compaction, ledger."""
 
 import argparse
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List the compactions of a thread, and what became of each."""
+    """List the compactions of a thread, and whether each still stands."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         found = await compactions_of(await thread.at((await thread.info()).events))
@@ -59,7 +59,7 @@ def _declare_undo(parser: argparse.ArgumentParser) -> None:
 
 
 async def undo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Put back what a compaction took."""
+    """Put the originals of a compaction back."""
     async with existing(asked.db, entry_points=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         receipt = await thread.undo_compaction(asked.id, reason=asked.reason)

@@ -41,7 +41,7 @@ _INDENT = " " * 11
 
 @define
 class _Shown:
-    """What one conversation came to."""
+    """The figures of one conversation."""
 
     thread: Thread
     messages: int
@@ -61,7 +61,7 @@ class _Shown:
 
 
 async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Ingest the sample, narrating. Returns 1 if the log that came of it does not verify."""
+    """Ingest the sample, narrating. Returns 1 if the resulting log does not verify."""
     db = asked.db if asked.is_db_given else _new_database()
     terminal.say("Three recorded agents become memory. No key, no network, no model.", "bold")
     begun = time.perf_counter()
@@ -101,7 +101,7 @@ async def _dispatch(engine: Engine, name: str) -> _Shown:
 
 
 async def _narrate(engine: Engine, shown: _Shown, terminal: Terminal) -> dict[str, object]:
-    """Show what became of a conversation, and return it in figures."""
+    """Show a conversation's log, state and context, and return its figures."""
     _put_log(shown, terminal)
     state = await shown.thread.state()
     _put_compactions(shown, terminal)

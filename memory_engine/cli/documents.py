@@ -31,7 +31,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 
 async def docs(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Do what is asked with a tenant's documents."""
+    """Run one of the commands on a tenant's documents."""
     return await _ACTIONS[asked.action][2](asked, terminal)
 
 
@@ -142,7 +142,7 @@ def _declare_remove(parser: argparse.ArgumentParser) -> None:
 
 
 async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Take documents away. Returns 1 where a name is of none."""
+    """Take documents away. Returns 1 where there is no document of a name."""
     removed: dict[str, int] = {}
     async with existing(asked.db, entry_points=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents

@@ -1,4 +1,4 @@
-"""Running a command: what goes wrong becomes a line on standard error, or JSON, and an exit code."""
+"""Running a command: an error becomes a line on standard error, or JSON, and an exit code."""
 
 import argparse
 import asyncio
@@ -64,7 +64,7 @@ def _failed(terminal: Terminal, kind: str, message: str) -> int:
 
 
 def _let_go(terminal: Terminal) -> None:
-    """Whoever reads has read enough: what is still buffered goes nowhere, without a word at exit."""
+    """The reader closed the pipe: drop what is still buffered, so that Python says nothing at exit."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), terminal.out.fileno())
     except (OSError, ValueError):

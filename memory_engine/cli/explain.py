@@ -1,6 +1,6 @@
 """The commands that explain: diff, why, bisect; explanations are trees of lines.
 
-An expression that is asked about a thread as it was is code, and runs as such.
+The expression that `bisect` asks of past threads is Python code, and runs with all that Python may do.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from memory_engine.store.reader import MomentLike
 from memory_engine.thread import Past
 
 SHOWN = 12
-"""Of a node's children of a kind, so many are shown."""
+"""Children of one kind that are shown of a node."""
 TEXT = 30
 """Columns that are spared for what a node says."""
 SHOWS = "shows"
@@ -55,7 +55,7 @@ class TreePrinter:
             self.terminal.put(self.terminal.styled(guide, "dim") + line)
 
     def _lines(self, node: Why, over: Why | None, guides: tuple[str, str], level: int) -> Iterator[tuple[str, str]]:
-        """The lines of a node, each with what stands before it; `guides` stand before the node's own and the others."""
+        """The lines of a node, each with its prefix; `guides` are the prefixes of its own line and of the others."""
         guide, below = guides
         yield guide, self._line(node, over, self.terminal.width - columns(guide))
         children = _shown(node)
@@ -110,7 +110,7 @@ class TreePrinter:
 
 
 def _said(facts: Mapping[str, object], compacted_at: int) -> Iterator[str]:
-    """What facts say of a node's standing; a compaction's own line says what became of what it covers."""
+    """The standing of a node, as facts say it; a compaction's own line says what became of the chunks it covers."""
     for name in ("pinned", "shortened", "redacted"):
         if facts.get(name):
             yield name
@@ -164,12 +164,12 @@ _IN_STATE = {"state", "chunks", "text", "tokens"}
 
 
 def predicate(expression: str) -> Callable[[Past], Awaitable[bool]]:
-    """What asks a thread at a moment. Raises `InvalidExpression` for what is no expression; asking may raise it too."""
+    """A function that evaluates the expression on a past thread. Either step may raise `InvalidExpression`."""
     try:
         tree = ast.parse(expression.strip(), "<expression>", mode="eval")
         code = compile(tree, "<expression>", mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise InvalidExpression(expression, f"is no Python expression: {error}") from None
+        raise InvalidExpression(expression, f"is not a Python expression: {error}") from None
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     views = _views(tree, expression)
 
@@ -333,7 +333,7 @@ def _declare_why(parser: argparse.ArgumentParser) -> None:
 
 
 async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print what is behind a chunk, a row of a view, or a context."""
+    """Print the explanation of a chunk, a row of a view, or a context."""
     of_context = asked.context or asked.query is not None or asked.max_tokens is not None
     if asked.what is not None and of_context:
         raise WrongArgument("a CHUNK has no budget and no question: give either it or --context")

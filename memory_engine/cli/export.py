@@ -1,4 +1,4 @@
-"""The commands that carry logs: export and import, the hashes kept elsewhere, a piece of a log as a test."""
+"""The commands that carry logs: export and import, anchors (hashes kept elsewhere), a piece of a log as a test."""
 
 import argparse
 import time
@@ -135,7 +135,7 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _check_is_there(file: str) -> None:
-    """Before a database is made for nothing."""
+    """Raise `WrongArgument` for a missing file, before a database is made for nothing."""
     if Path(file).is_dir():
         raise WrongArgument(f"{file}: it is a directory")
     if not Path(file).is_file():
@@ -216,11 +216,11 @@ def _between(text: str) -> tuple[MomentLike, MomentLike]:
     """`A..B`, or `A` for one event."""
     first, dots, last = text.partition("..")
     if not first or (dots and not last):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range: write A..B")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range: write A..B")
     return moment(first), moment(last or first)
 
 
-_between.__name__ = "range"  # what argparse calls it in its errors
+_between.__name__ = "range"  # argparse's name for it in errors
 
 
 async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -238,7 +238,7 @@ async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _write(path: Path, source: str) -> None:
-    """A new file: nobody's test is written over."""
+    """A new file: an existing test is never written over."""
     with path.open("x", encoding="utf-8", newline="\n") as file:
         file.write(source)
 

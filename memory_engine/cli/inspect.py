@@ -33,7 +33,7 @@ def _port(text: str) -> int:
     return value
 
 
-_port.__name__ = "port"  # what argparse calls it in its errors
+_port.__name__ = "port"  # argparse's name for it in errors
 
 
 async def inspect(asked: argparse.Namespace, terminal: Terminal) -> int:

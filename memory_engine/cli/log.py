@@ -1,4 +1,4 @@
-"""The command that prints events: of a thread, of what bears a correlation id, and as they come."""
+"""The command that prints events: of a thread or with a correlation id, and, with `--follow`, as they come."""
 
 import argparse
 import asyncio
@@ -19,9 +19,9 @@ from memory_engine.replay.data import event_as_data
 WIDE = 100
 """Columns from which on a log shows dates too."""
 POLL_S = 0.25
-"""How often who follows looks whether something has come."""
+"""Seconds between two looks for new events while following."""
 NEW_FEW = 64
-"""So many events of a correlation are looked at for new ones, before all are."""
+"""The latest events of a correlation that are read to find new ones, before all are read."""
 THREAD_COLUMNS = 24
 UNCUT = 4096
 
@@ -59,7 +59,7 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> AsyncIterator[RecordedEvent]:
-    """What is asked for of a thread; with `--follow` what comes after it too, until the thread is deleted."""
+    """The events asked for of a thread; with `--follow` also later ones, until the thread is deleted."""
     events = _Events(engine, asked.thread, _wanted(asked), frozenset({asked.type}) if asked.type else None)
     head = (await engine.store.head(asked.thread)).seq
     async for recorded in events.chosen(asked.after, asked.limit, head):
@@ -78,7 +78,7 @@ async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Termin
 
 
 async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
-    """What bears the correlation id, in the order of its recording."""
+    """The events that bear the correlation id, in the order of their recording."""
     wanted, seen = _wanted(asked), set[tuple[str, int]]()
     latest: int | None = asked.limit
     while True:
@@ -96,7 +96,7 @@ async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal
 async def _newly_correlated(
     engine: Engine, correlation_id: str, seen: Container[tuple[str, int]]
 ) -> list[RecordedEvent]:
-    """The events that bear the id and were not seen: of few new ones, only the latest are read."""
+    """The events that bear the id and were not seen. While few are new, only the latest are read."""
     found: list[RecordedEvent] = []
     for limit in (NEW_FEW, None):
         found = await engine.correlated(correlation_id, limit=limit)

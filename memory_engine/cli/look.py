@@ -30,7 +30,7 @@ from memory_engine.thread import Thread
 from memory_engine.views.report import memory_report
 
 REASONS_MAX = 10
-"""Of passages that were recalled, so many are explained."""
+"""Recalled passages that are explained."""
 
 
 def _declare_threads(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
-    """A row for each thread; a scope that none of them has gets no column."""
+    """A row for each thread; a scope that all of them lack gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
         (Column("STATUS"), [info.status for info in found]),

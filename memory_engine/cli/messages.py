@@ -9,7 +9,7 @@ from memory_engine.replay.diff import message_text
 
 _ROLE_STYLES = {"system": "yellow", "user": "green", "assistant": "cyan", "tool": "blue"}
 _FIRST, _LAST = 4, 6
-"""Of a long list of messages in brief, so many are shown."""
+"""Messages that are shown of a long list in brief."""
 
 
 def put_messages(context: Context, counter: TokenCounter, terminal: Terminal) -> None:

@@ -1,4 +1,4 @@
-"""What the command line knows before it imports a command: exit codes, shared options, the database's path."""
+"""The parts of the command line that need no command: exit codes, shared options, the database's path."""
 
 import argparse
 import os
@@ -29,5 +29,5 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def database_path(asked: str | None) -> str:
-    """The path that is asked for, else what the environment says, else `memory.db`."""
+    """The path of the option, else that of the environment, else `memory.db`."""
     return asked or os.environ.get(VARIABLE) or DEFAULT

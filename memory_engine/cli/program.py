@@ -1,4 +1,4 @@
-"""The program: parses the command line, imports the command that is asked for, and runs it.
+"""The program: parses the command line, imports its command, and runs it.
 
 Nothing else of the package is imported before a command is known: `--help` and `--version` answer at once.
 """

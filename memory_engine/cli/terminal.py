@@ -53,7 +53,7 @@ class Terminal:
         return f"\x1b[{codes}m{text}\x1b[0m" if text and codes else text
 
     def say(self, text: str = "", *styles: str) -> None:
-        """Print text for people, whatever it holds made harmless."""
+        """Print text for people, with its control characters made harmless."""
         if not self.as_json:
             self.out.write(self.styled(escaped(text), *styles) + "\n")
 

@@ -1,4 +1,4 @@
-"""The commands that work on what is there: compact, verify and rebuild."""
+"""The commands that work on existing threads: compact, verify and rebuild."""
 
 import argparse
 import time
@@ -22,7 +22,7 @@ from memory_engine.replay.rebuild import RebuildReport, chosen, rebuild
 from memory_engine.replay.verify import Divergence
 
 LINE_COLUMNS = 400
-"""What is shown of a line that says what differs."""
+"""Characters that are shown of a line that says what differs."""
 
 
 async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -36,7 +36,7 @@ async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], terminal: Terminal) -> None:
-    """Print what a compaction did, and the summaries that it made."""
+    """Print the outcome of a compaction, and the summaries that it made."""
     terminal.json(msgspec.to_builtins(report))
     terminal.say(compaction_line(report), "bold")
     for chunk in summaries:
@@ -45,7 +45,7 @@ def put_compaction(report: CompactionReport, summaries: Sequence[Chunk], termina
 
 
 def compaction_line(report: CompactionReport) -> str:
-    """What a compaction did, in a line."""
+    """The outcome of a compaction, in a line."""
     covered = counted(len(report.covered), "chunk")
     into = counted(len(report.new_chunks), "summary").replace("summarys", "summaries")
     dropped = f", {counted(len(report.dropped), 'chunk')} dropped" if report.dropped else ""
@@ -109,7 +109,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 def put_divergence(divergence: Divergence, terminal: Terminal) -> None:
-    """Where a log diverges, and how: what is kept in red, what a replay gives now in green."""
+    """Where a log diverges, and how: the stored value in red, the value a replay gives now in green."""
     terminal.say(divergence.title, "red")
     for line in divergence.lines:
         kept, arrow, now = escaped(one_line(line, LINE_COLUMNS)).partition(" → ")
@@ -130,14 +130,14 @@ def _declare_rebuild(parser: argparse.ArgumentParser) -> None:
 
 @define
 class _RebuildOutcome:
-    """What was made again, and why some threads stand as they were."""
+    """The rebuilt threads, and why some stand as they were."""
 
     reports: list[RebuildReport] = field(factory=list)
     failed: dict[str, MemoryEngineError] = field(factory=dict)
 
 
 async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make rows again, thread by thread: everything, or what is named. Returns 1 where a thread of all cannot be."""
+    """Make rows again, thread by thread: all, or those named. Returns 1 where one of all threads cannot be rebuilt."""
     begun = time.perf_counter()
     async with existing(asked.db, entry_points=asked.plugins) as engine:
         outcome = await _rebuilt(engine, asked, terminal)
@@ -162,7 +162,7 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _RebuildOutcome:
     views = asked.view if asked.view or not asked.search else []
-    chosen(engine.kernel.projections, views)  # a name that is none is refused before anything is made
+    chosen(engine.kernel.projections, views)  # unknown names are refused before anything is made
     progress = Progress("rebuilding", terminal)
     outcome = _RebuildOutcome()
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
@@ -187,7 +187,7 @@ async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal
 
 
 def _put_reports(reports: list[RebuildReport], terminal: Terminal) -> None:
-    """What was made of each thread; a thread's views are counted together."""
+    """The rows made for each thread; a thread's views are counted together."""
     if not reports:
         return
     counts_of = ("EVENTS", "CHUNKS", "ROWS", "PASSAGES")

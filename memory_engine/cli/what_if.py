@@ -91,7 +91,7 @@ def add_models(group: argparse._ArgumentGroup) -> None:
 def _price(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text} is no price")
+        raise argparse.ArgumentTypeError(f"{text} is not a price")
     return value
 
 
@@ -107,7 +107,7 @@ _ratio.__name__ = "ratio"
 
 
 def policy_of(asked: argparse.Namespace, base: CompactionPolicy) -> CompactionPolicy | None:
-    """A policy like `base` but for what is asked for; `None` where nothing is."""
+    """`base` with the changes that the options ask for; `None` where they ask for none."""
     if asked.no_compaction:
         return CompactionPolicy(enabled=False)
     names = ("threshold", "soft_tokens", "hard_tokens", "keep_recent", "ratio")
@@ -126,7 +126,7 @@ def policy_of(asked: argparse.Namespace, base: CompactionPolicy) -> CompactionPo
 
 
 def compactor_named(name: str, registered: Sequence[Compactor]) -> Compactor:
-    """The registered compactor of a name. Raises `WrongArgument` naming those that there are."""
+    """The registered compactor of a name. Raises `WrongArgument`, which names the registered ones."""
     known = {compactor.name: compactor for compactor in reversed(registered)}
     if name not in known:
         raise WrongArgument(f"there is no compactor {name!r}; there are {', '.join(sorted(known))}")
@@ -148,7 +148,7 @@ def check_model(asked: argparse.Namespace) -> None:
 
 
 async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Run a thread's log again into a fork, and print what became of it."""
+    """Run a thread's log again into a fork, and print the outcome."""
     check_model(asked)
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")

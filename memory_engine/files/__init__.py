@@ -1,1 +1,1 @@
-"""Files of logs, asked as a whole: verified in several processes, compared under several compactors."""
+"""Whole files of logs: verified in several processes, compared under several compactors."""

@@ -1,11 +1,8 @@
-"""Comparing compactors: a folder of logs, each run again under each of them, and what they kept of what was said.
-
-Facts in a text, as far as they can be told by their looks, and whether another text still says them.
+"""Comparing compactors: each log of a folder runs again under each of them, and the facts that they kept are counted.
 
 A fact is a word that nobody could guess: a number, a date, an amount, an id, a code, a path, an address, an identifier,
-a name. That a summary says it in other words, or says nothing true about it, cannot be seen here.
-
-A chart of a comparison: tokens kept against facts kept, an SVG that is readable on light and on dark pages.
+a name. Facts are told by their looks: a summary that says one in other words, or says it
+wrongly, cannot be recognised here. `chart` draws tokens kept against facts kept as an SVG.
 """
 
 import errno
@@ -42,7 +39,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.wiring import open as open_engine
 
 VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
-"""A word with what holds ids, dates, amounts, paths and addresses together."""
+"""A word, with the marks that hold ids, dates, amounts, paths and addresses together."""
 _WORD = regex(r"[^\W\d_][\w’'-]*[^\W_]")
 _CAMEL = regex(r"[a-zß-ÿ][A-ZÀ-Þ]")
 _SUFFIX = regex(r"\w{2,}\.[^\W\d_]{1,8}")
@@ -114,7 +111,7 @@ def _is_word(character: str) -> bool:
 
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
-"""What is read of a folder: exported logs, recorded conversations, databases."""
+"""Files of a folder that are read: exported logs, recorded conversations, databases."""
 AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
 _BEGINNING_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
@@ -125,10 +122,10 @@ ComparisonProgress = Callable[[str, str], None]
 
 @frozen(kw_only=True)
 class CompactorScore(JsonForm):
-    """What one compactor made of one log, or of all (`log` is empty).
+    """The result of one compactor on one log, or on all (`log` is empty).
 
-    `tokens` (estimated) and `facts` of the messages that were compacted: first what they held, then what stands for
-    them at the end: the tokens of the summaries, and the facts that the last context still says anywhere.
+    `tokens` (estimated) and `facts` of the messages that were compacted: first those they held, then those
+    left at the end: the tokens of the summaries, and the facts that the last context still says anywhere.
     """
 
     json_names = "log compactor compactions failed tokens tokens_kept facts facts_kept usage seconds"
@@ -180,7 +177,7 @@ class Unread:
 
 @frozen(kw_only=True)
 class Comparison(JsonForm):
-    """What each compactor made of each log, in the order of the logs, and the files that could not be read."""
+    """A result for each compactor and log, in the order of the logs, and the files that could not be read."""
 
     rows: tuple[CompactorScore, ...]
     unread: tuple[Unread, ...] = ()
@@ -212,7 +209,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     conversations, without forks). `policy` says when to compact (default: the thread's own, else that of a new
     engine); recorded compactions count for nothing. `plugins` declare the events of the logs. Raises `InvalidChange`
     where there is no compactor, or two of one name, and `ModelNotAllowed` for one that calls a model without
-    `call_models`. What cannot be read is in `unread`.
+    `call_models`. Files that cannot be read are in `unread`.
     """
     names = [compactor.name for compactor in compactors]
     if not names or len(set(names)) < len(names):
@@ -314,7 +311,7 @@ class _Timed:
 
 
 async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> CompactorScore:
-    """Run one log again, and look at what is left of what was compacted."""
+    """Run one log again, and measure what is left of the compacted messages."""
     loaded = await kernel.store.load(thread_id)
     policy = change.policy or loaded.record.policy or CompactionPolicy()
     setting = await setting_of(kernel, loaded, evolve(change, policy=policy), loaded.head.seq)
@@ -360,7 +357,7 @@ def _text(chunk: Chunk) -> str:
 WIDTH, HEIGHT = 760, 520
 LEFT, RIGHT, TOP, BOTTOM = 70, 40, 64, 60
 KINDS = 6
-"""Colours; more compactors share them."""
+"""Colours; with more compactors than colours, some share one."""
 _STYLE = ".log { fill-opacity: 0.35; } .label { paint-order: stroke; stroke-width: 4px; }"
 _COLOURS = {
     ".label": ("stroke: #ffffff;", "stroke: #0d1117;"),

@@ -1,8 +1,8 @@
 """Verifying a whole file, its threads shared among processes.
 
 A process is a Python of its own that opens the file only to look. Threads are given to it one at a time on its
-standard input; what it finds comes back on its standard output, a JSON value a line. It ends with its input, so that
-none outlives the one who asked.
+standard input; its findings come back on its standard output, a JSON value a line. It ends with its input, so that
+it never outlives the process that started it.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ _BEGIN = (
 
 
 class _WorkerTask(msgspec.Struct):
-    """What a process is told at first: where modules are found, the file, and with which plug-ins."""
+    """The first line for a process: where it finds modules, the file, and the plug-ins to open it with."""
 
     path: list[str]
     file: str
@@ -73,9 +73,9 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
 ) -> list[VerifyReport]:
     """Verify the threads of a file, or the given ones, in `jobs` processes (0: one for each core), writing nothing.
 
-    `entry_points` takes the plug-ins that installed packages publish, as `open` does; of others' events and reducers
-    only a process that has them knows. The reports are in the order of the threads; with `fail_fast` no other thread is
-    begun after one has diverged. A thread is verified by one process, however long it is.
+    `entry_points` takes the plug-ins that installed packages publish, as `open` does; a process
+    knows no other plug-ins. The reports are in the order of the threads; with `fail_fast` no other thread is begun
+    after one has diverged. A thread is verified by one process, however long it is.
 
     Raises `StorageFailed` where there is no such file, `ThreadNotFound`, and `WorkerFailed` naming the thread whose
     process died or could not go on.
@@ -106,7 +106,7 @@ def cores() -> int:
 
 @define
 class _Work:
-    """The threads that are still to be verified, the longest first, and what was found."""
+    """The threads that are still to be verified, the longest first, and the reports so far."""
 
     wanted: Sequence[str]
     sizes: dict[str, int]
@@ -122,7 +122,7 @@ class _Work:
         self._waiting = deque(sorted(self.wanted, key=lambda thread_id: -self.sizes[thread_id]))
 
     def results(self) -> list[VerifyReport]:
-        """What was found, in the order of the threads."""
+        """The reports, in the order of the threads."""
         return [self._reports[thread_id] for thread_id in self.wanted if thread_id in self._reports]
 
     async def here(self, engine: "Engine") -> None:
@@ -136,7 +136,7 @@ class _Work:
                 self._gone(thread_id)
 
     async def elsewhere(self, asked: _WorkerTask) -> None:
-        """Have a process verify what waits, until nothing does."""
+        """Have a process verify one waiting thread after the other, until none is left."""
         async with _process() as process:
             await _tell(process, asked)
             while self._waiting:
@@ -172,7 +172,7 @@ class _Work:
         self._show()
 
     def _gone(self, thread_id: str) -> None:
-        """A thread was deleted since it was listed: nobody misses its report, unless it was asked for by name."""
+        """A thread was deleted since it was listed: its report is left out, unless the thread was asked for by name."""
         self._under_way.pop(thread_id, None)
         if self.are_named:
             raise ThreadNotFound(thread_id)
@@ -194,7 +194,7 @@ async def _only_read(path: str, *, entry_points: bool) -> AsyncIterator[Engine]:
 
 
 def _check_is_there(path: str) -> None:
-    """Opening what is not there would make it."""
+    """Opening a file that is not there would make it."""
     if "://" not in path and not Path(path).is_file():
         raise StorageFailed(path, "there is no such file")
 
@@ -212,7 +212,7 @@ async def _together(works: Sequence[Coroutine[object, object, None]]) -> None:
 
 @asynccontextmanager
 async def _process() -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process that verifies. It has ended and its pipes are closed when the block is left, however it is left."""
+    """A process that verifies. It has ended and its pipes are closed when the block ends, also by an error."""
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             sys.executable,
@@ -249,14 +249,14 @@ async def _tell(process: asyncio.subprocess.Process, value: object) -> None:
             return
 
 
-# what a process does
+# the work of a process
 
 
 def serve(asked: bytes) -> None:
     """Verify the threads that standard input names, until it ends. Ctrl-C is for the process that asked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as answers:
-        os.dup2(2, 1)  # whatever plug-ins print is no answer
+        os.dup2(2, 1)  # what plug-ins print is not part of the answer
         asyncio.run(_serve(msgspec.json.decode(asked, type=_WorkerTask), answers))
 
 
@@ -277,7 +277,7 @@ async def _serve(asked: _WorkerTask, answers: BinaryIO) -> None:
                 except ThreadNotFound:
                     answer(_WorkerAnswer(gone=True))
                 thread_id = await _next_thread()
-    except Exception as error:  # the end of this process: whatever it is, the one who asked is told
+    except Exception as error:  # the end of this process: any error goes to the process that asked
         answer(_WorkerAnswer(failed=f"{type(error).__name__}: {error}"))
 
 

@@ -1,6 +1,6 @@
 """Chat-completions messages to events: one message is one event, with its reasoning before it.
 
-Which threads a file holds, and the records of each.
+`threads_in` finds which threads a file holds, and gives the records of each.
 """
 
 import itertools
@@ -33,8 +33,8 @@ _ROLES = "assistant, developer, function, system, tool, user"
 class ChatReader:
     """Turns the messages of one conversation, in their order, into events.
 
-    Knows which calls wait for their results: one that is made twice while it waits, and a
-    result that answers nothing, are refused. A call's id may come again once it was answered.
+    It knows which calls wait for their results: it refuses a call made twice while it
+    waits, and a result that answers nothing. A call's id may come again once it was answered.
     """
 
     def __init__(self, thread_id: str) -> None:
@@ -63,7 +63,7 @@ class ChatReader:
             case "tool" | "function":
                 events = [self._result(value)]
             case _:
-                raise UnusableRecord(f"the role {json.dumps(role)[:60]} is none of {_ROLES}")
+                raise UnusableRecord(f"the role {json.dumps(role)[:60]} is not one of {_ROLES}")
         ids = (event_id(self._thread_id, number, part) for part in range(len(events) - 1, -1, -1))
         return RecordReading([NewEvent(event, new_id) for event, new_id in zip(events, ids, strict=True)])
 
@@ -122,7 +122,7 @@ class ChatReader:
 
 def _tool_call(call: Mapping[str, object]) -> ToolCall:
     if call.get("type", "function") != "function":
-        raise UnusableRecord(f"a tool call of type {json.dumps(call['type'])[:60]} is none of a function")
+        raise UnusableRecord(f"a tool call of type {json.dumps(call['type'])[:60]} is not a call of a function")
     call_id = text_of(call, "id")
     if not call_id:
         raise UnusableRecord("a tool call has no id")
@@ -140,7 +140,7 @@ def _function_call(function: Mapping[str, object], call_id: str) -> ToolCall:
 
 
 def _said(message: Mapping[str, object]) -> Content:
-    """The content of a message that is nothing without it."""
+    """The content of a message that must have one."""
     if message.get("content") is None:
         raise UnusableRecord("the message has no content")
     return _content(message)

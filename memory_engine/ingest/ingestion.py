@@ -34,7 +34,7 @@ class IngestOptions:
 
 @define
 class ThreadIngested:
-    """What became of one thread: records taken, and how many of their events are new or were known."""
+    """The outcome for one thread: records taken, and how many of their events are new or were known."""
 
     id: str
     messages: int = 0
@@ -44,7 +44,7 @@ class ThreadIngested:
 
 @define
 class IngestReport:
-    """What became of all files so far. `errors` lists the first 1,000 of `invalid`."""
+    """The outcome for all files so far. `errors` lists the first 1,000 of `invalid`."""
 
     files: int = 0
     threads: list[ThreadIngested] = field(factory=list)
@@ -64,8 +64,8 @@ class Ingestion:
     """Reads files into the threads of one engine.
 
     A record's events have ids that follow from the thread and the record's number (or that
-    the record bears): what was ingested before is known, a longer file adds what is new,
-    and a changed record is an error. The `report` given is filled, and `on_record` called
+    the record bears): a record ingested before adds nothing, a longer file adds its new
+    records, and a changed record is an error. The `report` given is filled, and `on_record` called
     after each record that was taken.
 
     Events with a `seq` come from a log. They only find their places again in an engine that
@@ -87,7 +87,7 @@ class Ingestion:
     async def file(self, path: Path) -> bool:
         """Ingest a file; false if it was given up at an error, which is then the last in the report.
 
-        Raises what is no fault of the file: a `StorageError`, `ThreadClosed`.
+        Raises only errors that the file did not cause: a `StorageError`, `ThreadClosed`.
         """
         self.report.files += 1
         stop_observing = self._engine.observe(self._observe)
@@ -134,7 +134,7 @@ class Ingestion:
         return True
 
     async def _record(self, record: Record | IngestError, reader: Reader, into: "_Target") -> str:
-        """Take one record; if that cannot be, why."""
+        """Take one record; returns why it cannot be taken, if so."""
         if isinstance(record, IngestError):
             return record.why
         why = await _take(reader, record, into)
@@ -145,7 +145,7 @@ class Ingestion:
         return why
 
     def _kept(self, into: "_Target") -> str:
-        """What stays of a thread whose file is given up here."""
+        """The part of a thread that is kept where its file is given up."""
         count = into.result.messages
         return "" if self._options.skip_invalid else f" (kept {count} message{'s' * (count != 1)} before it)"
 
@@ -177,7 +177,7 @@ class _Target:
 
 
 async def _take(reader: Reader, record: Record, into: _Target) -> str:
-    """Dispatch one record; if that cannot be, why."""
+    """Dispatch one record; returns why it cannot be dispatched, if so."""
     try:
         reading = reader.read(record.value, record.number)
     except UnusableRecord as error:

@@ -6,12 +6,12 @@ from typing import BinaryIO, NoReturn
 
 BLOCK = 1 << 16
 VALUE_CHARS_MAX = 64 * 1024 * 1024
-"""A single value (a line, an element of a list) longer than this is refused; no event may be as large."""
+"""A single value (a line, an element of a list) longer than this is refused: an event is never that large."""
 _SPACE = " \t\r\n"
 
 
 class BrokenText(Exception):
-    """The text is no JSON from here on. `line` is counted from 1."""
+    """The text is not JSON from here on. `line` is counted from 1."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
@@ -20,7 +20,7 @@ class BrokenText(Exception):
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -65,7 +65,7 @@ class Scanner:
         return self._line
 
     def peek(self) -> str:
-        """The next character that is no space; empty at the end."""
+        """The next character that is not a space; empty at the end."""
         while True:
             while self._at < len(self._text) and self._text[self._at] in _SPACE:
                 self._at += 1
@@ -121,7 +121,7 @@ class Scanner:
         return at - newline if newline >= 0 else self._columns_before + at + 1
 
     def _more(self, size: int) -> bool:
-        """Drop what is behind and read on; false at the end of the file."""
+        """Drop the text already read and read on; false at the end of the file."""
         if self._broken is not None:
             raise self._broken
         if self._ended:
@@ -134,7 +134,7 @@ class Scanner:
         return not self._ended
 
     def _decoded(self, block: bytes) -> str:
-        """The block's text; before a byte that is no UTF-8, what comes before it, and the error next time."""
+        """The block's text; before a byte that is not UTF-8, the text in front of it, and the error next time."""
         self._ended = not block
         try:
             text = self._decoder.decode(block, final=self._ended)

@@ -1,8 +1,7 @@
 """The records of a file, in order: lines, elements of a JSON list, or messages of one conversation.
 
-Events as JSON: written by hand or by a program, or printed by `memory-engine log --json`.
-
-What a record becomes: events with ids that are the same whenever the file is read again.
+A record becomes events whose ids are the same whenever the file is read again. It may be an event as JSON: written
+by hand or by a program, or printed by `memory-engine log --json`.
 """
 
 import json
@@ -37,7 +36,7 @@ class Record:
 
 
 def read_records(path: Path) -> Iterator[Record | IngestError]:
-    """Every record of a file, a broken one as the error that says where; none of them is held.
+    """Every record of a file, a broken one as the error that says where. Holds one record at a time.
 
     A broken line of JSON Lines costs that line; a broken list ends there, since nobody
     knows where its next element begins.
@@ -137,7 +136,7 @@ def _members(scanner: Scanner) -> Iterator[Record]:
     while not ended:
         key = scanner.value()
         if not isinstance(key, str):
-            raise BrokenText(scanner.line, "not JSON: a key is no text")
+            raise BrokenText(scanner.line, "not JSON: a key is not a text")
         scanner.expect(":")
         if key in _STREAMED and scanner.peek() == "[" and not streamed:
             streamed = True
@@ -152,7 +151,7 @@ def _members(scanner: Scanner) -> Iterator[Record]:
 
 
 NAMESPACE = uuid.UUID("6b0c1f0e-3c56-5d4e-9a53-0f1a7c2d8e41")
-"""Event ids are version 5 UUIDs in here. Never to be changed: what is known would be ingested as new."""
+"""The namespace of the event ids (version 5 UUIDs). Never change it: known events would be ingested again as new."""
 
 
 class UnusableRecord(Exception):
@@ -180,7 +179,7 @@ class Reader(Protocol):
 
 
 def event_id(thread_id: str, number: int, part: int = 0) -> str:
-    """The id of what record `number` of a thread gives: the same whenever the file is ingested again.
+    """The id of an event of a thread's record `number`: the same whenever the file is ingested again.
 
     `part` 0 is the message itself, 1 the reasoning before it.
     """
@@ -188,7 +187,7 @@ def event_id(thread_id: str, number: int, part: int = 0) -> str:
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is, in words."""
+    """The type of a JSON value, in words."""
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -198,7 +197,7 @@ class EventReader:
 
     Without a `version` the newest is meant; without an `id` it follows from the thread and
     the place in the file. A `seq` claims the event's place in its log (see `Ingestion`).
-    Other keys are what a log says about an event beyond it, and are passed over.
+    Other keys, which a printed log has beside the event, are passed over.
     """
 
     def __init__(self, thread_id: str, registry: EventRegistry) -> None:

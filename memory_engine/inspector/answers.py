@@ -1,7 +1,7 @@
-"""From a request to an answer: the route's data as JSON, or what went wrong, with a status that fits.
+"""From a request to an answer: the route's data as JSON, or the error, with a status that fits.
 
-A request's parameters are each known, given once, and of their kind. Every route is given the engine that is looked
-at, and what was worked out about its logs.
+A request's parameters are each known, given once, and of their kind. Every route gets the engine and
+the caches about its logs.
 """
 
 import json
@@ -58,7 +58,7 @@ class Query:
 
     @classmethod
     def parse(cls, raw: bytes, known: Collection[str]) -> "Query":
-        """From the bytes behind the `?`. Raises `WrongQuery` for what is not `known`, comes twice, or is no UTF-8."""
+        """From the bytes behind the `?`. Raises `WrongQuery` unless they are UTF-8, names `known` and given once."""
         try:
             pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=bool(raw), errors="strict")
         except ValueError as error:  # UnicodeDecodeError is one
@@ -91,7 +91,7 @@ class Query:
                 raise WrongQuery(name, "", "it is missing")
             return default
         if not (value.isascii() and value.isdecimal()) or len(value) > len(str(WHOLE_MAX)):
-            raise WrongQuery(name, value, "it is no whole number from 0 on")
+            raise WrongQuery(name, value, "it is not a whole number from 0 on")
         found = int(value)
         if not least <= found <= most:
             raise WrongQuery(name, value, f"it is not within {least} and {most}")
@@ -104,7 +104,7 @@ class Query:
 
 @facts
 class TooMuch(InvalidInput):
-    """An answer that would take minutes, which nobody waits for in front of a page."""
+    """The answer would take minutes, too long for a page."""
 
     what: str
     chunks: int
@@ -115,7 +115,7 @@ class TooMuch(InvalidInput):
 
 @frozen(eq=False)
 class Inspection:
-    """One engine and what is kept of its logs, which only saves time. `path` is what the page calls the store."""
+    """One engine and the caches of its logs. `path` is the name that the page shows for the store."""
 
     engine: Engine
     path: str = ""
@@ -140,12 +140,12 @@ class Inspection:
 
 
 Look = Callable[[Inspection, Query], Awaitable[object]]
-"""What a route does: from a query to plain data. It writes nothing."""
+"""The function of a route: from a query to plain data. It writes nothing."""
 
 
 @frozen
 class Route:
-    """A route under /api, the parameters that it takes, and what it does."""
+    """A route under /api, the parameters that it takes, and its function."""
 
     name: str
     takes: frozenset[str]
@@ -177,15 +177,15 @@ _STATUSES: tuple[tuple[type[MemoryEngineError], int], ...] = (
 
 
 async def answered(route: Route, inspection: Inspection, query: bytes) -> tuple[int, bytes]:
-    """The status and the JSON of what a route finds, or of what went wrong."""
+    """The status and the JSON of a route's data, or of its error."""
     try:
         return 200, encode(await route.look(inspection, Query.parse(query, route.takes)))
-    except Exception as error:  # the boundary to the page, which is told whatever it is
+    except Exception as error:  # the boundary to the page, which is told of any error
         return failed(route.name, error)
 
 
 def failed(route: str, error: Exception) -> tuple[int, bytes]:
-    """The status and the JSON of what went wrong; what nobody foresaw is logged too."""
+    """The status and the JSON of an error; unexpected ones are logged too."""
     kind = type(error).__name__
     if isinstance(error, MemoryEngineError):
         return next((status for known, status in _STATUSES if isinstance(error, known)), 500), failure(kind, str(error))
@@ -194,12 +194,12 @@ def failed(route: str, error: Exception) -> tuple[int, bytes]:
 
 
 def failure(kind: str, message: str) -> bytes:
-    """What went wrong, as JSON."""
+    """An error, as JSON."""
     return encode({"error": {"type": kind, "message": message}})
 
 
 def encode(value: object) -> bytes:
-    """JSON that holds no `<`: not even taken for HTML would it run anything."""
+    """JSON that holds no `<`: a browser that took it for HTML would still run nothing."""
     try:
         encoded = msgspec.json.encode(value)
     except (RecursionError, UnicodeEncodeError):  # nested deeper than Python's stack, or half a surrogate pair

@@ -1,14 +1,11 @@
 """The inspector as an ASGI application: its routes, and what every request must show before it gets to them.
 
-Whoever can reach the port could ask: a page of another site in the same browser, or another user of the machine. So
-the data is for those who know the token, names of other hosts are refused (DNS rebinding), only GET and HEAD are
+A page of another site in the same browser, or another user of the machine, could reach the port. So every request
+for data needs the token, names of other hosts are refused (DNS rebinding), only GET and HEAD are
 answered, and the browser is told to let the page load nothing from elsewhere and show it inside no other.
 
-News as they come: a log's head, or the store's totals, as server-sent events.
-
-The store is polled, since other processes write to it. A poll that takes long comes less often.
-
-The page's own files: those of the package's folder `page`, each by its bare name, and nothing else.
+Server-sent events tell news: a log's head, or the store's totals. The store is polled, since other processes write to
+it; slow polls come less often. The page's own files are those of the package's folder `page`, each by its bare name.
 """
 
 import asyncio
@@ -37,18 +34,18 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 SHARE = 20
-"""A poll waits at least so many times as long as the last one took."""
+"""A poll waits at least this many times as long as the last one took."""
 HEARTBEAT_S = 15.0
-"""How often a comment says that the connection lives where there is no news."""
+"""Seconds without news after which a comment keeps the connection alive."""
 TAKES = frozenset({"thread"})
 
 News = dict[str, object]
 
 
 async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, None]:
-    """What happens to a thread, or to the store where none is named, from now on. Ends when the thread does.
+    """News of a thread, or of the store where none is named, from now on. Ends when the thread is deleted.
 
-    Raises `ThreadNotFound` before anything is said.
+    Raises `ThreadNotFound` before the first news.
     """
     thread_id = query.text("thread", "")
     if thread_id:
@@ -77,7 +74,7 @@ async def _told(kind: str, look: Callable[[], Awaitable[News]], first: News) -> 
         except ThreadNotFound as error:
             yield message("end", {"why": str(error)})
             return
-        except MemoryEngineError:  # busy, or a disk that fails: perhaps not the next time
+        except MemoryEngineError:  # busy, or a failing disk: the next poll may succeed
             found = known
         took = time.monotonic() - began
         if found != known:
@@ -104,9 +101,9 @@ INDEX = "index.html"
 
 
 def page_file(name: str) -> tuple[bytes, str] | None:
-    """A file's bytes and media type by its name (none: the page itself), `None` where there is no such file.
+    """A file's bytes and media type by its name (empty: the page itself), `None` where there is no such file.
 
-    The name is compared with those that there are, and never made part of a path.
+    The name is compared with existing names, and never becomes part of a path.
     """
     name = name or INDEX
     for file in files("memory_engine.inspector").joinpath("page").iterdir():
@@ -139,7 +136,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
 }
-"""What every answer says."""
+"""The headers of every answer."""
 _WRONG_TOKEN = failure("WrongToken", "open the whole address that was printed; it ends in the token")
 _RAW_HEADERS = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in HEADERS.items()]
 
@@ -156,8 +153,8 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
     """The inspector of an engine, to be served on a loopback address: see `memory_engine.inspector.server`.
 
     It reads, and writes nothing if the engine was opened with `EngineConfig(read_only=True)`; else caches at most.
-    Requests need the `token`, and a Host that is one of `hosts`, at `port` (default: at any). `path` is what the page
-    calls the store; once `stopping` is set, what is under way is ended. Raises `MissingExtra` without the extra
+    Requests need the `token`, and a Host that is one of `hosts`, at `port` (default: at any). `path` is the name that
+    the page shows for the store; once `stopping` is set, running answers end. Raises `MissingExtra` without the extra
     `inspect`, `ValueError` for an empty token.
     """
     try:
@@ -180,7 +177,7 @@ def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
 
 @frozen(eq=False)
 class _Pages:
-    """The endpoints: what is asked is worked out while somebody waits for it."""
+    """The endpoints. An answer is worked out only as long as its client waits for it."""
 
     inspection: Inspection
     token: bytes
@@ -199,17 +196,17 @@ class _Pages:
         return endpoint
 
     async def news(self, request: "Request") -> "Response":
-        """The endpoint of what goes on."""
+        """The endpoint of the news."""
         query: bytes = request.scope["query_string"]
         if not self._knows_token(request):
             return _response(403, _WRONG_TOKEN)
         try:
             return _streaming(self, await live(self.inspection, Query.parse(query, TAKES)))
-        except Exception as error:  # the boundary to the page, which is told whatever it is
+        except Exception as error:  # the boundary to the page, which is told of any error
             return _response(*failed("live", error))
 
     async def file(self, request: "Request") -> "Response":
-        """The endpoint of the page's own files, and of all that there is not."""
+        """The endpoint of the page's own files, and of unknown paths."""
         name: str = request.path_params["name"]
         found = await asyncio.to_thread(page_file, name)
         if found is None:
@@ -225,7 +222,7 @@ class _Pages:
         return bool(shown) and all(hmac.compare_digest(value, self.token) for value in shown)
 
     async def while_wanted(self, receive: "Receive", work: Coroutine[object, object, T]) -> T | None:
-        """What the work gives; `None` if the client went, or the server stops: then the work ends too."""
+        """The result of the work; `None` if the client went, or the server stops: then the work is cancelled."""
         tasks = asyncio.create_task(work), asyncio.create_task(_gone(receive)), asyncio.create_task(self._stopped())
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -251,7 +248,7 @@ def _response(status: int, body: bytes, kind: str = JSON) -> "Response":
 
 
 def _streaming(pages: _Pages, news: AsyncGenerator[bytes, None]) -> "Response":
-    """A response that goes on as long as there may be news and somebody hears them."""
+    """A response that goes on as long as there may be news and the client listens."""
     from starlette.responses import Response
 
     class Streaming(Response):
@@ -278,7 +275,7 @@ async def _tell(news: AsyncGenerator[bytes, None], send: "Send") -> None:
 
 
 class Guard:
-    """Lets a request through that asks this machine, and only to look; says the same headers with every answer."""
+    """Lets a request through that names this machine and only reads; adds the same headers to every answer."""
 
     def __init__(self, app: "ASGIApp", port: int | None, hosts: tuple[str, ...]) -> None:
         self._app = app

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 async def beside(work: Callable[[], T]) -> T:
-    """Do work that takes long and shares nothing that changes. Who is cancelled leaves it to its end."""
+    """Do work that takes long and shares no mutable state. Cancelling the caller does not stop the work."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -32,7 +32,7 @@ async def beside(work: Callable[[], T]) -> T:
         result, raised = None, None
         try:
             result = work()
-        except BaseException as error:  # whatever it is, who waits for the work is told
+        except BaseException as error:  # any error goes to the caller that waits for the work
             raised = error
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(settle, result, raised)
@@ -62,7 +62,7 @@ async def apart(kernel: Kernel, work: Callable[[], Coroutine[object, object, T]]
 
 @types.coroutine
 def _until(given_up: threading.Event, work: Coroutine[object, object, T]) -> Generator[object, object, T]:
-    """Await work; once it is given up, cancel it, but never while something that it awaits is under way.
+    """Await work; once its caller gives it up, cancel it, but never in the middle of an await of its own.
 
     A connection tells the loop of a read when the read has ended: a loop that was closed before would end the
     connection's thread, and every later read on it would wait for ever.
@@ -80,5 +80,5 @@ def _until(given_up: threading.Event, work: Coroutine[object, object, T]) -> Gen
         error = None
         try:
             yield awaited
-        except BaseException as raised:  # whatever it is, it is for the work to take
+        except BaseException as raised:  # any error is passed into the work
             error = raised

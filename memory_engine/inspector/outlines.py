@@ -120,13 +120,13 @@ SAID_MAX = 200
 TEXT_MAX = 2_000
 """Characters of a chunk's text in a list."""
 OPERATIONS_MAX = 500
-"""Operations of one event that are written out."""
+"""Operations that are written out of one event."""
 IDS_MAX = 8
 """Ids in one line."""
 
 
 def event_row(reader: LogReader, thread_id: str, stored: StoredEvent) -> dict[str, object]:
-    """A row of the timeline. Of an event that cannot be read, what is wrong with it."""
+    """A row of the timeline. An event that cannot be read gives the error."""
     row: dict[str, object] = {
         "seq": stored.seq,
         "id": stored.id,
@@ -171,7 +171,7 @@ def _call_row(call: ToolCall) -> Mapping[str, object]:
 
 
 def operation_lines(recorded: RecordedEvent) -> list[str]:
-    """What an event's operations did, a line each; of very many, the first."""
+    """An event's operations, a line each; of very many, the first."""
     lines = [operation_line(operation) for operation in recorded.operations[:OPERATIONS_MAX]]
     left_out = len(recorded.operations) - len(lines)
     return [*lines, f"… and {left_out:,} more"] if left_out else lines

@@ -1,7 +1,6 @@
-"""What the page asks about a log: pages of events, its outline, one event and its change; and of the replay.
+"""Routes about a log: pages of events, its outline, one event and its change, lineage, differences, the cache ledger.
 
-That is why something is there, what differs, what broke the prompt cache. Of states of very many chunks only what
-changed among the chunks is told.
+The difference of two very large states tells the changed chunks only.
 """
 
 import asyncio
@@ -31,9 +30,9 @@ from memory_engine.store.protocol import Store, ThreadFilter
 from memory_engine.thread import Past
 
 WHOLE_MAX = 2_000
-"""Chunks of a state whose contexts and views are compared too: with more, each takes the time of a blink."""
+"""Up to this many chunks in a state, contexts and views are compared too: beyond, that takes too long for a page."""
 DIFFERENT_MAX = 2_000
-"""Chunks of either side that are compared where not all are."""
+"""Chunks of either side that are compared of larger states."""
 
 
 async def difference(a: Seen, b: Seen) -> dict[str, object]:
@@ -74,7 +73,7 @@ async def _whole(a: Past, b: Past) -> dict[str, object]:
 def _different(one: Laid, other: Laid, shared: int) -> tuple[Sequence[Placed], Sequence[Placed], Sequence[str]]:
     """The chunks that stand on one side only, in its order, and the ids of those that stand elsewhere.
 
-    A chunk that was made after what both logs share is never that of the other, whatever its id.
+    A chunk made after the shared part of two logs is never the same as one of the other log, even with the same id.
     """
     before = {placed.chunk.id: placed for placed in one.placed if placed.chunk.seq <= shared}
     after = {placed.chunk.id: placed for placed in other.placed if placed.chunk.seq <= shared}
@@ -91,7 +90,7 @@ def _without(placed: Sequence[Placed], common: Collection[str]) -> Sequence[Plac
 
 
 async def _narrowed(past: Seen, placed: Sequence[Placed]) -> State:
-    """A state of the latest of these chunks alone, with their contents; none stands in another."""
+    """A flat state of the latest of these chunks alone, with their contents."""
     some = placed[-DIFFERENT_MAX:]
     chunks = await past.chunks([place.chunk.id for place in some])
     draft = State().draft()
@@ -148,7 +147,7 @@ async def _pages(
 
 
 async def outline(inspection: Inspection, query: Query) -> object:
-    """What structures a log: compactions, forks, its first and last time."""
+    """The outline of a log: compactions, forks, its first and last time."""
     thread_id = query.text("thread")
     store = inspection.engine.store
     head = await store.head(thread_id)
@@ -192,7 +191,7 @@ async def find(inspection: Inspection, query: Query) -> object:
 
 
 class _PayloadFilter:
-    """A text to be found in payloads, whatever its case: first in the bytes, then in the values that they stand for."""
+    """A text to be found in payloads, whatever its case: first in the bytes, then in the decoded values."""
 
     def __init__(self, text: str) -> None:
         self._text = text.casefold()
@@ -234,7 +233,7 @@ def _texts(value: object) -> Iterator[str]:
 
 
 async def event(inspection: Inspection, query: Query) -> object:
-    """One event: what it says, what it did, and the difference that it made."""
+    """One event: its payload, its operations, and the difference that it made."""
     past = await inspection.past(query, least=1)
     reader = inspection.engine.reader
     recorded = reader.decode(past.id, (await reader.rows_at(past.id, {past.seq}))[past.seq])
@@ -250,7 +249,7 @@ async def event(inspection: Inspection, query: Query) -> object:
 def _event_as_data(recorded: RecordedEvent) -> dict[str, object]:
     try:
         return event_as_data(recorded)
-    except (ValueError, RecursionError):  # of a type that is not known here, and no JSON that can be read: as text
+    except (ValueError, RecursionError):  # an unknown type whose payload is not readable JSON: shown as text
         raw = recorded.event.raw if isinstance(recorded.event, UnknownEvent) else b""
         readable = replace(recorded, event=UnknownEvent(recorded.type, recorded.version, b"null"))
         return event_as_data(readable) | {"payload": raw.decode("utf-8", "replace")}
@@ -275,14 +274,14 @@ CALLS = 200
 """Model calls that a ledger looks at unless it is told where to begin."""
 LEDGER_EVENTS_MAX = 5_000
 LEDGER_CHUNKS_MAX = 2_000_000
-"""Chunks that the contexts of a ledger are made of, all together: what bounds the time that it takes."""
+"""Chunks in the contexts of a ledger, all together: they bound the time that it takes."""
 LEDGER_STATE_CHUNKS_MAX = 10_000
-"""Chunks of a state that a ledger is made for at all."""
+"""Chunks of a state beyond which no ledger is made."""
 _WINDOW = 512
 
 
 async def why(inspection: Inspection, query: Query) -> object:
-    """What is behind a chunk, or a view's row (`view:NAME/KEY`): a tree that ends at events."""
+    """The explanation of a chunk, or a view's row (`view:NAME/KEY`): a tree that ends at events."""
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
     head = await inspection.engine.store.head(thread_id)
     past = await inspection.seen(thread_id, head.seq).held()
@@ -322,7 +321,7 @@ async def ledger(inspection: Inspection, query: Query) -> object:
 
 
 async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:
-    """The seq before so many answers of a model, or so far back as a ledger goes."""
+    """The seq before the last so many answers of a model, or as far back as a ledger goes."""
     store, registry = inspection.engine.store, inspection.engine.events
     types = {cls.event_type for cls in registry.classes() if cls.event_role == "assistant"}
     last, found, least = upto.seq, 0, max(0, upto.seq - LEDGER_EVENTS_MAX)

@@ -1,4 +1,4 @@
-"""What the page asks about the store and its threads, and about one at a seq: its state, context, chunks, views."""
+"""Routes about the store and its threads, and about a thread at a seq: its state, context, chunks, views."""
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -49,7 +49,7 @@ async def state(inspection: Inspection, query: Query) -> object:
 
 
 async def context(inspection: Inspection, query: Query) -> object:
-    """What a model would have been sent after a seq. Raises `ContextBudgetError`."""
+    """The context that a model would have been sent after a seq. Raises `ContextBudgetError`."""
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     whole = await past.state()
     builder = inspection.engine.kernel[ContextBuilder]
@@ -165,7 +165,7 @@ async def store(inspection: Inspection, _query: Query) -> object:
 
 
 def _version() -> str:
-    """The version that is installed; nothing in a checkout that is not."""
+    """The installed version; empty in a checkout that is not installed."""
     try:
         return version("memory-engine")
     except PackageNotFoundError:
@@ -185,7 +185,7 @@ async def threads(inspection: Inspection, query: Query) -> object:
 
 @frozen
 class _ThreadFilter:
-    """What the threads of a list must hold, and be."""
+    """The values that the threads of a list must match."""
 
     text: str
     exactly: dict[str, str]
@@ -244,7 +244,7 @@ async def forks(inspection: Inspection, query: Query) -> object:
 
 @frozen
 class _Fork:
-    """A thread of a tree, as data; what is appended to `children` stands in it."""
+    """A thread of a tree, as data; append its forks to `children`."""
 
     id: str
     data: dict[str, object]

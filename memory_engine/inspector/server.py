@@ -42,9 +42,9 @@ async def serving(
 ) -> AsyncIterator[str]:
     """Serve the inspector of an engine while the block runs, and give its address, which ends in the token.
 
-    `port` 0 takes a free one; without a `token` one is drawn. `path` is what the page calls the store. In a program of
+    `port` 0 takes a free one; without a `token` one is drawn. `path` is the store's name on the page. In a program of
     your own, open the engine with `EngineConfig(read_only=True)` if looking must write nothing at all. At the end of
-    the block, what is still asked is left unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
+    the block, open requests stay unanswered and the port is free. Raises `CannotServe`, `MissingExtra`.
 
         async with memory_engine.open("agent.db") as engine, serving(engine) as address:
             print(address)
@@ -78,7 +78,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         address = ipaddress.ip_address(HOST if host == "localhost" else host)
     except ValueError:
-        raise CannotServe(host, port, "that is no address; 127.0.0.1 and ::1 are") from None
+        raise CannotServe(host, port, "that is not an address; 127.0.0.1 and ::1 are") from None
     if not address.is_loopback:
         raise CannotServe(host, port, "it shows all that is remembered, so it is for this machine alone (127.0.0.1)")
     listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
@@ -96,7 +96,7 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def _server(app: "Starlette", started: "asyncio.Future[None]") -> "Server":
-    """A server that leaves signals to whoever runs the loop, says nothing but that it started, and stops at once."""
+    """A server that leaves signals to the program that runs the loop, logs only that it started, and stops at once."""
     try:
         import uvicorn
     except ImportError:

@@ -1,10 +1,8 @@
 """States at any seq of any log, folded in slices: the loop goes on serving others meanwhile.
 
 A log that was compacted is near a snapshot at every point. One that never was has none, and a state as long as
-itself: that is folded without the contents, which are read for what is shown, and what was folded is kept, so that
-the next point is near. All of it can be made again.
-
-Totals over a store, which reads all of it for them: taken again where that is not too dear.
+itself: that is folded without the contents, which are read for the chunks shown, and the state is kept, so that
+the next point is near. All of it can be made again. Totals over a store read all of it, so they are kept for a while.
 """
 
 import time
@@ -29,7 +27,7 @@ T = TypeVar("T", bound=Sized)
 MARKS_EVERY = 8_192
 """Seqs from one kept state of a long fold to the next; they share what they have in common."""
 STATES_MAX = 64
-"""States that are kept, over all threads: those used last."""
+"""States that are kept, over all threads: the last used ones."""
 CHUNKS_KEPT_MAX = 300_000
 """Chunks of states that are kept laid out or with their contents; the latest is kept in any case."""
 SLICE = 512
@@ -180,14 +178,14 @@ def _lay_out(state: State) -> Laid:
 
 
 def _bound(kept: "OrderedDict[tuple[str, int], T]") -> None:
-    """Let go of what was used longest ago, where there are too many or all together hold too many chunks."""
+    """Drop the states used longest ago, where there are too many or all together hold too many chunks."""
     held = sum(map(len, kept.values()))
     while len(kept) > STATES_MAX or (held > CHUNKS_KEPT_MAX and len(kept) > 1):
         held -= len(kept.popitem(last=False)[1])
 
 
 SHARE = 20
-"""Totals are taken anew after so many times as long as it took to take them."""
+"""Totals are taken again after this many times as long as it took to take them."""
 
 
 class Totals:

@@ -1,4 +1,4 @@
-"""Replay: check a log against its reducers, and make what derives from it again. Never calls a model unasked."""
+"""Replay: check a log against its reducers, and derive its rows again. Never calls a model unasked."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""Anchors: hashes of logs, kept where whoever could rewrite a log cannot reach them.
+"""Anchors: hashes of logs, kept out of reach of anyone who could rewrite a log.
 
-A log that was rewritten whole verifies by itself. It does not give the hash that was written down before.
+A log that was rewritten whole still verifies, but its hashes differ from those written down before.
 """
 
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ async def anchor(past: PastHandle) -> Anchor:
 
 
 async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Anchor]:
-    """Those that the logs here do not bear out, in the order given (see `Engine.check_anchors`).
+    """The anchors that the logs here contradict, in the order given (see `Engine.check_anchors`).
 
-    Hashes are compared as they are recorded: that they are those of the events is what `verify` says.
+    Hashes are compared as they are recorded; `verify` checks that they are those of the events.
     """
     of_threads: dict[str, set[int]] = {}
     for one in anchors:

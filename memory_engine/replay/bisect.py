@@ -16,14 +16,14 @@ from memory_engine.runtime.handle import PastHandle
 
 P = TypeVar("P", bound=PastHandle)
 Predicate = Callable[[P], "bool | Awaitable[bool]"]
-"""What is asked of the thread at a seq. It should be pure: the same past, the same answer."""
+"""A question about the thread at a seq. It should be pure: the same past, the same answer."""
 
 
 @frozen(kw_only=True)
 class Bisection(JsonForm):
     """The first event after which the predicate held, given that it held from some event on.
 
-    `asked` are the seqs that were looked at and what was answered, in order; `change` is what the event changed. Where
+    `asked` are the seqs that were looked at and their answers, in order; `change` is the event's difference. Where
     the predicate turns more than once, it is one of its turns to true.
     """
 
@@ -83,5 +83,5 @@ async def _ask(past: P, predicate: Callable[[P], bool | Awaitable[bool]]) -> boo
         return bool(answer)
     except InvalidExpression:
         raise
-    except Exception as error:  # the boundary to user code: what it raises is told with the place
+    except Exception as error:  # the boundary to user code: its errors are raised with the place
         raise PredicateFailed(past.id, past.seq, f"{type(error).__name__}: {error}") from error

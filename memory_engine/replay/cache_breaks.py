@@ -1,6 +1,6 @@
 """Model calls in a row: what a prompt cache keeps of each, and which event made it keep less.
 
-Model calls in a log: the runs of events that a response is recorded as.
+A model call of a log is the run of events that records its response.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from memory_engine.replay.diff import common_prefix
 from memory_engine.views.layers.events import ResultsOffloaded
 
 BESIDE = STEPS | {EventSkipped.event_type}
-"""What may stand between the events of one response and ends it not."""
+"""Types that may stand between the events of one response without ending it."""
 
 
 @define
@@ -85,9 +85,9 @@ class CacheBreak(JsonForm):
     """An event after which the context no longer began with that of the call before.
 
     `message` and `byte` are the first that differ, counted from 0, the messages as JSON lines one after the other.
-    `call_seq` is the call that was sent so first. `lost_tokens` is what the cache held behind that place and had to be
-    sent anew. `trailing`: nothing but what stands last by design (task, to-do list, scratchpad, environment) moved or
-    changed.
+    `call_seq` is the call that was sent so first. `lost_tokens` are those that the cache held behind that place, which
+    were sent anew. `trailing`: only messages that stand last by design (task, to-do list, scratchpad, environment)
+    moved or changed.
     """
 
     seq: int
@@ -141,12 +141,12 @@ class _Difference:
 
     @property
     def is_trailing(self) -> bool:
-        """Whether only what stands last by design is not where it was, or as it was."""
+        """Whether only messages that stand last by design moved or changed."""
         return self.same >= self.old.trailing
 
     @property
     def moved(self) -> bool:
-        """Of what stands last: whether something came before it."""
+        """Whether a new message came before those that stand last."""
         return self.same < self.new.trailing
 
     def messages(self) -> tuple[Message | None, Message | None]:
@@ -157,7 +157,7 @@ class _Difference:
 
 @define
 class LedgerWalk:
-    """One walk over a log, event by event. Calls up to `after` are what the first one after it is compared with."""
+    """One walk over a log, event by event. The first call after `after` is compared with the last one before."""
 
     _series: ContextSeries
     _after: int
@@ -179,7 +179,7 @@ class LedgerWalk:
         self._since.append(row)
 
     def _compare(self, new: MeasuredContext, call_seq: int) -> None:
-        """Note a call, and what broke if it does not begin as the one before."""
+        """Note a call, and the break if it does not begin as the one before."""
         kept = 0
         if self._sent is not None:
             difference = _Difference.of(self._sent.context, new)
@@ -230,7 +230,7 @@ class LedgerWalk:
         return self._since[-1]
 
     def _moves(self, row: LedgerRow) -> bool:
-        """Whether an event brings something that stands before what stands last."""
+        """Whether an event brings a message that stands before the last ones."""
         flowing = (chunk for chunk in row.chunks if chunk.category not in TRAILING)
         return any(self._series.messages.of(chunk) for chunk in flowing)
 
@@ -238,7 +238,7 @@ class LedgerWalk:
     def _is_as_different(series: ContextSeries, difference: _Difference) -> bool:
         try:
             context = series.context()
-        except ContextBudgetError:  # of a state that no call was made with
+        except ContextBudgetError:  # the state of no call
             return False
         return common_prefix(difference.old.messages, context.messages) <= difference.same
 

@@ -1,9 +1,8 @@
-"""What changed between two moments of a log: chunks, what a model would be sent, and views.
+"""What changed between two moments of a log: chunks, the context of a model, and views.
 
 Everything is read as it was; nothing is written. The work is done from the older moment to the newer one, and turned
-round where that is not what was asked, so that one direction mirrors the other.
-
-What a model is sent, as bytes and as lines: for comparing two contexts.
+round where you asked for the other direction, so that one mirrors the other. Contexts are compared as bytes, which a
+prompt cache sees, and as lines, which people read.
 """
 
 import difflib
@@ -31,12 +30,12 @@ COMPARED_MAX = 2_000
 
 
 def rendered(messages: Sequence[Message]) -> bytes:
-    """All messages, one after the other: what a prompt cache compares from its beginning."""
+    """The bytes of all messages, one after the other: a prompt cache compares them from the beginning."""
     return b"".join(map(message_bytes, messages))
 
 
 def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
-    """How many bytes, or messages, at the beginning are the same."""
+    """The number of bytes, or messages, at the beginning that are the same."""
     length = min(len(before), len(after))
     if before[:length] == after[:length]:
         return length
@@ -51,7 +50,7 @@ def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
 
 
 def text_lines(messages: Sequence[Message]) -> list[str]:
-    """The messages as people read them: what each says, line by line, its role before the first."""
+    """The messages as people read them: the lines of each, its role before the first."""
     return [line for message in messages for line in f"{message['role']}: {message_text(message)}".split("\n")]
 
 
@@ -108,7 +107,7 @@ T = TypeVar("T")
 
 @frozen
 class Point:
-    """A moment of a thread, and what its state holds (estimated tokens)."""
+    """A moment of a thread, and the size of its state (estimated tokens)."""
 
     thread_id: str
     seq: int
@@ -118,10 +117,10 @@ class Point:
 
 @frozen(kw_only=True)
 class ContextDiff:
-    """What a model would be sent with everything in the state, on both sides.
+    """The contexts of both sides, with everything in the state.
 
-    `kept_bytes` is how many bytes at the beginning stay the same (deterministic JSON, a line for each message): what a
-    provider's prompt cache can keep. `lines` is a unified diff of the texts, under the role of each.
+    `kept_bytes` is how many bytes at the beginning stay the same (deterministic JSON, a line for each message): a
+    provider's prompt cache can keep them. `lines` is a unified diff of the texts, under the role of each.
     """
 
     tokens: tuple[int, int]
@@ -141,7 +140,7 @@ class RowsDiff:
 
 @frozen(kw_only=True)
 class Diff(JsonForm):
-    """What leads from `a` to `b`.
+    """The difference from `a` to `b`.
 
     `added` stand in b alone, in its order; `removed` in a alone, in its order; `changed` are versions of one chunk on
     either side and in neither of the two. `moved` are ids (of b) whose place among the common chunks is another, as
@@ -184,7 +183,7 @@ class Diff(JsonForm):
 
 
 async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
-    """What changed from one moment to another: of one thread, or of a fork and its origin, in either order.
+    """The difference from one moment to another: of one thread, or of a fork and its origin, in either order.
 
     `views=False` leaves out the views, which takes the longer the more of them changed.
     """

@@ -1,11 +1,8 @@
-"""What differs between what is kept and what a replay gives, in lines that people read: `chunk 5.0 tokens: 3 → 2`.
+"""Differences between stored rows and a replay, in lines that people read: `chunk 5.0 tokens: 3 → 2`.
 
-What is kept stands left of the arrow, what the log gives now right of it. Of long texts the surroundings of the first
-difference are shown.
-
-The snapshots that a thread keeps, compared with a replay as it passes them.
-
-The index of a thread's passages, compared with the passages that its log gives.
+The stored value stands left of the arrow, the value that the log gives now right of it. Of long texts the surroundings
+of the first difference are shown. Snapshots are compared as a replay passes them, and the index of a thread's passages
+with the passages that its log gives.
 """
 
 from bisect import bisect_left, insort
@@ -43,13 +40,13 @@ from memory_engine.store.reader import LogReader
 from memory_engine.store.snapshots import StateSnapshot
 
 LINES_MAX = 20
-"""So many lines say what differs; of more the rest is counted."""
+"""Lines of a difference that are shown; the rest is counted."""
 EXCERPT_CHARS = 72
 _ABSENT, _LOST, _STRAY = "nothing", "its row is missing", "a row that the log never gave"
 
 
 def records_differ(recorded: bytes, now: bytes, event: Event | UnknownEvent) -> tuple[str, ...]:
-    """How what an event did when it was recorded differs from what its reducers do now; nothing for equal bytes."""
+    """How an event's recorded reduction differs from that of its reducers now; empty for equal bytes."""
     if recorded == now:
         return ()
     try:
@@ -218,7 +215,7 @@ def _text(value: bytes) -> str:
 def reducers_behind(parts: Sequence[tuple[str, Reduction]], recorded: Reduction) -> tuple[str, ...]:
     """The names of the reducers, of those that ran in this order, that may do otherwise than was recorded.
 
-    One where it can be told: the others did what stands at their place, counted from the first or from the last.
+    One where it can be told: the others' reductions stand at their places, counted from the first or from the last.
     """
     front = next(_misfits(parts, recorded.operations, recorded.chunks), len(parts))
     backwards = [(name, Reduction(part.operations[::-1], part.chunks[::-1])) for name, part in reversed(parts)]
@@ -229,7 +226,7 @@ def reducers_behind(parts: Sequence[tuple[str, Reduction]], recorded: Reduction)
 def _misfits(
     parts: Iterable[tuple[str, Reduction]], operations: Sequence[Operation], chunks: Sequence[Chunk]
 ) -> Iterator[int]:
-    """The numbers of the parts that are not what stands at their place."""
+    """The numbers of the parts that differ from the record at their place."""
     for n, (_, part) in enumerate(parts):
         if (*operations[: len(part.operations)],) != part.operations or (*chunks[: len(part.chunks)],) != part.chunks:
             yield n
@@ -243,7 +240,7 @@ _ROWS = msgspec.msgpack.Decoder(dict[str, bytes])
 
 @frozen
 class KeptSnapshots:
-    """Snapshots by the seq that they are of, and by what they are of."""
+    """Snapshots by their seq, and by the state or view that they hold."""
 
     _by_seq: Mapping[int, Mapping[str, bytes]]
 
@@ -260,7 +257,7 @@ class KeptSnapshots:
         return cls(by_seq)
 
     def differences(self, stored: StoredEvent, draft: StateDraft, refolding: Refolding) -> tuple[str, ...]:
-        """How the snapshots after this event differ from what the replay has come to. What no reader uses is let be."""
+        """How the snapshots after this event differ from the replay. Snapshots that no reader uses are passed over."""
         lines: list[str] = []
         for name, value in self._by_seq.get(stored.seq, {}).items():
             if name == _STATE:
@@ -388,7 +385,7 @@ class PassagesCheck:
                 self._folded.apply(step)
 
     async def differences(self, index: PassageIndex) -> tuple[str, ...]:
-        """How the index differs; nothing if it has been written to since this began."""
+        """How the index differs; empty if it was written to since this began."""
         lines: list[str] = []
         counted = -1
         places = sorted(self._folded.rows)

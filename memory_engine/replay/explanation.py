@@ -1,4 +1,4 @@
-"""The tree that explains something, made from what was read of the log (see `trace`)."""
+"""The tree that explains something, made from a `trace` of the log."""
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
@@ -17,7 +17,7 @@ from memory_engine.replay.lineage import batch_replaced, is_covering, place
 from memory_engine.replay.trace import CHUNKS_MAX, ChunkRef, EventRef, LineageTrace, Link
 
 NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
-"""What a node stands for. Blocks and passages stand under a context, lines under a compaction."""
+"""The kinds of nodes. Blocks and passages stand under a context, lines under a compaction."""
 
 
 @frozen(kw_only=True)
@@ -25,7 +25,7 @@ class Why(JsonForm):
     """A chunk, an event or the like, and under `children` what it comes from.
 
     `title` says in a few words what it is, `text` what it says, whole. `facts` are JSON values by name: `relation` to
-    the node above, `at` (ISO time), `tokens`, `live`, and what else its kind has. A node that stands further up in the
+    the node above, `at` (ISO time), `tokens`, `live`, and others of its kind. A node that stands further up in the
     tree already comes again with `above` and without children; where a tree is cut, `cut` says how to go on.
     """
 
@@ -47,13 +47,13 @@ class Why(JsonForm):
             waiting += reversed(node.children)
 
     def events(self) -> list[tuple[str, int]]:
-        """The events that it all comes from: thread and seq, each once, in the order of the tree."""
+        """The events that this node comes from: thread and seq, each once, in the order of the tree."""
         found = [(node.thread_id, node.seq) for node in self.walk() if node.kind in ("event", "compaction")]
         return [place for place in dict.fromkeys(found) if place[1]]
 
 
 DEPTH_MAX = 100
-"""Nodes from the root to a leaf: what lies deeper is asked for by its own id."""
+"""Nodes from the root to a leaf: ask for deeper ones by their own ids."""
 _TOO_DEEP = "it goes on: ask for this chunk"
 _TOO_MANY = f"not read: more than {CHUNKS_MAX:,} chunks lie behind what was asked for; ask for this one"
 
@@ -184,7 +184,7 @@ class Tree:
         )
 
     def event(self, ref: EventRef, *, relation: str = "", level: int = 0) -> Why:
-        """An event, and what caused it or what it was drawn from, in whichever thread."""
+        """An event, and what caused it or what it was drawn from, in any thread."""
         recorded = self._trace.events[ref]
         again = self._is_again("event", ref)
         facts = _kept({"relation": relation, "above": again})
@@ -261,7 +261,7 @@ class Tree:
 
 
 def event_text(recorded: RecordedEvent) -> str:
-    """What an event says; its payload as JSON where it says nothing."""
+    """The text of an event; its payload as JSON where it has none."""
     event = recorded.event
     said = "\n".join(filter(None, (content_text(body.content) for body in event.bodies())))
     calls = "\n".join(f"{call.name}({call.arguments})" for body in event.bodies() for call in body.calls)
@@ -278,7 +278,7 @@ def _chunk_text(chunk: Chunk) -> str:
 
 
 def _instead(chunk_id: str, removed: RecordedEvent) -> list[str]:
-    """The chunks that stand where a chunk stood."""
+    """The chunks that took a chunk's place."""
     if isinstance(removed.event, CompactionUndone) and chunk_id in removed.event.summaries:
         return [chunk.id for chunk in removed.chunks]
     by_batch = [by for by, taken in batch_replaced(removed.operations).items() if chunk_id in taken]
@@ -290,7 +290,7 @@ def _time(recorded: RecordedEvent) -> str:
 
 
 def _kept(facts: Mapping[str, object]) -> dict[str, object]:
-    """Those that say something."""
+    """The facts that are not empty."""
     return {name: value for name, value in facts.items() if value}
 
 

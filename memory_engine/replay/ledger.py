@@ -1,4 +1,4 @@
-"""The cache ledger: what a provider's prompt cache could keep from call to call, and which event broke it."""
+"""The cache ledger: how much a provider's prompt cache could keep from call to call, and which event broke it."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""What became of chunks: when they left the state, which later ones are versions of them, which summaries hold them."""
+"""The later fate of chunks: when they left the state, which chunks are versions of them, which summaries hold them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -17,7 +17,7 @@ Carried = Mapping[str, bool]
 
 
 def place(chunk_id: str) -> tuple[int, int]:
-    """The seq and number of a chunk's id, to be compared; (0, 0) for what is none: reducers may name any parent."""
+    """The seq and number of a chunk's id, to be compared; (0, 0) for any other text: reducers may name any parent."""
     seq, _, number = chunk_id.partition(".")
     if len(chunk_id) > _ID_CHARS_MAX or not (chunk_id.isascii() and seq.isdecimal() and number.isdecimal()):
         return 0, 0
@@ -25,7 +25,7 @@ def place(chunk_id: str) -> tuple[int, int]:
 
 
 async def read_chunks(kernel: Kernel, thread_id: str, chunk_ids: Iterable[str]) -> dict[str, Chunk]:
-    """Those of the chunks that there are, wherever in the log."""
+    """Those of the chunks that the log holds, live or not."""
     wanted = set(chunk_ids)
     rows = await kernel.reader.rows_at(thread_id, {place(chunk_id)[0] for chunk_id in wanted} - {0})
     found: dict[str, Chunk] = {}
@@ -42,7 +42,7 @@ async def carriers(
     carried: dict[str, dict[str, bool]] = {}
     if not base or upto <= after:
         return carried
-    # most of a log brings chunks that come from no others: that is not read
+    # most events bring chunks without parents: those are not read
     types = kernel.events.of_chunks("any", "versions", "copies", "summaries")
     async for page in kernel.reader.pages(thread_id, after=after, upto=upto, types=types):
         for stored in page:
@@ -78,7 +78,7 @@ def _carry(record: ReductionRecord, base: Collection[str], carried: dict[str, di
 
 
 def batch_replaced(operations: Iterable[Operation]) -> dict[str, tuple[str, ...]]:
-    """By each chunk that a BATCH_REPLACE put: those that it took away."""
+    """The chunks that a BATCH_REPLACE took away, by each chunk that it put."""
     return {
         by: operation.chunks
         for operation in flattened(operations)

@@ -14,12 +14,12 @@ from memory_engine.replay.lineage import Carried, carriers, place, read_chunks
 from memory_engine.runtime.handle import PastHandle
 
 _NOT_CONTENT = frozenset({"id", "parent_ids"})
-"""Fields that tell where a chunk comes from: those of a new version are never those of the old one."""
+"""Fields that tell where a chunk comes from: a new version always has others than the old one."""
 
 
 @frozen
 class Changed(JsonForm):
-    """A chunk and another version of it. Without `fields` only the id is another."""
+    """A chunk and another version of it. Without `fields` only the id differs."""
 
     before: Chunk
     after: Chunk
@@ -85,7 +85,7 @@ class Matched:
 
 
 async def match(older: Side, newer: Side, shared: int) -> Matched:
-    """What of two states belongs together; the logs are one up to `shared`, and the older state is named first."""
+    """Matches the chunks of two states whose logs are one up to `shared`; the older state is named first."""
     common = {
         chunk_id: chunk_id for chunk_id in older.placed if chunk_id in newer.placed and place(chunk_id)[0] <= shared
     }
@@ -110,7 +110,7 @@ async def match(older: Side, newer: Side, shared: int) -> Matched:
 
 
 class _Matching:
-    """What is not on both sides, and which of it belongs together: found out step by step."""
+    """The chunks that are not on both sides, and the pairs among them, found step by step."""
 
     def __init__(self, older: Side, newer: Side, common: dict[str, str]) -> None:
         self.older, self.newer, self.common = older, newer, common
@@ -140,7 +140,7 @@ class _Matching:
 
 
 async def _match_by_event(matching: _Matching, shared: int) -> None:
-    """Pair what the same event, by its id, made in two logs that went different ways."""
+    """Pair the chunks of the same event, by its id, in two logs that went different ways."""
     old = [chunk_id for chunk_id in matching.removed if place(chunk_id)[0] > shared]
     new = [chunk_id for chunk_id in matching.added if place(chunk_id)[0] > shared]
     if not old or not new:
@@ -196,7 +196,7 @@ def _versions(carried: Mapping[str, Carried]) -> dict[str, list[str]]:
 
 
 async def _match_made_anew(matching: _Matching, shared: int) -> None:
-    """Pair summaries of the very same chunks: one was made in place of the other."""
+    """Pair summaries of the very same chunks: one replaces the other."""
     old = {chunk.parent_ids: chunk.id for chunk in matching.removed.values() if chunk.type == ChunkType.COMPACTED}
     for chunk in list(matching.added.values()):
         parents = chunk.parent_ids

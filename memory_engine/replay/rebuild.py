@@ -1,4 +1,4 @@
-"""Rebuild a thread: what derives from its log is made again and swapped in, while events are taken."""
+"""Rebuild a thread: derive its rows from the log again and swap them in, while it takes events."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,7 +18,7 @@ from memory_engine.store.passages import LookUp
 
 
 class RebuildReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """What was made again of a thread: rows by view, and passages of the search index (`None`: it was left alone)."""
+    """The rebuilt parts of a thread: rows by view, and passages of the search index (`None`: it was left alone)."""
 
     thread_id: str
     events: int
@@ -76,14 +76,14 @@ def chosen(projections: Sequence[Projection[object]], names: Collection[str] | N
 
 
 async def _swap(kernel: Kernel, runtime: ThreadRuntime, remaking: Remaking) -> None:
-    """Read what has come meanwhile and commit, while no event of the thread does."""
+    """Read the latest events and commit, while no other commit of the thread runs."""
 
     async def swap() -> None:
         head = await kernel.store.head(runtime.id)
         await remaking.advance(head.seq)
         await remaking.put(head)
         if not runtime.queue.is_clear:
-            await runtime.reload()  # who waits goes on with what was made
+            await runtime.reload()  # waiting events go on with the new state
 
     for _ in range(kernel.config.commit_tries_max):
         try:

@@ -1,8 +1,7 @@
 """From a piece of a log to the source of a test: the state before it, its events, and what they did when recorded.
 
-JSON values as Python source that reads well, comes back exactly, and that no formatter changes.
-
-`pprint` writes what a formatter changes: single quotes, brackets on the first and last line, long texts in pieces. Here
+It writes JSON values as Python source that reads well, evaluates to the same values, and that no formatter changes.
+`pprint` does not: single quotes, brackets on the first and last line, long texts in pieces. Here
 every element of a list or an object has a line of its own. Long texts, and those of several lines, stand before the
 rest as constants between triple quotes; equal ones stand once.
 """
@@ -29,13 +28,13 @@ from memory_engine.runtime.handle import PastHandle
 LONG_CHARS = 60
 """A text of more characters becomes a constant."""
 LINE_CHARS = 100
-"""A line of a constant is cut after so many."""
+"""A line of a constant is cut after so many characters."""
 _INDENT = "    "
 
 
 @define
 class Constants:
-    """Texts that stand before the rest, by value, in the order in which they were met."""
+    """The constants that stand before the rest, by value, in the order in which they were met."""
 
     _names: dict[str, str] = field(factory=dict)
 
@@ -62,7 +61,7 @@ def literal(value: object, constants: Constants, depth: int = 0) -> str:
             return _opened("{", pairs, "}", depth)
         case Sequence():
             return _opened("[", (literal(one, constants, depth + 1) for one in value), "]", depth)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def _opened(begin: str, parts: Iterable[str], end: str, depth: int) -> str:
@@ -127,8 +126,8 @@ _WORDS = regex(r"[^a-z0-9]+")
 async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> str:
     """See `Thread.to_pytest`. `name` (default: of the thread and the seqs) is the test's, with `test_` or without.
 
-    Raises `NoSuchTest` where the last is before the first, where a name is none, for an event whose class is not
-    known here, and for one whose texts were taken out (redacted).
+    Raises `NoSuchTest` where the last is before the first, where a name is not an identifier, for an event whose
+    class is not known here, and for one whose texts were taken out (redacted).
     """
     piece = _Piece(first, max(1, first.seq), last.seq, _named(first, last, name))
     if not 1 <= piece.first <= piece.last:
@@ -148,7 +147,7 @@ async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> s
 
 @frozen
 class _Piece:
-    """Which events, and what the test of them is called."""
+    """The events, and the name of their test."""
 
     past: PastHandle
     first: int
@@ -248,7 +247,7 @@ def _event(piece: _Piece, stored: StoredEvent) -> dict[str, object]:
 
 
 def _plugins(stored: Iterable[StoredEvent]) -> str:
-    """What a reader is told of the plug-ins that the test needs."""
+    """The note for readers on the plug-ins that the test needs."""
     own = {cls.event_type for cls in builtin_registry().classes()}
     foreign = dict.fromkeys(row.type for row in stored if row.type not in own)
     if not foreign:
@@ -257,11 +256,11 @@ def _plugins(stored: Iterable[StoredEvent]) -> str:
 
 
 def _plain(value: object) -> object:
-    """As JSON has it."""
+    """A value as JSON."""
     return json.loads(msgspec.json.encode(value))
 
 
 def _in_docstring(text: str) -> str:
-    """On one line, and unable to end the text around it."""
+    """A text on one line, which cannot end the text around it."""
     text = text if len(text) <= WHAT_CHARS_MAX else text[: WHAT_CHARS_MAX - 1] + "…"
     return quoted(text.replace('"', "'"))[1:-1]

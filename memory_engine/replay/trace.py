@@ -1,4 +1,4 @@
-"""Reading what chunks come from: their events, the chunks before them, and the events behind those, in any thread.
+"""Reading the origins of chunks: their events, the chunks before them, and the events behind those, in any thread.
 
 Level by level, each row once. Other threads are read where an event names them, or where they are of the same user or
 agent, and never those of another tenant.
@@ -25,11 +25,11 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.views.promotion.events import PromotionDecided
 
 CHUNKS_MAX = 10_000
-"""Chunks that are read for one explanation: what lies behind more of them is asked for one by one."""
+"""Chunks that are read for one explanation: the origins of more are asked for one by one."""
 RELATED_MAX = 1_000
-"""Threads that are looked through for an event of which nothing says where it is."""
+"""Threads that are searched for an event whose thread is not named."""
 ARRIVED = "fact:"
-"""How the ids of events begin that another thread delivered."""
+"""The prefix of the ids of events that another thread delivered."""
 
 ChunkRef = tuple[str, str]
 """A thread's id and a chunk's."""
@@ -39,7 +39,7 @@ EventRef = tuple[str, int]
 
 @frozen
 class Link:
-    """What an event comes from: another event (`None`: it was not found), by its id. `relation`: how it is linked."""
+    """A link from an event to one that it comes from (`None`: not found), by its id. `relation`: its kind."""
 
     relation: str
     event_id: str
@@ -48,7 +48,7 @@ class Link:
 
 @define
 class LineageTrace:
-    """What was read. `chunks` that are missing were too many."""
+    """Everything read for one explanation. Chunks beyond the limit are missing in `chunks`."""
 
     chunks: dict[ChunkRef, Chunk] = field(factory=dict)
     events: dict[EventRef, RecordedEvent] = field(factory=dict)
@@ -59,7 +59,7 @@ class LineageTrace:
     gone: dict[ChunkRef, int] = field(factory=dict)
 
     def forgotten_by(self, thread_id: str, chunk: Chunk) -> tuple[int, MemoryForget] | None:
-        """The seq and event that forgot a chunk: by its id, its event's, or what it is a summary of."""
+        """The seq and event that forgot a chunk: by its id, its event's, or a chunk that it sums up."""
         for seq, event in self.forgotten.get(thread_id, ()):
             if seq > chunk.seq and (chunk.id in (*event.chunk_ids, *event.summaries) or chunk.seq in event.seqs):
                 return seq, event
@@ -83,7 +83,7 @@ class Tracer:
         self.trace = LineageTrace()
 
     async def follow(self, chunks: Iterable[ChunkRef], events: Iterable[EventRef] = ()) -> None:
-        """Read these, and all that they come from. Raises `UnknownChunk` for a chunk of these that never was."""
+        """Read these chunks, and all that they come from. Raises `UnknownChunk` for one that the log does not hold."""
         asked = list(chunks)
         waiting_chunks: list[ChunkRef] = list(dict.fromkeys(asked))
         waiting_events = list(dict.fromkeys(events))
@@ -126,7 +126,7 @@ class Tracer:
     # chunks and events
 
     async def _read(self, refs: Collection[EventRef]) -> list[EventRef]:
-        """Decode the events that were not read yet; those that there are."""
+        """Decode the existing events among these that were not read yet."""
         seqs: dict[str, set[int]] = defaultdict(set)
         for thread_id, seq in refs:
             if (thread_id, seq) not in self.trace.events:
@@ -158,7 +158,7 @@ class Tracer:
         for ref in refs:
             recorded = self.trace.events[ref]
             links = [*await self._caused(recorded), *await self._sources(recorded), *_named(recorded)]
-            by_id = {link.event_id: link for link in reversed(links)}  # what is both says first how it came here
+            by_id = {link.event_id: link for link in reversed(links)}  # the first of two to one event wins
             self.trace.links[ref] = tuple(reversed(by_id.values()))
             events += [link.event for link in links if link.event is not None]
             match recorded.event:
@@ -185,7 +185,7 @@ class Tracer:
         return [Link("drawn from", source, found.get(source)) for source in sources]
 
     async def _find(self, recorded: RecordedEvent, event_ids: Sequence[str], source: object) -> dict[str, EventRef]:
-        """Where events are: in the thread itself, in the one that is named, in those of the same user or agent."""
+        """Find events: in the thread itself, in the named one, in those of the same user or agent."""
         found: dict[str, EventRef] = {}
         missing = list(dict.fromkeys(event_ids))
         first = [source] if isinstance(source, str) and source else []
@@ -254,10 +254,10 @@ class Tracer:
                 self.trace.started[thread_id, seq] = started
                 return
 
-    # what became of them
+    # later fates
 
     async def _past(self, thread_id: str) -> PastHandle:
-        """A thread as it is asked about: the one at home at its moment, any other at its head."""
+        """The home thread at the moment of the question, any other at its head."""
         if thread_id not in self._pasts:
             head = await self._kernel.store.head(thread_id)
             self._pasts[thread_id] = PastHandle(self._kernel, thread_id, head.seq)

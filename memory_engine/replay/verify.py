@@ -1,6 +1,6 @@
 """Verify: replay recomputes every hash and every operation, and names the first divergence.
 
-What a verification found: the first place where a log, its reducers and what derives from it disagree.
+That is the first place where a log, its reducers and the rows derived from it disagree.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ _SAID = {
 
 
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """The first place where the log, its reducers and what derives from it disagree.
+    """The first place where the log, its reducers and the rows derived from it disagree.
 
     `kind`: `gap`, `hash`, `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
     `state` (live rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past) or
@@ -78,14 +78,14 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Where it is and what it is, in a line."""
+        """Its place and its kind, in a line."""
         facts = [self.event_type, f"reducer {self.reducer}" if self.reducer and self.event_type else self.reducer]
         at = f" ({', '.join(filter(None, facts))})" if any(facts) else ""
         return f"thread {self.thread_id!r}, seq {self.seq}{at}: {_SAID.get(self.kind, f'{self.kind} differs')}"
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What differs, or went wrong."""
+        """The difference, or the error."""
         if self.difference or self.kind == "hash":
             return self.difference
         return (self.found,) if self.found else ()
@@ -96,10 +96,10 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification saw. `events` were checked; the log holds together if there is no divergence.
+    """The result of a verification. `events` were checked; the log holds together if there is no divergence.
 
-    `redacted` of them are without their texts: only that they stand where they stood can be checked, and that what
-    they did fits.
+    `redacted` of them are without their texts: only their places and the fit of their operations can be
+    checked.
     """
 
     thread_id: str
@@ -167,7 +167,7 @@ class _ThreadReplay(msgspec.Struct):
 
 
 def counted_from(progress: VerifyProgress, done: int) -> VerifyProgress:
-    """A progress that goes on counting where others came to."""
+    """A progress that goes on counting after other threads."""
     return lambda count: progress(done + count)
 
 
@@ -228,7 +228,7 @@ class Verifier:
         return await PassagesCheck.of(self._store.passages, self._extractors, loaded)
 
     async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
-        """Replay the log to its head, or to what diverges."""
+        """Replay the log to its head, or to the first divergence."""
         async for page in self._reader.pages(replay.thread_id, after=0, upto=replay.head.seq):
             for stored in page:
                 found = self._check(replay, stored) or _derive(replay, stored, self._reader)
@@ -282,7 +282,7 @@ class Verifier:
 
 
 def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegistry) -> Divergence | None:
-    """A redacted row: its hash is over what stood there, so nothing can be reduced again; its operations count."""
+    """A redacted row: its hash is over the original, so it cannot be reduced again; its recorded operations count."""
     try:
         _, reduction = decode_row(replay.thread_id, stored, registry)
         apply_to_draft(replay.draft, reduction.operations, reduction.chunks, seq=stored.seq)
@@ -297,7 +297,7 @@ def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegi
 def _reduced(
     draft: StateDraft, entries: Sequence[RegisteredReducer], event: Event, context: ReduceContext, thread_id: str
 ) -> list[tuple[str, Reduction]]:
-    """What each reducer does, in their order."""
+    """The reduction of each reducer, in their order."""
     found = [(entry.name, reduce_into(draft, (entry,), event, context, thread_id)) for entry in entries]
     draft.seq = context.seq
     return found
@@ -313,7 +313,7 @@ def _joined(parts: Sequence[tuple[str, Reduction]]) -> Reduction:
 
 
 def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Divergence | None:
-    """What follows from an event: rows of views, passages, and the snapshots that were taken after it."""
+    """Check the rows derived from an event: of views, passages, and the snapshots that were taken after it."""
     try:
         replay.refolding.apply(stored)
         if replay.passages is not None:
@@ -358,7 +358,7 @@ def _check_marks(replay: _ThreadReplay) -> Divergence | None:
 def _operations(
     thread_id: str, stored: StoredEvent, record: bytes, event: Event, parts: Sequence[tuple[str, Reduction]]
 ) -> Divergence:
-    """The reducers do not do what was recorded."""
+    """The divergence where the reducers do not do what was recorded."""
     lines = records_differ(stored.record, record, event)
     names = tuple(name for name, _ in parts)
     if len(parts) > 1:

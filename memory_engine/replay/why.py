@@ -1,7 +1,7 @@
 """Why something is in memory: from what a model saw back to the events, through compactions and across threads.
 
-`why` of a chunk, of a row of a view (`"view:NAME/KEY"`), or of each block of a context gives a tree. What was forgotten
-is named in it, and its text left out. Nothing is written, and no model is called.
+`why` of a chunk, of a row of a view (`"view:NAME/KEY"`), or of each block of a context gives a tree. Forgotten
+chunks are named in it, without their texts. Nothing is written, and no model is called.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from memory_engine.runtime.handle import PastHandle, ThreadHandle
 __all__ = ["Why", "why"]
 
 VIEW = "view:"
-"""How the name of a view's row begins: `view:preferences/tone`."""
+"""The prefix of the name of a view's row: `view:preferences/tone`."""
 
 
 async def why(thread: ThreadHandle, what: str | Context) -> Why:
-    """What is behind a chunk (by id), a row of a view (`"view:NAME/KEY"`), or each block of a context.
+    """The explanation of a chunk (by id), a row of a view (`"view:NAME/KEY"`), or each block of a context.
 
-    What is live is told as of the thread's head, or, for a thread at a moment, as of that. Raises `UnknownChunk`,
-    `UnknownView`, `UnknownRow`.
+    Whether a chunk is live is told as of the thread's head, or, for a thread at a moment, as of that. Raises
+    `UnknownChunk`, `UnknownView`, `UnknownRow`.
     """
     if isinstance(what, Context):
         home = thread if thread.id == what.thread_id else ThreadHandle(thread.kernel, what.thread_id)
@@ -82,7 +82,7 @@ async def _row(past: PastHandle, what: str) -> Why:
 def _seqs(value: object) -> set[int]:
     """The seqs that a row names: its own, those of what it lists, and those that it was drawn from.
 
-    A field says so by its role or, where it declares none, by its name.
+    A field is known by its role or, where it declares none, by its name.
     """
     match value:
         case msgspec.Struct():
@@ -205,7 +205,7 @@ class _Blocks:
             children=tuple(tree.chunk((self._past.id, one), relation="left out", level=2) for one in excluded),
         )
 
-    # what was recalled
+    # recalled passages
 
     def _recalled_block(self, tree: Tree, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
         messages = list(self._builder.messages(chunk))

@@ -1,6 +1,6 @@
 """For tests of those who use the engine: given/when/then, fakes, fault injection and the storage contract.
 
-`StoreContract` is imported when it is asked for, since it needs pytest; all else needs nothing more than
+`StoreContract` is imported at its first use, since it needs pytest; the rest needs nothing more than
 the engine does.
 """
 

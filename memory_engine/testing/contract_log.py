@@ -1,6 +1,6 @@
 """The storage contract, about the log: whole commits or none, in order, byte for byte.
 
-And about reading parts of it: by correlation id over all threads, by type, up to a time, the row before a key.
+It also covers reading parts of a log: by correlation id over all threads, by type, up to a time, the row before a key.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, for
 
 
 class LogContract:
-    """What every store does with commits."""
+    """Every store's promises about commits."""
 
     async def test_a_commit_is_read_back_whole(self, store: Store) -> None:
         """Every field of a row comes back as it was written."""
@@ -156,7 +156,7 @@ class LogContract:
         assert ("t", missing) == (caught.value.thread_id, caught.value.seq)
 
     async def test_events_are_found_by_id(self, store: Store) -> None:
-        """Those that are there are found, in whatever order they are asked for; others are left out."""
+        """Existing ids are found, in any order of asking; others are left out."""
         await filled(store, "t", 1200)
         asked = ["e3", "nobody's", "e1200", "e1", *(f"e{n}" for n in range(100, 1100))]
         found = sorted(stored.seq for stored in await store.find("t", asked))
@@ -164,7 +164,7 @@ class LogContract:
 
     @pytest.mark.parametrize("size", [0, 1, 65_536, 65_537, 260_000, 1_000_000])
     async def test_a_payload_of_any_size_comes_back(self, store: Store, size: int) -> None:
-        """Payloads are bytes to a store: large ones, equal ones and those that are no text."""
+        """Payloads are bytes to a store: large ones, equal ones and those that are not text."""
         payload = (bytes(range(256)) * (size // 256 + 1))[:size]
         await store.create(ThreadRecord(id="t"), Head(), ())
         await store.commit(unit("t", event(1, payload), event(2, payload)))
@@ -184,7 +184,7 @@ class LogContract:
         assert ([LiveChunk("1.1", b"\x01", "1.7")], counted) == (list(loaded.live), loaded.head)
 
     async def test_mending_on_another_head_is_refused(self, store: Store) -> None:
-        """Who rebuilds from an older log does not overwrite newer rows."""
+        """A rebuild from an older log does not overwrite newer rows."""
         await filled(store, "t", 2)
         live = {"1.0": LiveChunk("1.0", b"\x80")}
         with pytest.raises(HeadMoved):
@@ -192,7 +192,7 @@ class LogContract:
         assert [] == list((await store.load("t")).live)
 
     async def test_errors_of_a_store_are_the_packages_own(self, store: Store) -> None:
-        """What a caller catches as `MemoryEngineError` covers a refused commit."""
+        """A refused commit raises a `MemoryEngineError`."""
         await store.create(ThreadRecord(id="t"), Head(), ())
         outcome = await asyncio.gather(store.commit(unit("t", event(1), after=head_at(5))), return_exceptions=True)
         assert isinstance(outcome[0], MemoryEngineError)
@@ -204,13 +204,13 @@ def bearing(seq: int, correlation_id: str, *, at_us: int = 0) -> StoredEvent:
 
 
 async def found(store: Store, correlation_id: str, limit: int | None = None) -> list[tuple[str, int]]:
-    """Threads and seqs of what bears an id."""
+    """Threads and seqs of the events that bear an id."""
     rows = await store.correlated(correlation_id, limit=limit)
     return [(thread_id, stored.seq) for thread_id, stored in rows]
 
 
 class CorrelationContract:
-    """What every store does with correlation ids."""
+    """Every store's promises about correlation ids."""
 
     async def test_events_are_found_by_what_they_belong_to(self, store: Store) -> None:
         """Of all threads, in the order in which they were recorded, and whole; a limit keeps the latest."""
@@ -238,7 +238,7 @@ class CorrelationContract:
         assert [("a", 4), ("a", 5)] == await found(store, "k", 2)
 
     async def test_no_correlation_id_acts_as_a_pattern(self, store: Store) -> None:
-        """Each value finds itself; what no event bears finds nothing, and so does the empty id."""
+        """Each value finds itself; an id that no event bears finds nothing, and so does the empty id."""
         await store.create(ThreadRecord(id="a"), Head(), ())
         await store.commit(unit("a", *(bearing(seq, value) for seq, value in enumerate(HOSTILE, 1)), event(99)))
         assert [[("a", seq)] for seq in range(1, len(HOSTILE) + 1)] == [await found(store, value) for value in HOSTILE]
@@ -263,10 +263,10 @@ class CorrelationContract:
 
 
 class PastContract:
-    """What every store finds of a thread's past."""
+    """Every store's promises about reading a thread's past."""
 
     async def test_events_of_some_types_come_in_order(self, store: Store) -> None:
-        """Only those, through shared pasts, within the bounds and the limit; a type is compared exactly."""
+        """Only events of these very types, through shared pasts, within the bounds and the limit."""
         types = ["a", "b", "A", "a", "%", "c", "a"]
         await store.create(ThreadRecord(id="t"), Head(), ())
         rows = [msgspec.structs.replace(event(n), type=name) for n, name in enumerate(types, 1)]

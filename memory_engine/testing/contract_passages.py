@@ -1,4 +1,4 @@
-"""The storage contract, about passages: what search finds, as of when, and whose."""
+"""The storage contract, about passages: which ones search finds, as of which seq, and of which threads."""
 
 from collections.abc import Iterable, Sequence
 
@@ -54,7 +54,7 @@ A = LookUp(terms=("a",))
 
 
 class PassageContract:
-    """What every store does with the passages of its threads."""
+    """Every store's promises about the passages of its threads."""
 
     async def test_a_thread_has_no_index_until_one_is_begun(self, store: Store) -> None:
         """Before, it stands at -1 and takes no passages; then at 0, and at the seq of what it was given."""
@@ -107,7 +107,7 @@ class PassageContract:
         assert (await store.load("t")).indexed
 
     async def test_few_and_many_passages_are_found_alike(self, store: Store) -> None:
-        """Whether they were folded into the index for good or not: by any of their terms, counted exactly."""
+        """Whether they were indexed for good or not: by any of their terms, counted exactly."""
         await indexed(store, "t", [step(n, row(n, f"a n{n} {'odd' if n % 2 else 'even'}")) for n in range(1, MANY + 1)])
         for n in (1, 63, 64, 65, MANY):
             assert [n] == await seqs(store, "t", LookUp(terms=(f"n{n}",)))
@@ -148,7 +148,7 @@ class PassageContract:
         assert [1] == await seqs(store, "t", LookUp(terms=("a",), upto=1))
 
     async def test_what_is_dropped_is_destroyed(self, store: Store) -> None:
-        """With what was drawn from it and what has a dropped key, folded or not; its vectors go, counts follow."""
+        """It takes along passages drawn from it and those of a dropped key, indexed or not yet, and their vectors."""
         kept = [step(n, row(n, "a b")) for n in range(10, 10 + MANY)]
         doomed = [step(1, row(1, "a b c")), step(2, row(2, "a", origins=(1, 7))), step(3, row(3, "a", key="call:1"))]
         await indexed(store, "t", [*doomed, *kept])
@@ -164,7 +164,7 @@ class PassageContract:
         assert [place(10)] == [found for found, _ in await store.passages.vectors("t", "m", 0)]
 
     async def test_kinds_families_and_times_narrow_a_search(self, store: Store) -> None:
-        """Only what fits is chosen, however much else holds the terms, folded or not."""
+        """Only what fits is chosen, however many others hold the terms, indexed for good or not."""
         crowd = [step(n, row(n, "a a", kind="crowd", key=f"crowd:x:{n}")) for n in range(10, 10 + MANY)]
         few = [step(1, row(1, "a", kind="rare", key="rare:one:1")), step(2, row(2, "a", kind="rare", key="rare:two:2"))]
         last = row(10 + MANY, "a", kind="rare", key="rare:one:3")
@@ -182,7 +182,7 @@ class PassageContract:
         assert [1, 2, last.seq] == await seqs(store, "t", unwanted)
 
     async def test_places_asked_for_are_chosen(self, store: Store) -> None:
-        """Those `near` are, as far as they are there, stand and fit."""
+        """Passages of `near` are found, as far as they exist, stand and fit."""
         await indexed(store, "t", [step(n, row(n, f"n{n}", key=f"k{n}")) for n in (1, 2, 3)])
         assert await store.passages.write("t", PassageChange(3, 4, [PassageStep(4, keys=("k2",))]))
         near = tuple(map(place, (2, 3, 99)))
@@ -191,7 +191,7 @@ class PassageContract:
         assert [place(2)] == list((await store.passages.look_up("t", before)).chosen)
 
     async def test_as_of_an_earlier_seq_the_later_is_not_there(self, store: Store) -> None:
-        """Neither found nor counted."""
+        """Passages of a dropped key are neither found nor counted."""
         await indexed(store, "t", [step(n, row(n, "a")) for n in range(1, MANY + 1)])
         for upto in (1, 70, MANY):
             looked = await store.passages.look_up("t", LookUp(terms=("a",), upto=upto, limit=MANY))
@@ -243,7 +243,7 @@ class PassageContract:
         assert ([place(4)], 1) == await passages.unembedded("t", "m", 9)
 
     async def test_an_unknown_thread_has_no_passages_and_no_vectors(self, store: Store) -> None:
-        """Whatever is asked of it raises `ThreadNotFound`; so does a deleted one."""
+        """Every call on an unknown thread raises `ThreadNotFound`; so does one on a deleted thread."""
         await indexed(store, "gone", [step(1, row(1, "a"))])
         await store.delete("gone")
         passages = store.passages

@@ -1,4 +1,4 @@
-"""What the storage contract writes: plain rows, and the shortest ways to commit and read them."""
+"""The data of the storage contract: plain rows, and short functions to commit and read them."""
 
 from collections.abc import Mapping, Sequence
 

@@ -15,7 +15,7 @@ SCOPES = ("kind", "user_id", "tenant_id", "agent_id", "parent_id")
 
 
 class ThreadContract:
-    """What every store does with threads."""
+    """Every store's promises about threads."""
 
     async def test_a_new_thread_is_loaded_as_it_was_made(self, store: Store) -> None:
         """Record, head and live rows come back as they were given."""
@@ -154,7 +154,7 @@ class ThreadContract:
         assert (["e1"], payload) == (await ids_of(store, "other"), kept[0].payload)
 
     async def test_a_commit_to_a_deleted_thread_is_refused(self, store: Store) -> None:
-        """Who still holds the old head cannot write."""
+        """A writer that still holds the old head cannot write."""
         head = await filled(store, "t", 1)
         await store.delete("t")
         with pytest.raises(ThreadNotFound):
@@ -164,7 +164,7 @@ class ThreadContract:
 
 
 class ForkContract:
-    """What every store does with forks."""
+    """Every store's promises about forks."""
 
     async def test_a_fork_reads_its_past_and_its_own(self, store: Store) -> None:
         """Forks of forks, cut before, at and after an older cut, each read one whole log."""
@@ -233,7 +233,7 @@ class ForkContract:
         assert "b" == (await store.load("b")).record.id
 
     async def test_totals_count_a_shared_past_once(self, store: Store) -> None:
-        """A fork adds only what is its own."""
+        """A fork adds only its own events to the totals."""
         await filled(store, "a", 3)
         await forked(store, "b", "a", 3, own=1)
         stats = await store.stats()

@@ -1,4 +1,4 @@
-"""The storage contract, about projections, totals, and what a store keeps beyond its own life."""
+"""The storage contract, about projections, totals, and the data that outlives the store object."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +17,7 @@ StoreFactory = Callable[[], Awaitable[Store]]
 
 @asynccontextmanager
 async def opened(factory: StoreFactory) -> AsyncIterator[Store]:
-    """A store that is closed in the end, whatever happens: one left open would keep its process alive."""
+    """A store that is closed in the end, also after an error: one left open would keep its process alive."""
     store = await factory()
     try:
         yield store
@@ -26,7 +26,7 @@ async def opened(factory: StoreFactory) -> AsyncIterator[Store]:
 
 
 class ViewContract:
-    """What every store does with the rows of projections, and what it says of itself."""
+    """Every store's promises about the rows of projections, and about its totals."""
 
     async def test_a_projection_begins_with_nothing(self, store: Store) -> None:
         """Before it has written, a projection has no rows and stands at 0."""
@@ -71,7 +71,7 @@ class ViewContract:
         assert (1, {key: value for key, value in rows.items() if key != "%"}) == await store.rows("p", 1, "t")
 
     async def test_a_range_of_rows_is_dropped_before_any_is_put(self, store: Store) -> None:
-        """Ranges hold their first key and not their last; what the same change puts stays."""
+        """Ranges hold their first key and not their last; rows that the same change puts stay."""
         await filled(store, "t", 3)
         await filled(store, "u", 1)
         rows = {key: key.encode() for key in ("a", "b", "ba", "c", "ü", "👩")}
@@ -141,7 +141,7 @@ class ViewContract:
         assert [None] == await asyncio.gather(*taken)
 
     async def test_a_closed_store_says_so(self, store_factory: StoreFactory) -> None:
-        """Whatever is asked of it afterwards raises `EngineClosed`; closing it once more is harmless."""
+        """Every call afterwards raises `EngineClosed`; closing it once more is harmless."""
         store = await store_factory()
         await store.create(ThreadRecord(id="t"), Head(), ())
         await store.close()
@@ -158,7 +158,7 @@ class ViewContract:
 
 
 class ReopeningContract:
-    """What a store keeps that says `persistent = True`: it is opened again, and twice at once."""
+    """The promises of a store with `persistent = True`: it is opened again, and twice at once."""
 
     async def test_everything_is_there_after_reopening(self, store_factory: StoreFactory) -> None:
         """Records, logs, states, forks, projections and deletions outlive the store that wrote them."""

@@ -1,4 +1,4 @@
-"""Stand-ins that a test sets: time and ids, a compactor, vectors without a model, an observer that remembers."""
+"""Stand-ins that a test sets: time and ids, a compactor, vectors without a model, an observer that remembers events."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ class Hangs:
 
 @frozen
 class CompactorCall:
-    """What a compactor was asked."""
+    """One call of a compactor: its arguments."""
 
     chunks: tuple[Chunk, ...]
     context: CompactionContext
@@ -86,7 +86,7 @@ def _result(step: object, chunks: Sequence[Chunk]) -> CompactionResult:
         case BaseException():
             raise step
         case Returns(value=value):
-            return cast("CompactionResult", value)  # it may be none: a compactor that breaks its contract
+            return cast("CompactionResult", value)  # it may be anything else: a compactor that breaks its contract
         case str(text):
             sources = tuple(chunk.id for chunk in chunks)
             return CompactionResult(lines=(SummaryLine(section="current_state", text=text, sources=sources),))
@@ -112,7 +112,7 @@ class ManualClock:
         return self.us
 
     def advance(self, seconds: float) -> None:
-        """Go on by so many seconds; a negative number sets it back, as real clocks are set back."""
+        """Advance by so many seconds; a negative number sets it back, as real clocks are set back."""
         self.us += round(seconds * 1_000_000)
 
 
@@ -155,7 +155,7 @@ class HashEmbedder:
 
     @property
     def name(self) -> str:
-        """With the dimension: vectors of another are not comparable."""
+        """The name holds the dimension: vectors of different dimensions are not comparable."""
         return f"hash-{self.dimension}"
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
@@ -163,7 +163,7 @@ class HashEmbedder:
         return [self.vector(text) for text in texts]
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing: it holds no resources."""
 
     def vector(self, text: str) -> list[float]:
         """The vector of a text."""

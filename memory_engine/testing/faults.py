@@ -67,7 +67,7 @@ class FaultyStore:
         return hold
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-        """Commit, or do what was planned for this one."""
+        """Commit, or do the fault planned for this commit."""
         self.commits += 1
         failure = self._failures.pop(self.commits, None)
         hold = self._holds.pop(self.commits, None)
@@ -90,7 +90,7 @@ class FaultyStore:
                 await self._store.commit(unit)
             if failure is not None:
                 raise failure.error
-        except Exception as error:  # the outcome belongs to whoever asked for the commit
+        except Exception as error:  # the outcome belongs to the caller of the commit
             if not outcome.done():
                 outcome.set_exception(error)
         else:

@@ -4,9 +4,9 @@
         model = LiteLLM("openai/any", api_base=server.base_url, api_key="any")
 
 Without a script it also embeds (`POST /v1/embeddings`, by `HashEmbedder`) and ranks (`POST /v1/rerank`, by the
-likeness of these vectors); a script answers whatever comes.
+likeness of these vectors); a script answers every request.
 
-For tests of what calls a model: nothing is patched, so that timeouts, retries, connections and
+Use it to test code that calls a model: nothing is patched, so that timeouts, retries, connections and
 cancellation are the real ones.
 """
 
@@ -33,12 +33,12 @@ class ChatMessage(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The content where it is a text, else nothing."""
+        """The content where it is a text, else empty."""
         return self.content if isinstance(self.content, str) else ""
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """What a request asks for. `headers` have lower-case names."""
+    """A request for a completion. `headers` have lower-case names."""
 
     model: str
     messages: list[ChatMessage]
@@ -48,7 +48,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
 
 
 class EmbeddingsRequest(msgspec.Struct, frozen=True):
-    """What a request for vectors asks for. `headers` have lower-case names."""
+    """A request for vectors. `headers` have lower-case names."""
 
     model: str
     input: list[str]
@@ -57,7 +57,7 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True):
 
 
 class RerankRequest(msgspec.Struct, frozen=True):
-    """What a request for relevance asks for. `headers` have lower-case names."""
+    """A request for relevance. `headers` have lower-case names."""
 
     model: str
     query: str
@@ -77,7 +77,7 @@ PATHS: Mapping[str, type[OpenAIRequest]] = {
 
 @frozen(kw_only=True)
 class Reply:
-    """What the server does with one request. `body` may depend on the request; `None` cuts the connection.
+    """The server's reply to one request. `body` may depend on the request; `None` cuts the connection.
 
     It answers after `delay_s` and, where `until` is given, not before that is set.
     """
@@ -118,7 +118,7 @@ def echo() -> Reply:
 
 
 def embeddings(*vectors: list[float]) -> Reply:
-    """These vectors, last one first: what has an index need not come in order."""
+    """These vectors, last one first: each has an index, so their order is free."""
     return Reply(body=lambda request: _embeddings(request.model, list(vectors)))
 
 
@@ -166,7 +166,7 @@ def rate_limited(retry_after: str = "0") -> Reply:
 
 
 def invalid_json() -> Reply:
-    """Status 200 and a body that is no JSON."""
+    """Status 200 and a body that is not JSON."""
     return Reply(body=b'{"id": "chatcmpl-1", "choices": [')
 
 
@@ -193,7 +193,7 @@ class OpenAIServer:
 
     @property
     def base_url(self) -> str:
-        """What a client takes for `api_base`. Raises `RuntimeError` outside the `async with`."""
+        """The value for a client's `api_base`. Raises `RuntimeError` outside the `async with`."""
         if self._server is None:
             raise RuntimeError("the server is not running; use `async with OpenAIServer(...)`")
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"

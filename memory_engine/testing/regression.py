@@ -1,4 +1,4 @@
-"""What the tests call that `memory-engine to-pytest` writes: recorded events must do what they did.
+"""The function that the tests of `memory-engine to-pytest` call: recorded events must do what they did.
 
 No store, no loop, no time: the events go through their reducers on the state that stood before them.
 """
@@ -61,10 +61,10 @@ def check_regression(  # noqa: PLR0913 - the parts of a recorded piece of a log,
 
     `before`: chunks with `key` (hexadecimal), `container` and `chunk`; `events`: `seq`, `id`, `type`, `version`,
     `recorded_at_us`, `payload`, and the recorded `operations` (lines) and `chunks`; `after`: the texts of the state by
-    place; `messages`: of the whole context then. What is `None` is not compared. `plugins`: where the events and
-    reducers come from that are not the package's own, and how their chunks are rendered.
+    place; `messages`: of the whole context then. Arguments that are `None` are not compared. `plugins`
+    bring the events and reducers that are not the package's own, and render their chunks.
 
-    Raises `AssertionError` that says which event does what otherwise, and which reducer does it.
+    Raises `AssertionError` that names the event, the difference, and the reducer that makes it.
     """
     replay = _PluginReplay(thread_id, plugins)
     recorded = [_converted(event, _Recorded) for event in events]

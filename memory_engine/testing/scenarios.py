@@ -1,4 +1,4 @@
-"""Given, when, then: what an event does to a state, without a store and without a loop.
+"""Given, when, then: the effect of an event on a state, without a store and without a loop.
 
 given(UserMessage(content="Hi")).when(LlmTextResponse(content="Hello")).then(
     operations=["ADD 2.0"], chunk_texts=["Hello"], state=["Hi", "Hello"]
@@ -25,7 +25,7 @@ THREAD_ID = "scenario"
 
 
 class Scenario:
-    """A state that events led to. `when` leaves it as it is, so one may be asked many times."""
+    """A state that events led to. `when` leaves it as it is, so you may call it many times."""
 
     def __init__(self, plugins: Sequence[Plugin] = (), now_us: int = START_US) -> None:
         self.state = State()
@@ -33,7 +33,7 @@ class Scenario:
         self._events, self._reducers = registries(plugins)
 
     def when(self, event: Event) -> "Outcome":
-        """What the reducers make of one more event.
+        """The outcome of one more event.
 
         It goes through the same codec and executor as in an engine. Fails where a reducer is
         not pure (it says something else the second time) or the log could not give its
@@ -62,7 +62,7 @@ class Scenario:
 
 @frozen
 class Outcome:
-    """What an event did: the state after it, and its reduction; or the error, and the state as it was."""
+    """The outcome of an event: the state after it, and its reduction; or the error, and the state as it was."""
 
     state: State
     reduction: Reduction
@@ -85,7 +85,7 @@ class Outcome:
         chunk_texts: Sequence[str] | None = None,
         state: Sequence[str] | None = None,
     ) -> "Outcome":
-        """Check what is given, and nothing else.
+        """Check the arguments that are given, and nothing else.
 
         `operations`: values, or lines such as `"UPDATE 1.0 -> 2.0"`; `chunk_texts`: the texts of
         the new chunks; `state`: the texts of all chunks after it, in order, children after

@@ -43,7 +43,7 @@ class StoreContract(
 
     @pytest.fixture
     def store_factory(self) -> StoreFactory:
-        """To be given by the subclass."""
+        """The subclass overrides this fixture."""
         raise NotImplementedError("a subclass of StoreContract defines the fixture store_factory")
 
     @pytest.fixture
@@ -55,6 +55,6 @@ class StoreContract(
 
     @pytest.fixture(autouse=True)
     def _only_what_it_promises(self, request: pytest.FixtureRequest) -> None:
-        """Skip what only a store that outlives its process can do."""
+        """Skip tests that only a persistent store can pass."""
         if not self.persistent and hasattr(ReopeningContract, request.function.__name__):
             pytest.skip("this store keeps nothing beyond its own life")

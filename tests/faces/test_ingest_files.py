@@ -97,7 +97,7 @@ async def test_a_thread_may_be_named(tmp_path: Path) -> None:
     ("format", "value", "error"),
     [
         ("tau", {"messages": HELLO}, "x.json:1: conversation 1 has no list of traj"),
-        ("openai", {"traj": HELLO}, "x.json:1: message 1: the role null is none of"),
+        ("openai", {"traj": HELLO}, "x.json:1: message 1: the role null is not one of"),
         ("events", HELLO[1], "x.json:1: message 1: the event type '' is not known here"),
         ("auto", 5, "x.json:1: a number that is neither a message, nor a conversation, nor an event"),
     ],
@@ -160,12 +160,12 @@ GOOD = '{"role": "user", "content": "Hi"}\n'
         (
             "x.jsonl",
             GOOD + '{"role": NaN}',
-            "x.jsonl:2: not JSON: NaN is no JSON number (kept 1 message before it)",
+            "x.jsonl:2: not JSON: NaN is not a JSON number (kept 1 message before it)",
         ),
         (
             "x.jsonl",
             GOOD * 2 + '{"role": "cat", "content": "m"}',
-            'x.jsonl:3: the role "cat" is none of assistant, developer, function, system, tool, user '
+            'x.jsonl:3: the role "cat" is not one of assistant, developer, function, system, tool, user '
             "(kept 2 messages before it)",
         ),
         (

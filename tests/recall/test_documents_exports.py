@@ -122,11 +122,11 @@ async def test_S7_what_is_broken_in_an_export_is_named(tmp_path: Path) -> None:
         report = await engine.tenant("acme").documents.ingest([tmp_path])
     assert [
         "a.zip: growth/2024-11-05.json line 2 column 2: not JSON: Expecting property name enclosed in double quotes",
-        "a.zip: growth/2024-11-06.json message 1: it is no object",
+        "a.zip: growth/2024-11-06.json message 1: it is not an object",
         "a.zip: growth/2024-11-06.json message 2: its time (`ts`) is 'noon'",
         "a.zip: growth/2024-11-07.json: it holds no list",
-        "b.zip: it is no Slack export: users.json and channels.json (or dms.json, …) are not in it",
-        "c.zip: it is no zip: File is not a zip file",
+        "b.zip: it is not a Slack export: users.json and channels.json (or dms.json, …) are not in it",
+        "c.zip: it is not a zip: File is not a zip file",
     ] == [str(error).removeprefix(f"{tmp_path}/") for error in report.failed]
     assert 4 == report.added
 

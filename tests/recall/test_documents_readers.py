@@ -235,7 +235,7 @@ def test_S7_a_mailbox_is_its_messages(make: Files) -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("Subject: x\n\nHello", "line 1: it is no mailbox"),
+        ("Subject: x\n\nHello", "line 1: it is not a mailbox"),
         ("", "it is empty"),
         ("From a\nSubject: x\n\nHi\n\nFrom b\n\nHello\n", "message 2: it has no header"),
     ],

@@ -132,7 +132,7 @@ async def test_an_embedder_that_is_none_is_refused_when_the_engine_opens(wrong: 
 
 async def test_models_are_checked_where_they_are_given() -> None:
     """A name in place of a model, and sizes below 1."""
-    with pytest.raises(TypeError, match="is no re-ranker"):
+    with pytest.raises(TypeError, match="is not a re-ranker"):
         async with memory_engine.open(":memory:", reranker="jina"):  # type: ignore[arg-type]
             raise AssertionError("it is open")
     with pytest.raises(TypeError, match="is not an embedder"):

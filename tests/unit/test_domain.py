@@ -109,7 +109,7 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
         ("[kinds.a]\ndescription = 1", "kinds.a.description: must be a text, not 1"),
         ("[kinds.a]\nflows = 'report'", "kinds.a.flows: must be a list of texts"),
         ("[kinds.a]\nflows = ['']", "kinds.a.flows: a flow without a name"),
-        ("[kinds.a]\ntype = 'enum'", "kinds.a.type: 'enum' is none of choice, text"),
+        ("[kinds.a]\ntype = 'enum'", "kinds.a.type: 'enum' is not one of choice, text"),
         ("[kinds.a]\ntype = 'choice'", "kinds.a.allowed: a choice needs values"),
         ("[kinds.a]\ntype = 'choice'\nallowed = ['x']\ndefault = 'y'", "kinds.a.default: 'y': it is not among"),
         ("[kinds.a]\ntype = 'choice'\nallowed = [1]\ndefault = true", "kinds.a.default: True: it is not among"),
@@ -124,13 +124,13 @@ def test_a_file_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
         ("[kinds.a]\nrelated = 3", "kinds.a.related: must be texts or a table"),
         ("[kinds.a]\nrule = {}", "kinds.a.rule: a rule without the name of a function"),
         ("[kinds.a]\nrule = { name = 'shout' }", "kinds.a.rule: no rule 'shout' is registered"),
-        ("[kinds.a]\nrule = { name = 'fill_slot', when = { n = { x = 1 } } }", "kinds.a.rule: slot 'n': 'x' is none"),
+        ("[kinds.a]\nrule = { name = 'fill_slot', when = { n = { x = 1 } } }", "kinds.a.rule: slot 'n': 'x' is not"),
         ("[kinds.a]\nrule = { name = 'fill_slot', if = {} }", "kinds.a.rule.if: unknown"),
         ("[kinds.a]\n[personas.p]\nb = 1", "personas.p.b: not declared"),
         ("[kinds.a]\ntype = 'text'\n[personas.p]\na = 1", "personas.p.a: 1: it is a number, not a text"),
         ("[kinds.persona]\ntype = 'number'\n[personas.p]", "personas.p: as a value of 'persona'"),
         ("[personas]\np = 1", "personas.p: must be a table"),
-        ("undeclared = 'maybe'\n", "undeclared: 'maybe' is none of"),
+        ("undeclared = 'maybe'\n", "undeclared: 'maybe' is not one of"),
         ('[kinds.""]\n', "kinds.: key '' is not usable: it is empty"),
     ],
 )  # fmt: skip
@@ -242,7 +242,7 @@ def test_S4_a_condition_holds_when_all_of_it_does(when: dict[str, object], expec
 @pytest.mark.parametrize(
     ("when", "why"),
     [
-        ({"n": {"near": 3}}, "'near' is none of gt, ge, lt, le, ne, in, not_in, exists"),
+        ({"n": {"near": 3}}, "'near' is not one of gt, ge, lt, le, ne, in, not_in, exists"),
         ({"n": {"gt": [3]}}, "'gt' compares numbers or texts"),
         ({"n": {"gt": True}}, "'gt' compares numbers or texts"),
         ({"n": {"in": 3}}, "'in' takes a list"),

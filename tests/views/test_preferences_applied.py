@@ -355,7 +355,7 @@ async def test_S4_a_rule_that_cannot_be_applied_is_not_set() -> None:
         for rule, why in (
             (RuleReference("shout"), "with `rules=`; use one of 'fill', 'shorten'"),
             (RuleReference(""), "a rule without the name of a function"),
-            (RuleReference("fill", when={"n": {"near": 3}}), "slot 'n': 'near' is none of"),
+            (RuleReference("fill", when={"n": {"near": 3}}), "slot 'n': 'near' is not one of"),
         ):
             with pytest.raises(errors.PreferenceError, match=why):
                 await preferences.update("k", 1, rule=rule)
@@ -369,7 +369,7 @@ async def test_S4_a_condition_of_the_log_that_means_nothing_is_reported() -> Non
         rule = RuleReference("append", when={"n": {"near": 3}})
         await user.dispatch(e.PreferenceUpdated(key="k", value="x", rule=rule))
         done = await user.preferences.apply({"n": 3})
-        assert ({"n": 3}, ["slot 'n': 'near' is none of"]) == (done.situation, [f.error[:27] for f in done.failed])
+        assert ({"n": 3}, ["slot 'n': 'near' is not one of"]) == (done.situation, [f.error[:30] for f in done.failed])
 
 
 async def test_S4_applying_writes_nothing() -> None:

@@ -1,1 +1,1 @@
-"""Logs as files: their lines, what is taken out of them, and what is refused."""
+"""Logs as files: export with redaction, and import with its checks."""

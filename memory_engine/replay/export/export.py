@@ -40,10 +40,10 @@ _LEVEL = 6
 
 @frozen(kw_only=True)
 class ExportReport(JsonForm):
-    """What was written. `bytes` are those of the file, `redacted` counts events whose texts were taken out.
+    """The written file. `bytes` is its size, `redacted` counts events whose texts were taken out.
 
-    `idle_rules` are rules of the redaction that nothing was for: misspelt, perhaps. `broken_at` is the seq of the first
-    event whose hash is not its own (0: none): the file says what the log says, and no import takes it.
+    `idle_rules` are rules of the redaction that matched nothing: misspelt, perhaps. `broken_at` is the seq of the first
+    event whose hash is not its own (0: none): the file repeats the log, and no import takes it.
     """
 
     path: str
@@ -70,7 +70,7 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
 
     `compress` packs it also where its name does not end in `.gz`, `force` replaces a file that is there. The file is
     there when it is whole, not before. Raises `FileExistsError`, `IntegrityError` where the log cannot be read,
-    `InvalidRedaction` for what cannot be taken out.
+    `InvalidRedaction` for texts that cannot be taken out.
     """
     kernel = thread.kernel
     _check_free(path, force=force)
@@ -130,7 +130,7 @@ class Log:
         return self._kernel.reader.pages(self.thread.id, after=0, upto=self.upto)
 
     def idle(self) -> tuple[str, ...]:
-        """No rule is for nothing: there are none."""
+        """The rules that took nothing out: an export that is not redacted has no rules."""
         return ()
 
 
@@ -155,7 +155,7 @@ class _Lines:
     def _line(self, stored: StoredEvent) -> bytes:
         for what, text in (("payload", stored.payload), ("record", stored.record or b"null")):
             if not _is_on_one_line(text):
-                why = f"its {what} is no JSON, so no file can hold it; what is before can be exported (upto)"
+                why = f"its {what} is not JSON, so no file can hold it; you can export the events before it (upto)"
                 raise IntegrityError(self._thread_id, stored.seq, why)
         if not self.broken_at and link_hash(stored, self._previous) != stored.hash:
             self.broken_at = stored.seq

@@ -28,7 +28,7 @@ BYTES_MAX = 8 * 1024 * 1024
 
 @frozen(kw_only=True)
 class ImportReport(JsonForm):
-    """What an import did: of the file's `events`, `added` were written now, the thread held the others before.
+    """The outcome of an import: of the file's `events`, `added` were written now, the thread held the others before.
 
     `exported_from` is the thread's id in the store that the file comes from, `redacted` counts events whose texts
     were taken out.
@@ -125,7 +125,7 @@ class _Import:
             raise
 
     async def _exclusively(self, thread_id: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Write while the thread is in no memory here, or else while none of its events is on the way."""
+        """Write while the thread is not loaded here, or else while no event of it is on the way."""
         runtime = self._kernel[OpenThreads].get(thread_id)
         if runtime is None or self._kernel[OpenThreads].let_go(runtime):
             await work()
@@ -169,7 +169,7 @@ class _Import:
         """The head after a batch.
 
         A type that this process does not know may be a tracked one. And a compaction that the log leaves open is at
-        work elsewhere, if anywhere: nobody here is to end it, or to record that it has no end.
+        work elsewhere, if anywhere: this process must not end it, or record that it has no end.
         """
         for row in batch.rows:
             tracked = self._registry.tracks(row.type) or row.type not in self._known

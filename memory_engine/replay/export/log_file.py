@@ -3,7 +3,7 @@
 JSON lines in UTF-8. Payload and operations stand in the lines byte for byte as they are recorded: the hashes are over
 those bytes. docs/export.md describes the format for people.
 
-Exports read line by line: every way in which a file may not be what was written is refused, by its line.
+Exports are read line by line; a file that was altered is refused with the number of the line.
 """
 
 import gzip
@@ -30,7 +30,7 @@ FORMAT = "memory_engine log"
 FORMAT_VERSION = 1
 LINE_BYTES_MAX = 256 * 1024 * 1024
 SALT_BYTES_MAX = 63
-"""One of 64 bytes would say that the row is redacted."""
+"""A salt is shorter than 64 bytes, which would say that the row is redacted."""
 _NOTHING = b"null"
 
 HexDigest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
@@ -41,7 +41,7 @@ Count = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
 Version = Annotated[int, Meta(ge=1, le=0x7FFF_FFFF)]
 NonEmpty = Annotated[str, Meta(min_length=1)]
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999: no other time can be read back."""
+"""The years 1 to 9999: other times cannot be read back."""
 Time = Annotated[int, Meta(ge=FIRST_US, le=LAST_US, description="Microseconds since 1970, UTC.")]
 Payload = Annotated[
     msgspec.Raw,
@@ -57,7 +57,7 @@ RawRecord = Annotated[
 
 
 class Redacted(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What was taken out, as far as it may be told: patterns and places by their number only."""
+    """A summary of the redaction, as far as it may be told: patterns and places by their number only."""
 
     fields: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ class FileHead(msgspec.Struct, frozen=True):
 
 
 class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
-    """The first line. What the thread was forked from is for information: the file holds its whole past."""
+    """The first line. The origin of a fork is for information: the file holds its whole past."""
 
     format: Annotated[str, Meta(pattern=f"^{FORMAT}$")]
     version: Version
@@ -86,7 +86,7 @@ class FileHeader(msgspec.Struct, frozen=True, kw_only=True):
 class FileEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event.
 
-    With `commitments` (to payload and record) in place of the salt it is redacted: the hash is over what was recorded,
+    With `commitments` (to payload and record) in place of the salt it is redacted: the hash is over the recorded bytes,
     and stand-ins are in the place of its texts.
     """
 
@@ -114,7 +114,7 @@ class FileEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FormatOf(msgspec.Struct, frozen=True):
-    """What tells an export from other files, and which version it is of."""
+    """The marks of an export, and its version."""
 
     format: str
     version: int
@@ -186,7 +186,7 @@ _GZIP = b"\x1f\x8b"
 _OF_EVENTS = b'"payload"'
 _CHANGED = "its hash is not that of what it says and of the lines before: it, or their order, was changed"
 CHUNK_DIGITS_MAX = 18
-"""Of the number that a chunk has in its event: stores keep 63 bits."""
+"""The greatest number of a chunk in its event: stores keep 63 bits."""
 _REFORMATTED = (
     "its JSON was written anew by another program (other spaces or escapes), and the hash is over bytes: "
     "take the file as it was exported"
@@ -205,8 +205,8 @@ class FileBatch:
 class LogFile:
     """An export, open from its header on. It holds one batch of events, and the state that they make.
 
-    `hash` is of the last event that was taken (empty: of none), `redacted` counts those that are. All that reads
-    raises `ImportRefused`.
+    `hash` is of the last event that was taken (empty: of none), `redacted` counts those that are. All methods that
+    read raise `ImportRefused`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -221,7 +221,7 @@ class LogFile:
         try:
             self._file = self._unpacked()
             self.header = self._header()
-        except BaseException:  # whatever it is, the file is closed; it goes on to the caller
+        except BaseException:  # close the file after any error; it goes on to the caller
             self._raw.close()
             raise
 
@@ -267,9 +267,9 @@ class LogFile:
         try:
             found = msgspec.json.decode(line, type=FormatOf)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            self._refuse("this is no exported log: the first line says neither `format` nor `version`")
+            self._refuse("this is not an exported log: the first line says neither `format` nor `version`")
         if found.format != FORMAT:
-            self._refuse(f"this is no exported log: its format is {found.format!r}")
+            self._refuse(f"this is not an exported log: its format is {found.format!r}")
         if found.version > FORMAT_VERSION:
             known = f"this package knows up to {FORMAT_VERSION}; upgrade"
             self._refuse(f"the file is of version {found.version} of the format, {known}")
@@ -279,11 +279,11 @@ class LogFile:
         except InvalidIdentifier as error:
             self._refuse(str(error))
         if not FIRST_US <= header.thread.created_at_us <= LAST_US:
-            self._refuse(f"the thread's `created_at_us` is {header.thread.created_at_us:,}, which is no time")
+            self._refuse(f"the thread's `created_at_us` is {header.thread.created_at_us:,}, which is not a time")
         return header
 
     def _event(self, line: bytes, seq: int) -> StoredEvent:
-        """An event's row, if it is the one that comes after all that was taken."""
+        """An event's row; refused unless it is the next one."""
         try:
             stored = row_of(self._decoded(line, FileEvent))
             _check_texts(stored)
@@ -303,7 +303,7 @@ class LogFile:
         return stored
 
     def _end(self, line: bytes, seq: int) -> None:
-        """The last line: the file must hold just what it and the header say."""
+        """Check the last line: the file must hold exactly the events that it and the header announce."""
         end = self._decoded(line, FileEnd)
         for told in ((end.end, end.hash), (self.header.head.seq, self.header.head.hash)):
             if told != (seq, self.hash.hex()):
@@ -319,7 +319,7 @@ class LogFile:
 
     def _decoded(self, line: bytes, kind: type[T]) -> T:
         try:
-            line.decode()  # what stays raw is not looked at otherwise
+            line.decode()  # raw parts are not decoded elsewhere
             return msgspec.json.decode(line, type=kind)
         except UnicodeDecodeError:
             self._refuse("it is not UTF-8")
@@ -346,7 +346,7 @@ class LogFile:
             self._refuse(f"the compressed file is damaged or cut off: {error}")
 
     def _unpacked(self) -> BinaryIO:
-        """What the file holds, whatever its name says."""
+        """The file's content, unpacked where it is compressed under any name."""
         is_packed = self._raw.read(len(_GZIP)) == _GZIP
         self._raw.seek(0)
         return cast("BinaryIO", gzip.GzipFile(fileobj=self._raw, mode="rb")) if is_packed else self._raw
@@ -356,7 +356,7 @@ class LogFile:
 
 
 def _check_texts(stored: StoredEvent) -> None:
-    """Raise `InvalidIdentifier` for what no store could hold or compare exactly."""
+    """Raise `InvalidIdentifier` for an id that a store could not hold or compare exactly."""
     check_identifier("event id", stored.id)
     check_identifier("event type", stored.type)
     for what, value in (("causation id", stored.causation_id), ("correlation id", stored.correlation_id)):

@@ -1,6 +1,6 @@
-"""Payloads with their texts taken out, and all that holds a log together left in: types, enumerations, ids, places.
+"""Payloads and recorded chunks with their texts taken out.
 
-Recorded chunks with their texts taken out.
+Everything that holds a log together stays: types, enumerations, ids, places.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ _WRITTEN = (
     _BYTES | shapes.DateTimeType | shapes.DateType | shapes.TimeType | shapes.TimeDeltaType
     | shapes.UUIDType | shapes.DecimalType
 )  # fmt: skip
-"""What JSON holds as text, and is none."""
+"""Types whose values JSON holds as text, though they are not texts."""
 
 
 class Hide(IntEnum):
@@ -33,7 +33,7 @@ class Hide(IntEnum):
     MATCHES = 0
     TEXTS = 1
     INSIDE = 2
-    """Of a field that a rule names."""
+    """For a field that a rule names."""
     ALL = 3
 
 
@@ -53,7 +53,7 @@ class PayloadWalk:
     fields: set[int] = field(factory=set)
 
     def value(self, value: object, shape: shapes.Type, kind: FieldKind, path: tuple[str, ...], hide: Hide) -> object:
-        """The value with what is to be hidden taken out."""
+        """The value without the texts to hide."""
         shape = _option(shape, value)
         match value:
             case str():
@@ -131,7 +131,7 @@ class PayloadWalk:
         return found
 
     def _rename_digests(self, cls: type, found: dict[str, object]) -> None:
-        """Give another name to what is made of texts that are others now: from a short text's it is guessed."""
+        """Rename ids that are derived from redacted texts: a short text could be guessed from its id."""
         for name, role in roles_of(cls).items():
             text = found.get(name)
             if role.digest is not None and isinstance(text, str) and text.startswith(role.digest):
@@ -147,7 +147,7 @@ class PayloadWalk:
 
 @cache
 def shape_of(cls: type[msgspec.Struct] | None) -> shapes.Type:
-    """What the payloads of a class look like; of an unknown one (`None`), anything."""
+    """The shape of a class's payloads; of an unknown one (`None`), any shape."""
     return shapes.type_info(cls) if cls is not None else _OPEN
 
 
@@ -164,7 +164,7 @@ def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, FieldKind]]:
 
 
 def _kind(cls: type, name: str) -> FieldKind:
-    """What the field of a class is for. Whatever is not known to be anything else is text."""
+    """The kind of a class's field: text, unless it is known to be something else."""
     role = roles_of(cls).get(name)
     if role is not None:
         return role.kind
@@ -223,7 +223,7 @@ def _holds_text(shape: shapes.Type, text: str) -> bool:
 
 
 def chunk_without(chunk: Chunk, walk: PayloadWalk, hide: Hide, is_told: Callable[[SummaryLine], bool]) -> Chunk:
-    """A chunk as its event, which has gone its `walk` already, is to hold it. Of a summary those lines go that tell."""
+    """A chunk as its event, redacted by `walk` already, holds it. A summary loses lines that tell of hidden ones."""
     return msgspec.structs.replace(
         chunk,
         content=_content(chunk.content, walk, hide),
@@ -278,7 +278,7 @@ def _label(label: str, walk: PayloadWalk, hide: Hide) -> str:
 
 
 def _name(name: str, walk: PayloadWalk) -> str:
-    """What a chunk goes by is often made of what the event calls something: `environment:weather`."""
+    """A chunk's name, which is often made of a name in the event: `environment:weather`."""
     for old, new in walk.renamed.items():
         if name == old or name.endswith(f":{old}"):
             return name.removesuffix(old) + new

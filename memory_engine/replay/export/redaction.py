@@ -1,7 +1,7 @@
-"""Redaction: what an exported log is not to tell.
+"""Redaction: the texts that an exported log must not hold.
 
-What a pattern matches goes, and what names something gets another name; events that repeat what others said are known
-as far as they say so themselves.
+Texts that a pattern matches are taken out, and names are replaced by other names. An event that repeats another is
+recognised only where it names that event.
 """
 
 import re
@@ -21,7 +21,7 @@ from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.log_file import Redacted
 
 STAND_IN = "[redacted]"
-"""What stands in the place of a text, whatever its length."""
+"""The stand-in for a text of any length."""
 
 
 def _names(value: Sequence[str] | str) -> tuple[str, ...]:
@@ -45,24 +45,25 @@ def _check_patterns(_rules: object, _attribute: "Attribute[tuple[str, ...]]", va
         try:
             found = re.compile(pattern).search("")
         except re.error as error:
-            raise InvalidRedaction(pattern, f"it is no regular expression: {error}") from None
+            raise InvalidRedaction(pattern, f"it is not a regular expression: {error}") from None
         if found is not None:
             raise InvalidRedaction(pattern, "it matches where there is nothing")
 
 
 @frozen(kw_only=True)
 class Redaction:
-    """What is taken out of an export; in its place stands `[redacted]`. A rule takes out more, never less.
+    """The texts to take out of an export; `[redacted]` stands in their place. A rule takes out more, never less.
 
     * `fields`: the texts and numbers in fields of payloads, by name (`"content"`) or by path (`"metadata.email"`)
     * `types`: all texts of events of these types
     * `seqs`: all texts of these events
-    * `forgotten`: all texts of what was forgotten (`Thread.forget`), on by default
-    * `patterns`: what these regular expressions match, in any text of any event
+    * `forgotten`: all texts of forgotten chunks (`Thread.forget`), on by default
+    * `patterns`: the matches of these regular expressions, in any text of any event
 
-    What says that it repeats a redacted event goes with it: later versions of its chunks, lines of summaries that cite
-    it, entries of views that name it as their source. What repeats it in other words, or without saying so, is reached
-    by patterns only. Numbers in fields of their own stay unless the field is named. Raises `InvalidRedaction`.
+    Everything that names a redacted event as its origin goes with it: later versions of its chunks, lines of summaries
+    that cite it, entries of views that name it as their source. Only patterns reach texts that repeat it in other
+    words, or without naming it. Numbers in fields of their own stay unless the field is named. Raises
+    `InvalidRedaction`.
     """
 
     fields: tuple[str, ...] = field(default=(), converter=_names, validator=_check_names)
@@ -72,7 +73,7 @@ class Redaction:
     forgotten: bool = True
 
     def told(self) -> Redacted:
-        """What the file says of it: neither patterns nor places, which may tell what they were to hide."""
+        """The summary in the file: without patterns and places, which may tell what they hide."""
         return Redacted(
             fields=self.fields,
             types=self.types,
@@ -94,9 +95,9 @@ _STATUSES = frozenset(
 
 
 class Scrubber:
-    """Takes out what patterns match, and gives the same other name for a name each time.
+    """Takes out the matches of patterns, and gives a name the same other name each time.
 
-    Other names are made with a secret that nobody keeps: they cannot be guessed back, whatever they stand for.
+    Other names are made with a secret that is not kept, so the original names cannot be guessed from them.
     """
 
     def __init__(self, patterns: Sequence[str], secret: bytes) -> None:
@@ -105,7 +106,7 @@ class Scrubber:
         self.hits = [0] * len(self._patterns)
 
     def scrubbed(self, text: str) -> str:
-        """The text without what a pattern matches, also within JSON that it holds, whatever is escaped there."""
+        """The text without the matches of patterns, also within JSON that it holds, where characters may be escaped."""
         if not self._patterns or not text:
             return text
         return self._scrubbed(text, 0)
@@ -166,7 +167,7 @@ def is_status(text: str) -> bool:
 
 
 def is_opaque(text: str) -> bool:
-    """Whether an id is one that the engine gave: digits that tell nothing, whatever pattern may match in them."""
+    """Whether the engine made an id: its digits tell nothing, also where a pattern matches in them."""
     return _UUID.fullmatch(text) is not None or _DERIVED.fullmatch(text) is not None
 
 
@@ -177,9 +178,9 @@ def is_chunk_id(text: str) -> bool:
 
 @define
 class Hidden:
-    """What was taken out of a log so far, while its events go by in order.
+    """Everything taken out of a log so far, while its events go by in order.
 
-    `seqs` and `events` (their ids) are of events, `chunks` of what came of them, `calls` of what they called for or
+    `seqs` and `events` (their ids) are of events, `chunks` those derived from them, `calls` the calls they made or
     answered. `forgotten` are chunks that go by themselves. `thread_id` is of the log.
     """
 
@@ -194,7 +195,7 @@ class Hidden:
     _exchanges: set[int] = field(factory=set)
 
     def forget(self, forgotten: MemoryForget) -> None:
-        """Take out what a forgetting names, from the beginning of the log on."""
+        """Take out the chunks that a forgetting names, from the beginning of the log on."""
         self.seqs.update(forgotten.seqs)
         self.forgotten.update(forgotten.chunk_ids)
         self.calls.update(forgotten.call_ids)
@@ -228,7 +229,7 @@ class Hidden:
         return False
 
     def _is_of_cycle(self, event: Event, seq: int) -> bool:
-        """What no field says: an exchange ends the open cycle where it names none, and goes whole, question and all."""
+        """Take out an exchange that ends the open cycle without naming it: it goes whole, with its question."""
         match event:
             case CycleStarted():
                 self._cycle = seq
@@ -243,7 +244,7 @@ class Hidden:
 
 
 def _usual_sources(event: Event) -> Iterator[tuple[Source, object]]:
-    """What fields of the usual names say that declare no role, as those of plug-ins may."""
+    """The values of fields without a declared role, known by their usual names, as plug-ins may have them."""
     roles = roles_of(type(event))
     if "sources" not in roles:
         yield from ((Source.EVENT, one) for one in _texts(getattr(event, "sources", ())))

@@ -1,9 +1,8 @@
 """Rows of a log with their texts taken out, and with the commitments that the chain holds in place of the salt.
 
-A log as its file holds it when texts are taken out, such that whoever imports it can still verify it.
-
-Every event that keeps its salt must come out of the reducers as it was recorded, though events before it say less
-now. Where one does not (a shortened result is told by its length), it is redacted too.
+The result is a log that still verifies where it is imported. Every event that keeps its salt must come out
+of the reducers as it was recorded, though events before it say less
+now. Where one does not (a shortened result depends on its length), it is redacted too.
 """
 
 import asyncio
@@ -32,13 +31,13 @@ from memory_engine.runtime.kernel import Kernel
 
 _RESTORED = shape_of(RestoredChunk)
 _REPEATING = ("copies", "summaries")
-"""Where chunks come from that say what others said: those go one by one. Any other says what its event does."""
+"""Origins of chunks that repeat other events: these go one by one, all others with their event."""
 
 
 class LogRedactor:
     """Takes the texts out of a log's rows, which it must be given in order, from the first on.
 
-    `hidden` holds what is to be hidden before any of it comes: what was forgotten, and the events that rules name.
+    `hidden` names everything to hide from the start: forgotten chunks, and the events that rules name.
     """
 
     def __init__(self, rules: Redaction, registry: EventRegistry, hidden: Hidden, secret: bytes) -> None:
@@ -54,9 +53,9 @@ class LogRedactor:
         self._head = 0
 
     def row(self, stored: StoredEvent) -> StoredEvent:
-        """The row without what is to be hidden; the very same where there is nothing.
+        """The row without the texts to hide; the very same object where there are none.
 
-        Raises `InvalidRedaction` for what cannot be taken out, `IntegrityError` where the row cannot be read.
+        Raises `InvalidRedaction` for texts that cannot be taken out, `IntegrityError` where the row cannot be read.
         """
         self._head = stored.seq
         self._check_envelope(stored)
@@ -85,7 +84,7 @@ class LogRedactor:
         return redacted(stored, payload, written)
 
     def thread(self, thread: ThreadRecord) -> ThreadRecord:
-        """What a thread is, without what patterns match."""
+        """The thread's record, without the texts that patterns match."""
         named = self._scrubber.named
         origin = thread.forked_from
         return msgspec.structs.replace(
@@ -100,7 +99,7 @@ class LogRedactor:
         )
 
     def idle(self) -> tuple[str, ...]:
-        """The rules that nothing in the log was for: misspelt, perhaps."""
+        """The rules that matched nothing in the log: misspelt, perhaps."""
         rules = self._rules
         hits = zip(rules.patterns, self._scrubber.hits, strict=True)
         return (
@@ -111,7 +110,7 @@ class LogRedactor:
         )
 
     def _check_envelope(self, stored: StoredEvent) -> None:
-        """Ids are bound by the hashes: what is in them cannot be taken out."""
+        """Refuse a pattern that matches in an id: hashes cover ids, so they cannot change."""
         for what in (stored.id, stored.causation_id, stored.correlation_id):
             if not is_opaque(what) and self._scrubber.matches(what):
                 why = f"matches in an id of event {stored.seq}, which its hash binds: it cannot be taken out"
@@ -142,7 +141,7 @@ class LogRedactor:
         )
 
     def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: PayloadWalk) -> object:
-        """The payload without the lines of summaries, and the chunks put back, that repeat what is hidden."""
+        """The payload without the lines of summaries, and the chunks put back, that repeat hidden texts."""
         if isinstance(event, CompactionCompleted) and isinstance(value, dict):
             for share in record.shares:
                 summary = record.chunks[share.chunk]
@@ -175,17 +174,17 @@ class LogRedactor:
         return tuple(found)
 
     def _is_copy(self, chunk: Chunk) -> bool:
-        """Whether a chunk came of one that is hidden, or is to be hidden by itself."""
+        """Whether a chunk derives from a hidden one, or is hidden itself."""
         return chunk.id in self._hidden.forgotten or not self._hidden.chunks.isdisjoint(chunk.parent_ids)
 
     def _tells(self, summary: Chunk, line: SummaryLine) -> bool:
-        """Whether a line of such a summary may tell of what is hidden: it cites it, or cites nothing."""
+        """Whether a line of such a summary may repeat hidden texts: it cites a hidden chunk, or cites nothing."""
         if summary.id in self._hidden.forgotten or not line.sources:
             return True
         return not self._hidden.chunks.isdisjoint(line.sources)
 
     def _note(self, event: Event | None, walk: PayloadWalk, *, is_changed: bool) -> None:
-        """What later events must not tell either: names that were changed, and what is made of them."""
+        """Add the changed names, and ids derived from them, to those hidden in later events."""
         self._used_fields |= walk.fields
         self._names.update(walk.renamed)
         if event is not None and is_changed:
@@ -202,7 +201,7 @@ class LogRedactor:
 
 
 def redacted(stored: StoredEvent, payload: bytes, record: bytes) -> StoredEvent:
-    """A row with stand-ins, and with commitments to what was recorded in place of the salt."""
+    """A row with stand-ins, and with commitments to the recorded bytes in place of the salt."""
     return msgspec.structs.replace(stored, payload=payload, record=record, salt=b"".join(commitments(stored)))
 
 
@@ -217,11 +216,11 @@ def _path(name: str) -> tuple[str, ...]:
 
 
 PAUSE_ROWS = 16
-"""So many rows are worked on before others have their turn."""
+"""Rows that are redacted before other tasks have their turn."""
 
 
 class RedactedLog:
-    """A thread's log up to a seq, without what the rules take out."""
+    """A thread's log up to a seq, redacted by the rules."""
 
     def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int, redactor: LogRedactor) -> None:
         self._kernel = kernel
@@ -234,7 +233,7 @@ class RedactedLog:
 
     @classmethod
     async def of(cls, kernel: Kernel, thread: ThreadRecord, upto: int, rules: Redaction) -> "RedactedLog":
-        """The log, once it is known what was forgotten in it, after `upto` too."""
+        """The log; first reads which chunks were forgotten, after `upto` too."""
         hidden = Hidden(thread.id, seqs=set(rules.seqs))
         if rules.forgotten:
             head = await kernel.store.head(thread.id)
@@ -258,7 +257,7 @@ class RedactedLog:
             yield rows
 
     def idle(self) -> tuple[str, ...]:
-        """The rules that nothing in the log was for."""
+        """The rules that matched nothing in the log."""
         return self._redactor.idle()
 
     async def _row(self, stored: StoredEvent) -> StoredEvent:
@@ -281,7 +280,7 @@ class RedactedLog:
         return self._reduced(stored, self._whole) is not None
 
     def _reduced(self, stored: StoredEvent, state: State) -> State | None:
-        """The state after an event, if the reducers do now what was recorded."""
+        """The state after an event, if the reducers reproduce the record."""
         try:
             event = self._kernel.events.decode(stored.type, stored.version, stored.payload)
             if not isinstance(event, Event):
@@ -294,7 +293,7 @@ class RedactedLog:
         return draft.freeze(stored.seq) if encode_reduction(reduction, event) == stored.record else None
 
     def _applied(self, stored: StoredEvent, state: State) -> State:
-        """The state after what is recorded. Raises `IntegrityError`."""
+        """The state after the recorded operations. Raises `IntegrityError`."""
         _, reduction = decode_row(self._thread_id, stored, self._kernel.events)
         draft = state.draft()
         try:

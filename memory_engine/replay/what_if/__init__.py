@@ -49,7 +49,7 @@ LOOK_BACK = 512
 
 @frozen(kw_only=True)
 class Change:
-    """What is to be otherwise. At least one of `edits`, `plugins`, `policy` and `compactor` is given.
+    """The change for a rerun. At least one of `edits`, `plugins`, `policy` and `compactor` is given.
 
     `edits` skip, replace and insert events, by the seqs of the original. `plugins` bring reducers in addition to those
     of the kernel, or in their place, and compactors. With a `policy`, a `compactor` or a plug-in's, the recorded
@@ -57,8 +57,8 @@ class Change:
     embedded one; with `call_models` alone, by those of the engine. Without these, compactions are as they are recorded.
     With a policy that is not `enabled` none are made. A compactor that calls a model is used only with `call_models`.
 
-    `upto`: only so much of the log. `max_tokens` is the budget that contexts are measured with (default: all of the
-    state), `prices` what the report says of costs, `metadata` is added to the fork's.
+    `upto` ends the rerun at a seq. `max_tokens` is the budget that contexts are measured with (default: all of the
+    state), `prices` give the report its costs, `metadata` is added to the fork's.
     """
 
     edits: Sequence[Edit] = ()
@@ -96,7 +96,7 @@ def _check(what: str, value: object, fits: object, wanted: str) -> None:
 
 @frozen(kw_only=True)
 class WhatIfReport(JsonForm):
-    """What became of a log under a change.
+    """The outcome of a rerun under a change.
 
     `thread_id` is the original, up to the seq `upto`; `fork_id` is the rerun, up to `head`. They share the past up to
     `shared`; all else here is about what comes after. `calls_shared` model calls were made before; `turns` are those
@@ -176,7 +176,7 @@ async def what_if(
 
 
 async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rerun:
-    """Run a log again as a setting says; whatever goes wrong, no fork is left."""
+    """Run a log again as a setting says; after an error no fork is left."""
     kernel, thread_id = setting.kernel, setting.loaded.record.id
     recompacts, changes_rules = setting.compactors is not None, bool(setting.changed_types)
     begin = 0 if recompacts or changes_rules else max(0, setting.script.first - 1 - LOOK_BACK)
@@ -190,7 +190,7 @@ async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rer
                 if progress is not None and stored.seq % TOLD_EVERY == 0:
                     progress(stored.seq - begin)
         await run.finish()
-    except BaseException:  # whatever it is, a fork that is not whole must not stay; it goes on to the caller
+    except BaseException:  # after any error, drop the unfinished fork; it goes on to the caller
         if run.log is not None:
             await run.log.discard()
         raise
@@ -198,7 +198,7 @@ async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rer
 
 
 async def setting_of(kernel: Kernel, loaded: LoadedThread, change: Change, upto: int, *, fork_id: str = "") -> Setting:
-    """What a change means for a thread. Without a `fork_id` nothing is written. Raises `InvalidChange` and the like."""
+    """The settings of a rerun, made from a change. Without a `fork_id` nothing is written. Raises `InvalidChange`."""
     record = loaded.record
     compactors = _compactors(kernel, change)
     if not (change.edits or change.plugins or compactors is not None):

@@ -1,4 +1,4 @@
-"""Model calls of a log and of its rerun: what each was sent, what the provider's cache kept of it, what it cost."""
+"""Model calls of a log and of its rerun: the tokens of each, those that the provider's cache kept, its cost."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ from memory_engine.replay.cache_breaks import kept_of
 
 @frozen(kw_only=True)
 class Prices:
-    """What a provider takes, in USD for a million tokens. `cached_input`: what its prompt cache still holds."""
+    """A provider's prices, in USD for a million tokens. `cached_input`: for tokens in its prompt cache."""
 
     input: float
     output: float
@@ -29,7 +29,7 @@ class Prices:
         return (fresh * self.input + kept * cached + output * self.output) / 1_000_000
 
     def of_usage(self, usage: Usage) -> float:
-        """USD for what a compactor's model took: as the provider said, else by its tokens."""
+        """USD for a compactor's model: as the provider said, else by its tokens."""
         return usage.cost_usd or self.of_call(usage.input_tokens, 0, usage.output_tokens)
 
 
@@ -113,14 +113,14 @@ class CallSeries:
     _before: MeasuredContext | None = None
 
     def begin(self, state: State, last_call: State | None) -> None:
-        """From this state on. The last call before it was made with `last_call`: what a cache then held."""
+        """From this state on. The call before was made with the state `last_call`, which the cache held then."""
         messages = MeasuredMessages(self.measure.builder)
         if last_call is not None:
             self._before, _ = self._context(self.measure.series(last_call, messages))
         self._series = self.measure.series(state, messages)
 
     def step(self, operations: Sequence[Operation], chunks: Sequence[Chunk], seq: int) -> None:
-        """Go on by what an event did."""
+        """Go on by an event's reduction."""
         if self._series is not None:
             self._series.step(operations, chunks, seq)
 
@@ -143,7 +143,7 @@ class CallSeries:
 
     @staticmethod
     def _context(series: ContextSeries) -> tuple[MeasuredContext | None, int]:
-        """A context and its tokens; none where it needs more tokens than there may be."""
+        """A context and its tokens; none where it exceeds the budget."""
         try:
             context = series.context()
         except ContextBudgetError as error:

@@ -1,7 +1,4 @@
-"""Edits of a log for a rerun: events that are skipped, replaced, inserted.
-
-What a rerun kept, changed, left out and added.
-"""
+"""Edits of a log for a rerun (events to skip, replace, insert), and the number of events that each outcome had."""
 
 from collections.abc import Mapping, Sequence
 
@@ -43,7 +40,7 @@ class InsertEvent:
 
 Edit = SkipEvent | ReplaceEvent | InsertEvent
 EDITS = (SkipEvent, ReplaceEvent, InsertEvent)
-"""Seqs, and chunk ids inside the events, are those of the original log, whatever the other edits are."""
+"""Seqs, and chunk ids inside the events, are those of the original log, regardless of the other edits."""
 
 
 @frozen(kw_only=True)
@@ -101,7 +98,7 @@ class Refused:
 
 @define(kw_only=True)
 class EventCounts(JsonForm):
-    """Events of the original by what became of them, and those that are new in the rerun.
+    """The number of the original's events by their outcome, and of those that are new in the rerun.
 
     `shared`: the past that both have in common. `kept` came out with the bytes that they had, `renumbered` name others
     by their new places. `left_out` are the compactions of the original where they are made anew, `added` those made.
@@ -124,9 +121,9 @@ class EventCounts(JsonForm):
 
 @frozen(kw_only=True)
 class Compactions(JsonForm):
-    """The compactions of one side after the shared past, and what their models took.
+    """The compactions of one side after the shared past, and the tokens of their models.
 
-    Tokens are estimates: `tokens_before` of what was replaced, `tokens_after` of what stands there.
+    Tokens are estimates: `tokens_before` of the originals, `tokens_after` of their summaries.
     """
 
     completed: int = 0

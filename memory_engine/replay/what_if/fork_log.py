@@ -1,6 +1,6 @@
 """The log that a rerun makes: in memory until it is whole, then a fork in the store.
 
-Compactions of a rerun: where the thresholds ask for them, directly after the event that passes them.
+A rerun compacts where the thresholds ask for it, directly after the event that passes them.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -38,7 +38,7 @@ PENDING_MAX = 20_000
 
 @frozen(kw_only=True)
 class ForkRules:
-    """What a log is run under: which events there are, what they do, and how their chunks look."""
+    """The rules of a log's run: its events, their reducers, and the renderers of their chunks."""
 
     events: EventRegistry = field(repr=False)
     reducers: ReducerRegistry = field(repr=False)
@@ -47,7 +47,7 @@ class ForkRules:
 
 @frozen(kw_only=True)
 class Envelope:
-    """What is around an event. Times in microseconds since 1970."""
+    """The envelope of an event. Times in microseconds since 1970."""
 
     id: str
     recorded_at_us: int
@@ -57,7 +57,7 @@ class Envelope:
 
     @classmethod
     def of(cls, stored: StoredEvent) -> "Envelope":
-        """That of a row."""
+        """The envelope of a row."""
         return cls(
             id=stored.id,
             recorded_at_us=stored.recorded_at_us,
@@ -69,7 +69,7 @@ class Envelope:
 
 @frozen
 class ForkOrigin:
-    """Where a fork leaves its thread: the record and the head of that, the state there, and the hash of the log."""
+    """The point where a fork leaves its thread: that thread's record and head, the state there, the hash of the log."""
 
     record: ThreadRecord
     head: Head
@@ -158,7 +158,7 @@ class ForkLog:
             live=self._live,
             projections=[
                 *snapshots.of_commit(self._before, self.state, self.head),
-                imported(self._before.seq, self.head.seq),  # what these bring to others has arrived from the original
+                imported(self._before.seq, self.head.seq),  # the original delivered the facts of these events already
             ],
         )
         self._units.append(unit)
@@ -166,7 +166,7 @@ class ForkLog:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is held that it ought to be written."""
+        """Whether enough rows are held to be written."""
         return self._record is not None and len(self._rows) >= PENDING_MAX
 
     async def write(self) -> None:
@@ -202,7 +202,7 @@ class ForkLog:
 
 
 class _Rows:
-    """The part of a store's protocol that a `LogReader` needs for chunks and what became of them."""
+    """The part of a store's protocol that a `LogReader` needs for chunks and their lineage."""
 
     def __init__(self, log: ForkLog) -> None:
         self._log = log
@@ -254,7 +254,7 @@ class Recompaction:
         return is_due(tally, self.policy) and tally.compactable >= self._backoff
 
     def due(self, state: State) -> Plan | None:
-        """What is to be compacted after an event."""
+        """The plan of the compaction due after an event."""
         if not self.is_due(state.tally):
             return None
         plan = plan_auto(state, self.policy, self._stiff)

@@ -57,7 +57,7 @@ class Places:
         return old + self._shift(old) if old > 0 else old
 
     def chunk(self, chunk_id: str) -> str:
-        """The chunk's id in the rerun, empty for none; what is no chunk id stays as it is."""
+        """The chunk's id in the rerun, empty if it has none; a text that is not a chunk id stays as it is."""
         return self._numbered(_CHUNK, chunk_id, 1)
 
     def fact(self, fact_id: str) -> str:
@@ -126,7 +126,7 @@ _REFER: Mapping[Reference, Refer] = {
 _USUAL: Mapping[str, Refer] = {
     "chunk_id": _chunk, "chunk_ids": _chunk, "seq": _seq, "seqs": _seq, "drawn_from": _seq,
 }  # fmt: skip
-"""What such fields are called in events of plug-ins."""
+"""The names of such fields in events of plug-ins."""
 
 
 @cache
@@ -145,8 +145,8 @@ def references_of(cls: type[msgspec.Struct]) -> Mapping[str, Refer]:
 def renumbered(event: S, places: Places, seq: int) -> S:
     """The event that stood at `seq`, naming what it names by its place in the rerun; the very same where none moved.
 
-    `seq` 0: it stood nowhere, and what it counts back from itself is as it says.
-    What has no place there is left out of a list; a field that holds a single reference then is empty, or 0.
+    `seq` 0: it stood nowhere, and seqs counted back from itself stay as they are.
+    A reference without a place there is left out of a list; a field that holds a single reference then is empty, or 0.
     """
     return event if places.are_same else _struct(event, places, seq)
 

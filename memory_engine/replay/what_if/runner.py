@@ -46,7 +46,7 @@ from memory_engine.runtime.kernel import Kernel
 
 @frozen(kw_only=True)
 class Setting:
-    """What is run again, and how.
+    """The settings of a rerun.
 
     `compactors`: those that compact anew, by `policy`, and `by_hand` where somebody had asked for it; `None` where
     compactions are taken as they are recorded.
@@ -101,7 +101,7 @@ class Rerun:
 
     @classmethod
     def begin(cls, setting: Setting, state: State, digest: bytes) -> "Rerun":
-        """After a state of the original, and the log's hash there. What lies before is not looked at."""
+        """After a state of the original, and the log's hash there. Earlier events are not read."""
         registry = setting.kernel.events
         run = cls(setting, state.draft(), digest, Runs(registry), Runs(registry))
         if setting.measures is not None:
@@ -120,7 +120,7 @@ class Rerun:
         return run
 
     def original_state(self) -> State:
-        """The original's state after what was read of it."""
+        """The original's state after the last row read."""
         state = self._draft.freeze(self._draft.seq)
         self._draft = state.draft()
         return state
@@ -226,7 +226,7 @@ class Rerun:
     # its own way
 
     async def _again(self, stored: StoredEvent, event: Event | UnknownEvent, key: str) -> None:
-        """Append what an event comes out as."""
+        """Append the event as it comes out in the rerun."""
         if self._compaction is not None and stored.type in STEPS:
             self._places.drop(stored.seq)
             self.counts.left_out += 1
@@ -253,7 +253,7 @@ class Rerun:
             await self._compaction.after_event(stored.recorded_at_us)
 
     def _said(self, stored: StoredEvent, event: Event | UnknownEvent) -> tuple[Event, str]:
-        """What is said at the place of an event, naming others by their old places, and what became of it."""
+        """The event that stands in the place of one, naming others by their old places, and its outcome."""
         script = self.setting.script
         if stored.seq in script.skipped:
             return _placeholder(stored, event, "skipped"), "skipped"
@@ -277,7 +277,7 @@ class Rerun:
         return step
 
     def _put(self, event: Event, envelope: Envelope, recorded: StoredEvent | None = None) -> Reduced:
-        """Append to the rerun's log. Raises what that raises; then nothing has changed."""
+        """Append to the rerun's log. Raises the errors of `ForkLog.append`; then nothing has changed."""
         step = self._own.append(event, envelope, recorded)
         if self.calls is not None:
             self.calls.fork.step(step.reduction.operations, step.reduction.chunks, step.stored.seq)
@@ -289,7 +289,7 @@ class Rerun:
         return self._put(_placeholder(stored, event, f"refused: {why}"), Envelope.of(stored))
 
     def _speaks_of_others(self, event: Event) -> str:
-        """Why a recorded summary is not of what it would stand for: something of that was replaced."""
+        """Why a recorded summary no longer fits: a chunk that it would stand for was replaced."""
         if not isinstance(event, CompactionCompleted):
             return ""
         covered = (chunk_id for replacement in event.replacements for chunk_id in replacement.covers)
@@ -297,7 +297,7 @@ class Rerun:
         return f"chunk {other} says something else than what was summarised" if other else ""
 
     def _note_reworded(self, step: Reduced, *, is_new: bool) -> None:
-        """Remember the chunks that hold what an edit says in place of what was said, and their later versions."""
+        """Remember the chunks that hold an edit's replacement, and their later versions."""
         if is_new or self._reworded:
             chunks = step.reduction.chunks
             self._reworded.update(c.id for c in chunks if is_new or not self._reworded.isdisjoint(c.parent_ids))
@@ -356,7 +356,7 @@ class Rerun:
     # forgetting
 
     async def _widened(self, event: MemoryForget) -> MemoryForget:
-        """With the versions and summaries that came of what is forgotten in this log, as `Thread.forget` finds them."""
+        """Add the versions and summaries of the forgotten chunks in this log, as `Thread.forget` finds them."""
         reader, thread_id = self._own.reader, self._own.thread_id
         told = await reader.ids_at(thread_id, event.origins())
         known = [chunk_id for chunk_id in event.chunk_ids if chunk_id.replace(".", "", 1).isdecimal()]
@@ -373,7 +373,7 @@ class Rerun:
             self._forgets.append(Targets(event))
 
     def _check_undone(self, stored: StoredEvent, event: Event) -> None:
-        """What comes back with an undone compaction was chosen when it was undone: nothing else may be forgotten."""
+        """Refuse an undoing that would bring back a chunk that the change forgets: its chunks are recorded with it."""
         if not isinstance(event, CompactionUndone):
             return
         for one in event.restored:
@@ -443,7 +443,7 @@ class Rerun:
 
 
 def _placeholder(stored: StoredEvent, event: Event | UnknownEvent, why: str) -> Event:
-    """What stands in the place of an event. Of a compaction's end it is one that says that it did not come about."""
+    """The stand-in for an event. For a compaction's end it is an event that says that the compaction was abandoned."""
     if isinstance(event, CompactionCompleted):
         return CompactionAbandoned(compaction_id=event.compaction_id, reason=f"what-if: {why}")
     return EventSkipped(skipped_type=stored.type, skipped_id=stored.id, reason=why)

@@ -252,7 +252,7 @@ def _reaches(summary: SummaryRow, seqs: Collection[int]) -> bool:
 
 
 def seqs_of(chunk_ids: Iterable[str]) -> list[int]:
-    """The seqs that chunk ids begin with; what is no chunk id has none."""
+    """The seqs that chunk ids begin with; other texts are passed over."""
     heads = (chunk_id.partition(".")[0] for chunk_id in chunk_ids)
     return [int(head) for head in heads if head.isdecimal() and len(head) <= _DIGITS_MAX]
 

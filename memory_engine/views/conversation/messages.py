@@ -152,7 +152,7 @@ def _answered_keys(chunks: Sequence[Chunk]) -> frozenset[str]:
 
 
 def _key(tool: str, arguments: str) -> str:
-    """The cache key of a call as a model wrote it; none for arguments that are no JSON object."""
+    """The cache key of a call as a model wrote it; none for arguments that are not a JSON object."""
     try:
         parameters = json.loads(arguments)
         return cache_key(tool, canonical(tool, parameters)) if isinstance(parameters, dict) else ""

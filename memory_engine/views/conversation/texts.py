@@ -8,7 +8,7 @@ from memory_engine.core.lazy import regex
 ELLIPSIS = "…"
 _ELLIPSIS_BYTES = 3
 _LOOK_BACK = 32
-"""How far a cut goes back to spare a cluster of characters. A longer one is no letter of any language."""
+"""How far a cut goes back to spare a cluster of characters. A longer one is not a letter of any language."""
 _WORD_SHARE = 0.6
 """A cut goes back to the end of a word if this much of the room is still used."""
 _VIRAMA = 9

@@ -193,7 +193,7 @@ class Documents:
         try:
             digest = digest_of(loaded, run.splitting)
         except UnicodeEncodeError:
-            raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is no character") from None
+            raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is not a character") from None
 
         def wanted(known: Document | None) -> Sequence[Event]:
             if not has_text:

@@ -88,7 +88,7 @@ class _Word(msgspec.Struct, frozen=True):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """Finds names. `allow` are words that are none, in lower case, beside those that are known."""
+    """Finds names. `allow` are words that are not names, in lower case, beside those that are known."""
 
     allow: Collection[str] = frozenset()
 

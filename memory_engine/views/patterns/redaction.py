@@ -60,7 +60,7 @@ class EmbeddedRedactor:
     """E-mail and net addresses, accounts, phones, money, dates, street addresses, ids, numbers of 3 digits, names.
 
     A name is a word with a capital that is neither a known short form (`SQL`) nor a day or month nor, at the
-    beginning of a sentence, an everyday word. `allow` are words that are no names, in any case of letters: nouns
+    beginning of a sentence, an everyday word. `allow` are words that are not names, in any case of letters: nouns
     of a language that writes them with capitals, say.
     """
 

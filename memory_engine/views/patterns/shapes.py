@@ -252,7 +252,7 @@ def _ids(text: str) -> Iterator[Span]:
 
 
 def _is_mixed(part: str) -> bool:
-    """Whether letters and digits stand together in a way that is none of the trade's."""
+    """Whether letters and digits stand together in a way that the trade does not use."""
     if part.isalpha() or not any(sign.isdigit() for sign in part) or not any(sign.isalpha() for sign in part):
         return False
     return _digits(part) >= NUMBER_DIGITS_MIN or _PLAIN_TOKENS.fullmatch(part) is None

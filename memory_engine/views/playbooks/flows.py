@@ -216,7 +216,7 @@ class Flows:
         return tuple(event.event for event in promoted if isinstance(event.event, PlaybookPromoted))
 
     async def _promoted(self, record: FlowRecord, reason: str, *said: str) -> NewEvent | None:
-        """The promotion of a run, if there is a user whose it is, and it is none yet."""
+        """The promotion of a run that belongs to a user and is not a playbook yet; else `None`."""
         info = await self._thread.info()
         if record.status == "promoted" or not info.user_id:
             return None

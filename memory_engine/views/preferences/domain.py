@@ -44,7 +44,7 @@ class Kind:
 
     `allowed` are the values of a choice (for other types a restriction, empty: none). `default`
     is what holds while nothing is stored, `seed` what onboarding stores for a user who does not
-    answer; `None` is no default and no seed. `flows` are those in which the preference always applies.
+    answer; `None`: there is no default, no seed. `flows` are those in which the preference always applies.
     `related` leads to other keys, each with the share of a score that is left behind the step
     (above 0, up to 1). `rule` says how a value of this kind acts, unless the preference has its own.
     """
@@ -199,7 +199,7 @@ def _with_rules(domain: Domain) -> Iterator[str]:
         if problem := problem_with_function(function):
             yield f"rules.{name}: {problem}"
     if domain.undeclared not in ("", "accept", "refuse"):
-        yield f"undeclared: {domain.undeclared!r} is none of 'accept', 'refuse'"
+        yield f"undeclared: {domain.undeclared!r} is not one of 'accept', 'refuse'"
 
 
 def _with_kinds(domain: Domain) -> Iterator[str]:
@@ -219,7 +219,7 @@ def _with_kinds(domain: Domain) -> Iterator[str]:
 
 def _with_kind(kind: Kind, keys: set[str], rules: Mapping[str, RuleFunction]) -> Iterator[str]:
     if kind.type not in TYPES:
-        yield f".type: {kind.type!r} is none of {', '.join(TYPES)}"
+        yield f".type: {kind.type!r} is not one of {', '.join(TYPES)}"
         return
     if kind.type == "choice" and not kind.allowed:
         yield ".allowed: a choice needs values to choose from"

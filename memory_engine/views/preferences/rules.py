@@ -55,7 +55,7 @@ class Rules(Mapping[str, RuleFunction]):
 def problem_with_function(function: object) -> str:
     """Why this cannot be a rule function; empty if it can."""
     if not callable(function):
-        return f"a {type(function).__name__} is no function"
+        return f"a {type(function).__name__} is not a function"
     if inspect.iscoroutinefunction(function):
         return "it is asynchronous; a rule is pure and returns at once"
     return ""
@@ -70,7 +70,7 @@ def problem_with_condition(when: Mapping[str, object]) -> str:
     for slot, wanted in when.items():
         for name, operand in _operations(wanted):
             if name not in (*OPERATORS, "eq"):
-                return f"slot {slot!r}: {name!r} is none of {', '.join(OPERATORS)}"
+                return f"slot {slot!r}: {name!r} is not one of {', '.join(OPERATORS)}"
             if name in _COMPARISONS and not _is_comparable(operand):
                 return f"slot {slot!r}: {name!r} compares numbers or texts, not {operand!r}"
             if name in ("in", "not_in") and not isinstance(operand, list | tuple):
@@ -158,7 +158,7 @@ def same(left: object, right: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a JSON number; true and false are none."""
+    """Whether a value is a JSON number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -208,7 +208,7 @@ TARGETS: tuple[str, ...] = get_args(PromotionTarget)
 class Placement:
     """A target, for preferences the key (empty: one made from the text), and why it is the one.
 
-    Raises `InvalidEvent` for a target that there is not: whatever is meant, it is no preference.
+    Raises `InvalidEvent` for an unknown target: it is not taken for a preference.
     """
 
     target: PromotionTarget

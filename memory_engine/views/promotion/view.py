@@ -113,7 +113,7 @@ class Promotion:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
 
         What was judged under this trigger before is not judged again. Without one, everything is judged anew.
-        Raises `InvalidIdentifier` for a trigger that can be no id, and what a scorer raises; nothing is recorded then.
+        Raises `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
         return await self._settle(_Judging(trigger=trigger, name=("trigger", trigger)))

@@ -46,7 +46,7 @@ class Scratchpad:
         With an `event_id` of the caller's, writing again gives the first snippet; another text under it raises
         `IdempotencyConflict`.
         """
-        if not str(text).strip():  # what is no text is refused by dispatch
+        if not str(text).strip():  # dispatch refuses anything that is not a text
             raise InvalidEvent(ScratchpadWritten.event_type, "content", "a snippet says something; this one is empty")
         reads = self._reads()
         read, before = tuple(reads), dict(reads)

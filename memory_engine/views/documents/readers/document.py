@@ -91,14 +91,14 @@ class ZipExport:
         try:
             self._zip = zipfile.ZipFile(path)
         except zipfile.BadZipFile as error:
-            raise Unreadable(f"it is no zip: {error}") from None
+            raise Unreadable(f"it is not a zip: {error}") from None
         names = [name for name in self._zip.namelist() if name.endswith(".json") and not name.startswith("__MACOSX/")]
         users = min((name for name in names if name.rpartition("/")[2] == "users.json"), key=len, default="users.json")
         self._root = users.removesuffix("users.json")
         self._names = sorted(name.removeprefix(self._root) for name in names if name.startswith(self._root))
         if not is_export(self._names):
             self._zip.close()
-            raise Unreadable("it is no Slack export: users.json and channels.json (or dms.json, …) are not in it")
+            raise Unreadable("it is not a Slack export: users.json and channels.json (or dms.json, …) are not in it")
 
     def __enter__(self) -> "ZipExport":
         return self

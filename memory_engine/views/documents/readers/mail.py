@@ -31,7 +31,7 @@ def read_mail(content: bytes, path: str) -> Loaded:
 
 
 def mail_document(content: bytes, document_id: str, source: str) -> Loaded:
-    """A message; its thread is the message that began it. Raises `Unreadable` for bytes that are none."""
+    """A message; its thread is the message that began it. Raises `Unreadable` for bytes that are not a message."""
     if not content.strip():
         raise Unreadable("it is empty")
     message = message_from_bytes(content, policy=default)
@@ -177,7 +177,7 @@ _ESCAPED = regex(rb"^>(>*From )", re.MULTILINE)
 
 
 def read_mbox(file: BinaryIO, path: str) -> Iterator[Loaded | Unreadable]:
-    """Every message, in order; a broken one as what is wrong with it. Raises `Unreadable` for a file that is none.
+    """Every message, in order; a broken one as its error. Raises `Unreadable` for a file that is not a mailbox.
 
     A message's id is the file's and its own, else a digest; the same message twice is one.
     """
@@ -218,7 +218,7 @@ def _messages(file: BinaryIO) -> Iterator[bytes | None]:
             if size <= MESSAGE_BYTES_MAX:
                 lines.append(line)
         elif line.strip():
-            raise Unreadable("it is no mailbox: it does not begin with a line `From …`", "line 1")
+            raise Unreadable("it is not a mailbox: it does not begin with a line `From …`", "line 1")
         is_after_blank = not line.strip()
     if not is_begun:
         raise Unreadable("it is empty")

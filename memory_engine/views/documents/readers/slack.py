@@ -187,7 +187,7 @@ def _messages(
     messages = []
     for n, one in enumerate(listed, 1):
         if not isinstance(one, dict):
-            faults.append(Unreadable("it is no object", f"{name} message {n}"))
+            faults.append(Unreadable("it is not an object", f"{name} message {n}"))
             continue
         if _text(one, "subtype") in _NOISE or _text(one, "type") not in ("", "message"):
             continue
