@@ -58,8 +58,8 @@ def test_S7_without_the_extra_documents_are_split_all_the_same() -> None:
     """By paragraphs, sentences and words."""
     code = """
 from memory_engine.views.documents.readers.splitting import Splitting, split
-from memory_engine.views.documents.readers.document import Section
-pieces = split([Section("One two three. " * 40)], Splitting(200, 0))
+from memory_engine.views.documents.readers.document import DocumentSection
+pieces = split([DocumentSection("One two three. " * 40)], Splitting(200, 0))
 print(len(pieces), {piece.text[-1] for piece in pieces})
 """
     assert "4 {'.'}" == without("semantic_text_splitter", code).strip()
