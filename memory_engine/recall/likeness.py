@@ -165,7 +165,7 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 REQUESTS = Thresholds(lexical=0.5, embedding=0.6)
-"""For a request against other requests. Chosen on 26 paraphrases of ten requests of our own, and not more than a beginning."""
+"""For a request against other requests. Chosen on 26 paraphrases of ten requests of our own: a beginning."""
 DESCRIPTIONS = Thresholds(lexical=0.25, embedding=0.4)
 """For a request against a description, which shares less. Chosen on 39 queries to 24 descriptions of our own."""
 
