@@ -15,7 +15,7 @@ from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
-from memory_engine.core.reducers import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import DuplicateRegistration, SchemaError

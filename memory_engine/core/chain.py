@@ -18,7 +18,7 @@ from memory_engine.core.events.memory import ExecutionPause, ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import RecordedEvent, StoredEvent
-from memory_engine.core.reducers import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import Placed, State, StateDraft, Tally
 from memory_engine.core.threads import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation

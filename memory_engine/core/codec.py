@@ -15,7 +15,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Body, Event, UnknownEvent
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.operations import Operation
-from memory_engine.core.reducers import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.errors import EventDecodeError, InvalidEvent, ReducerError, UndeclaredEvent
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")

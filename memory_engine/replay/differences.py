@@ -19,7 +19,7 @@ from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.executor import describe
 from memory_engine.core.operations import Batch, Operation, place_of
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducers import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import StateDraft
 from memory_engine.core.text import terms
 from memory_engine.core.threads import LiveChunk, LoadedThread

@@ -12,7 +12,7 @@ from memory_engine.core.events.compaction import CompactionCompleted, Compaction
 from memory_engine.core.executor import describe
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.reducers import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.replay.lineage import batch_replaced, is_covering, place
 from memory_engine.replay.trace import CHUNKS_MAX, ChunkRef, EventRef, LineageTrace, Link
 

@@ -14,7 +14,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducers import (
+from memory_engine.core.reduction import (
     NOTHING,
     ReduceContext,
     ReducerRegistry,

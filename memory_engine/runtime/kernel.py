@@ -16,7 +16,7 @@ from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource
 from memory_engine.core.records import NewEvent
-from memory_engine.core.reducers import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.errors import EngineClosed, ReadOnly
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer

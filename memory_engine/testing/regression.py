@@ -14,7 +14,7 @@ from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import checked_record, decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
-from memory_engine.core.reducers import ReduceContext, Reduction, RegisteredReducer, reduce_into
+from memory_engine.core.reduction import ReduceContext, Reduction, RegisteredReducer, reduce_into
 from memory_engine.core.state import Placed, State
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.errors import MemoryEngineError

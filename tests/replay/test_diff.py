@@ -16,7 +16,7 @@ from memory_engine import Chunk, CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
 from memory_engine.core.chunks import Retention
 from memory_engine.core.operations import Add, BatchReplace, Reorder, Update
-from memory_engine.core.reducers import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.events import Event
 from memory_engine.plugins import Plugin

@@ -14,7 +14,7 @@ from memory_engine.agents import AgentLifecycle
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.context.builder import FRAME
 from memory_engine.core.operations import Add
-from memory_engine.core.reducers import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.errors.effects import Usage
 from memory_engine.events import Event, SummaryLine

@@ -12,7 +12,7 @@ from memory_engine import Event, Plugin, UserMessage
 from memory_engine import events as e
 from memory_engine.core.events.delivery import Delivering, Delivery
 from memory_engine.core.events.roles import FieldKind, Reference, Role, Source, roles_of, sources_in
-from memory_engine.core.reducers import NOTHING, ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.core.reduction import NOTHING, ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.core.state import State
 from memory_engine.errors import InvalidEvent, ReducerError
 from memory_engine.events import BUILTIN_EVENTS, EventRegistry, builtin_registry

@@ -21,7 +21,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import FieldKind
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducers import ReduceContext, reduce_into
+from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, InvalidRedaction, MemoryEngineError

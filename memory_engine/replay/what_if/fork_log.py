@@ -19,7 +19,7 @@ from memory_engine.core.codec import checked_record, encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import Receipt, StoredEvent
-from memory_engine.core.reducers import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.core.reduction import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import ACTIVE, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CompactorFailed, EventTooLarge

@@ -31,7 +31,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.ids import uuid7
 from memory_engine.core.records import NewEvent, Receipt, StateHandle, StoredEvent
-from memory_engine.core.reducers import ReduceContext, Reduction, reduce_into
+from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import CompactionPolicy, LoadedThread, ThreadRecord
 from memory_engine.errors import InvalidChange, ReducerError

@@ -13,7 +13,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
 from memory_engine.core.operations import Operation, Update
 from memory_engine.core.records import Receipt
-from memory_engine.core.reducers import ReduceContext, Reduction, appended
+from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
 from memory_engine.errors import InvalidMemory, UnknownChunk
 from memory_engine.runtime.handle import ThreadHandle

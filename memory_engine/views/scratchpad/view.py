@@ -11,7 +11,7 @@ from attrs import frozen
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, Delete, Operation, Reorder
 from memory_engine.core.records import Receipt
-from memory_engine.core.reducers import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import State, StateView
 from memory_engine.errors import IdempotencyConflict, InvalidEvent
 from memory_engine.runtime.handle import ThreadHandle

@@ -14,7 +14,7 @@ from memory_engine.core.events.base import Event, ToolCall
 from memory_engine.core.events.memory import MemoryForget, SessionEnded, SessionStarted
 from memory_engine.core.operations import Add
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.reducers import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
