@@ -16,7 +16,7 @@ from memory_engine import Engine
 from memory_engine.core.chunks import ChunkType
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import ProjectionChange
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 LENGTHS = (1_000, 10_000, 100_000)
 ANY_POINT = Bar("value", "<=", 50.0)

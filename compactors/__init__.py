@@ -1,4 +1,4 @@
-"""The built-in compactors: `EmbeddedCompactor` needs no model, `WorkingHistoryCompactor` asks one, `Pipeline` joins."""
+"""The built-in compactors: `EmbeddedCompactor` without a model, `WorkingHistoryCompactor` with one, `Pipeline`."""
 
 from typing import TYPE_CHECKING
 

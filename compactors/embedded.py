@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive.entries import Entry, Kind, Line, Section
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line, Section
 from memory_engine.compactors.extractive.extractor import extract
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 
-_KINDS: Mapping[str, Kind] = {
+_KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
     ChunkType.USER_MESSAGE: "user",
     ChunkType.PARENT_MESSAGE: "user",
@@ -25,7 +25,7 @@ _KINDS: Mapping[str, Kind] = {
 }
 
 READ_CHARS_MAX = 32_000
-"""What is read of one text: a megabyte takes seconds, and what matters is seldom in its middle."""
+"""Characters read of one text: a megabyte takes seconds, and its middle seldom matters."""
 _SECTIONS: Mapping[str, Section] = {section: section for section in get_args(Section)}
 
 
@@ -38,13 +38,13 @@ class EmbeddedCompactor:
     name = "embedded"
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Anything."""
+        """Return `True`: it takes any chunks."""
         return bool(chunks)
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """The lines that fit `context.budget_tokens`. Runs in a worker thread: the loop goes on.
+        """The lines that fit `context.budget_tokens`. Runs in a worker thread, so the event loop goes on.
 
-        What was recalled from memory is left out, since nothing is learned from it a second time. Of a text over
+        It leaves out recalled chunks, since nothing is learned from memory a second time. Of a text over
         32,000 characters the beginning and the end are read.
         """
         fresh = [chunk for chunk in chunks if chunk.status != RECALLED]

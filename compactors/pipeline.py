@@ -1,4 +1,4 @@
-"""Compactors one after the other: each stage takes the summary of the former."""
+"""Compactors one after the other: each stage takes the summary of the one before."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,9 +14,9 @@ from memory_engine.core.tokens import estimate_chunk
 class Pipeline:
     """One compactor made of several.
 
-    The first stage is given the chunks; each later one is given the lines of the former's
-    summary, a chunk of the type `compacted` for each line. What a later stage cites of these
-    is led back to what the lines cited, so that a result cites the original chunks only. A
+    The first stage gets the chunks; each later one gets the lines of the summary before it,
+    a chunk of the type `compacted` for each line. Where a later stage cites such a line, the
+    pipeline puts the line's own sources in its place: a result cites original chunks only. A
     stage that cannot take the lines (`can_compact`) is left out. Models and usage add up.
 
         Pipeline(WorkingHistoryCompactor(model), Redactor())
@@ -33,11 +33,11 @@ class Pipeline:
 
     @property
     def calls_model(self) -> bool:
-        """Whether any stage does."""
+        """Whether any stage asks a model."""
         return any(map(calls_model, self._stages))
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether the first stage can: the others see its summary only."""
+        """Whether the first stage can take the chunks: the others get only its summary."""
         return self._stages[0].can_compact(chunks)
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
@@ -82,7 +82,7 @@ def _earliest(recorded_at: Mapping[str, str], sources: Sequence[str]) -> str:
 
 
 def _led_back(line: SummaryLine, cited: Mapping[str, Sequence[str]]) -> SummaryLine:
-    """The line with the sources of the lines it cites. Citing one that may come from anywhere, so may it."""
+    """The line with the sources of the lines it cites. If one of these has no sources, nor has the result."""
     found: list[str] = []
     for source in line.sources:
         origins = cited.get(source, (source,))

@@ -82,14 +82,14 @@ def working_history(words: int) -> str:
 
 
 FRAME_TOKENS = 25
-"""What the tags around an entry take."""
+"""Tokens that the tags around an entry take."""
 ENTRY_TOKENS_MIN = 32
 """An entry is never cut below this, however many there are."""
 _NOT_XML = regex("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that happened, and the chunks that it stands for."""
+class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the history, and the chunks that it stands for."""
 
     type: str
     text: str
@@ -97,18 +97,18 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     sources: tuple[str, ...] = ()
 
 
-def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[Entry]:
+def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[HistoryEntry]:
     """The lines of earlier summaries first, each with the sources that it had, then the chunks in order."""
-    earlier = [Entry(type=ChunkType.COMPACTED, text=line.text, sources=line.sources) for line in context.earlier]
+    earlier = [HistoryEntry(type=ChunkType.COMPACTED, text=line.text, sources=line.sources) for line in context.earlier]
     return earlier + [
-        Entry(type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,))
+        HistoryEntry(type=chunk.type, text=_text(chunk), at=context.recorded_at.get(chunk.id, ""), sources=(chunk.id,))
         for chunk in chunks
         if chunk.status != RECALLED  # nothing is learned from memory a second time
     ]
 
 
 def _text(chunk: Chunk) -> str:
-    """What a chunk says, with who said it and what it calls or answers."""
+    """The text of a chunk, with its speaker and the calls it makes or answers."""
     if chunk.lines:
         return render_lines(chunk.lines, title="")
     head = chunk.label
@@ -120,11 +120,11 @@ def _text(chunk: Chunk) -> str:
     return "\n".join([*([text] if text else []), *calls])
 
 
-def fitted(entries: Sequence[Entry], entry_tokens_max: int, room: int) -> list[Entry] | None:
+def fitted(entries: Sequence[HistoryEntry], entry_tokens_max: int, room: int) -> list[HistoryEntry] | None:
     """The entries, the longest shortened so that all take about `room` tokens; `None` where they cannot.
 
-    One limit for all: what is below it stays whole, so that a single huge result costs the
-    others nothing.
+    One limit holds for all: an entry below it stays whole, so that a single huge result costs
+    the others nothing.
     """
     sizes = sorted(min(estimate_text(entry.text), entry_tokens_max) for entry in entries)
     room -= FRAME_TOKENS * len(sizes)
@@ -141,7 +141,7 @@ def fitted(entries: Sequence[Entry], entry_tokens_max: int, room: int) -> list[E
 
 
 def shortened(text: str, tokens: int) -> str:
-    """The text, or its head and tail in about so many (estimated) tokens, saying how much is left out."""
+    """The text, or its head and tail in about that many (estimated) tokens, saying how much is left out."""
     size = estimate_text(text)
     if size <= tokens:
         return text
@@ -150,7 +150,7 @@ def shortened(text: str, tokens: int) -> str:
     return f"{head} [… {len(text) - len(head) - len(tail)} characters left out …] {tail}"
 
 
-def render_input(entries: Sequence[Entry], context: CompactionContext, *, part_tokens_max: int) -> str:
+def render_input(entries: Sequence[HistoryEntry], context: CompactionContext, *, part_tokens_max: int) -> str:
     """The two blocks. Each part of the context takes at most about `part_tokens_max` tokens."""
     parts = (
         ("task_goal", context.task_goal),
@@ -168,7 +168,7 @@ def render_input(entries: Sequence[Entry], context: CompactionContext, *, part_t
 
 
 def escaped(text: str, *, quote: bool = False) -> str:
-    """The text as XML may hold it: marks as entities, what XML forbids (NUL, lone surrogates) as U+FFFD."""
+    """The text as XML may hold it: markup as entities, forbidden characters (NUL, lone surrogates) as U+FFFD."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return html.escape(_NOT_XML.sub("\ufffd", text), quote=quote)
 
@@ -176,7 +176,7 @@ def escaped(text: str, *, quote: bool = False) -> str:
 _SECTION_OF = {heading.casefold(): name for name, heading in SECTIONS}
 _NAMES = "|".join(re.escape(heading) for _, heading in SECTIONS)
 _OTHER = "key_information"
-"""Where lines go that stand under a heading of the model's own."""
+"""The section for lines under a heading of the model's own."""
 _NUMBERED = r"(?:\d{1,2}[.)]\s*)?"
 _HASH_HEADING = regex(r" {0,3}(?P<level>#{1,6})\s+(?P<title>.*)")
 _BOLD_HEADING = regex(
@@ -214,7 +214,7 @@ def read_summary(answer: str, sources: Sequence[tuple[str, ...]]) -> tuple[Summa
 
 
 def _items(answer: str) -> Iterator[tuple[str, str]]:
-    """Each bullet or paragraph with its section; what stands before the first known section is left out."""
+    """Each bullet or paragraph with its section; text before the first known section is left out."""
     section, level, fenced = "", 3, False
     parts: list[str] = []
     for line in [*_THOUGHT.sub("", answer, count=1).splitlines(), ""]:
@@ -258,7 +258,7 @@ def _plain(text: str) -> str:
 
 
 def _cited(text: str, sources: Sequence[tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-    """The text without its citations, and what they cite. Where no index exists, they are no citations."""
+    """The text without its citations, and the indexes they cite. An unknown index is not a citation."""
     found = _CITATIONS.search(text)
     if found is None:
         return text, ()
@@ -275,7 +275,7 @@ WORDS_PER_TOKEN = 0.6
 
 
 class WorkingHistoryCompactor:
-    """Summarises by one call to a model: what was done, tried and learnt, how things stand, what comes next.
+    """Summarises by one call to a model: actions, attempts and lessons, the state of things and the next steps.
 
     `compact_max_tokens` limits the answer; an answer that meets it is refused, never cut.
     An entry longer than `entry_tokens_max` is sent as its head and tail, and all entries
@@ -305,15 +305,15 @@ class WorkingHistoryCompactor:
         return f"WorkingHistoryCompactor({self._model!r})"
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Anything."""
+        """Return `True`: it takes any chunks."""
         return bool(chunks)
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
         """The model's summary, its lines citing the chunks that they come from.
 
         Raises `ModelError` where the model gives no whole answer within `context.deadline_s`,
-        and `CompactorFailed` for an answer that is no progress summary (`invalid_output`) and
-        for more entries than the input has room for (`input_too_long`).
+        and `CompactorFailed` for an answer that is not a progress summary (`invalid_output`) and
+        for more entries than the input can take (`input_too_long`).
         """
         entries = fitted(entries_of(chunks, context), self._entry_tokens_max, self._input_tokens_max)
         if entries is None:

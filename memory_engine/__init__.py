@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from memory_engine.core.records import NewEvent as NewEvent
     from memory_engine.core.records import Receipt as Receipt
     from memory_engine.core.records import RecordedEvent as RecordedEvent
-    from memory_engine.core.reducing import ReduceContext as ReduceContext
-    from memory_engine.core.reducing import Reducer as Reducer
-    from memory_engine.core.reducing import Reduction as Reduction
+    from memory_engine.core.reduction import ReduceContext as ReduceContext
+    from memory_engine.core.reduction import Reducer as Reducer
+    from memory_engine.core.reduction import Reduction as Reduction
     from memory_engine.core.state import State as State
     from memory_engine.core.state import StateView as StateView
     from memory_engine.core.threads import CompactionPolicy as CompactionPolicy
@@ -80,7 +80,7 @@ _HOMES = {
     "core.chunks": "Category Chunk ChunkType Retention",
     "core.operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
     "core.records": "NewEvent Receipt RecordedEvent",
-    "core.reducing": "ReduceContext Reducer Reduction",
+    "core.reduction": "ReduceContext Reducer Reduction",
     "core.state": "State StateView",
     "engine": "Engine",
     "llm.vectors": "Embedder",

@@ -29,14 +29,14 @@ from memory_engine.runtime.scoped import create_thread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Store, StoreStats, ThreadFilter
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
     from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import importer
-    from memory_engine.replay.verify import Progress, VerifyReport
+    from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
     anchors, importer, verify = lazy_modules("memory_engine.replay", "anchors", "export.importer", "verify")
 
@@ -287,7 +287,7 @@ class Engine:
     # looking back
 
     async def verify(
-        self, thread_ids: Collection[str] | None = None, progress: "Progress | None" = None
+        self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
         """Verify the given threads, or all (see `Thread.verify`)."""
         if thread_ids is None:
@@ -300,7 +300,7 @@ class Engine:
         return reports
 
     async def import_log(
-        self, path: str | Path, *, thread_id: str = "", progress: "Progress | None" = None
+        self, path: str | Path, *, thread_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "importer.ImportReport":
         """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes.
 

@@ -21,7 +21,7 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
-from memory_engine.core.reducing import Reducer, ReducerRegistry, reduce_view_change
+from memory_engine.core.reduction import Reducer, ReducerRegistry, reduce_view_change
 from memory_engine.projections.base import Projection
 from memory_engine.recall.extractors import silent
 from memory_engine.runtime.kernel import Kernel, ThreadKind

@@ -11,18 +11,18 @@ from memory_engine.thread import Thread
 if TYPE_CHECKING:
     from memory_engine.events import Layer
     from memory_engine.views.documents import view as documents
-    from memory_engine.views.layers import sharing
+    from memory_engine.views.layers import shared_memory
     from memory_engine.views.patterns import view as patterns
     from memory_engine.views.playbooks import view as playbooks
     from memory_engine.views.preferences import view as preferences
     from memory_engine.views.promotion import agent_md
 else:
-    agent_md, playbooks, documents, sharing, patterns, preferences = lazy_modules(
+    agent_md, playbooks, documents, shared_memory, patterns, preferences = lazy_modules(
         "memory_engine.views",
         "promotion.agent_md",
         "playbooks.view",
         "documents.view",
-        "layers.sharing",
+        "layers.shared_memory",
         "patterns.view",
         "preferences.view",
     )
@@ -77,16 +77,16 @@ class Agent(Scope):
 
         This grant replaces earlier ones to that agent.
         """
-        return await sharing.share_with(self, agent_id, layers, write=write)
+        return await shared_memory.share_with(self, agent_id, layers, write=write)
 
     async def revoke(self, agent_id: str, *, reason: str = "") -> Receipt:
         """End the grant to an agent, at once."""
-        return await sharing.revoke(self, agent_id, reason)
+        return await shared_memory.revoke(self, agent_id, reason)
 
-    async def grants(self, *, at: int | None = None) -> "list[sharing.Grant]":
+    async def grants(self, *, at: int | None = None) -> "list[shared_memory.Grant]":
         """The grants of this agent's memory to others."""
-        return await sharing.grants_of(self, at)
+        return await shared_memory.grants_of(self, at)
 
-    def shared(self, agent_id: str) -> "sharing.SharedMemory":
+    def shared(self, agent_id: str) -> "shared_memory.SharedMemory":
         """The memory of another agent of this tenant, as far as that agent grants it to this one."""
-        return sharing.SharedMemory(self, ScopeHandle(self.kernel, "agent", agent_id, self.tenant_id))
+        return shared_memory.SharedMemory(self, ScopeHandle(self.kernel, "agent", agent_id, self.tenant_id))

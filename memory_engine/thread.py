@@ -25,19 +25,19 @@ from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.reading import Moment, seq_of
+from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
     from memory_engine.compaction import undo
     from memory_engine.compaction.base import Compactor
-    from memory_engine.recall.index import Progress as IndexProgress
+    from memory_engine.recall.index import IndexProgress
     from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, what_if, why
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
-    from memory_engine.replay.verify import Progress
+    from memory_engine.replay.verify import VerifyProgress
     from memory_engine.views import report as reports
     from memory_engine.views.conversation import view as conversation
-    from memory_engine.views.layers import offloading
+    from memory_engine.views.layers import offloads
     from memory_engine.views.layers import view as layers
     from memory_engine.views.playbooks import flows
     from memory_engine.views.promotion import view as promotion
@@ -69,7 +69,7 @@ else:
         "what_if",
         "why",
     )
-    offloading, undo = lazy_modules("memory_engine", "views.layers.offloading", "compaction.undo")
+    offloads, undo = lazy_modules("memory_engine", "views.layers.offloads", "compaction.undo")
 
 
 V = TypeVar("V")
@@ -84,7 +84,7 @@ class Thread(ThreadHandle):
         self,
         max_tokens: int | None = None,
         *,
-        at: Moment | None = None,
+        at: MomentLike | None = None,
         query: str | None = None,
         policy: ContextPolicy = DEFAULT_POLICY,
         recall_from: "Sequence[Thread]" = (),
@@ -205,11 +205,11 @@ class Thread(ThreadHandle):
 
         The log keeps them whole: `open` reads on. `None` if there are none.
         """
-        return await offloading.offload(self, min_chars=min_chars, keep_chars=keep_chars)
+        return await offloads.offload(self, min_chars=min_chars, keep_chars=keep_chars)
 
-    async def open(self, reference: str, *, start: int = 0, chars: int = 4_000) -> "offloading.Opened":
+    async def open(self, reference: str, *, start: int = 0, chars: int = 4_000) -> "offloads.Opened":
         """A piece of an off-loaded chunk's text (or any chunk's), by id. Raises `UnknownChunk`."""
-        return await offloading.open_reference(self, reference, start=start, chars=chars)
+        return await offloads.open_reference(self, reference, start=start, chars=chars)
 
     # queue
 
@@ -296,7 +296,7 @@ class Thread(ThreadHandle):
 
     # looking back
 
-    async def at(self, moment: Moment) -> "Past":
+    async def at(self, moment: MomentLike) -> "Past":
         """The thread as it was: state, context and every view, read-only.
 
         A moment is a seq (0: before the first event), an event's id, or a time with a zone: then it is after the last
@@ -304,7 +304,7 @@ class Thread(ThreadHandle):
         """
         return Past(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
 
-    async def diff(self, a: Moment, b: Moment | None = None) -> "diff.Diff":
+    async def diff(self, a: MomentLike, b: MomentLike | None = None) -> "diff.Diff":
         """The difference from one moment to another (default: the head): chunks, fields, context, views."""
         return await diff.diff(await self.at(a), await self._at_or_last(b))
 
@@ -312,9 +312,9 @@ class Thread(ThreadHandle):
         self,
         predicate: "Callable[[Past], bool | Awaitable[bool]]",
         *,
-        after: Moment = 0,
-        upto: Moment | None = None,
-        progress: "Progress | None" = None,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        progress: "VerifyProgress | None" = None,
     ) -> "bisect.Bisection":
         """The first event after which `predicate` holds, by halving: it must not hold at `after`, and hold at `upto`.
 
@@ -332,10 +332,10 @@ class Thread(ThreadHandle):
     async def cache_ledger(
         self,
         *,
-        after: Moment = 0,
-        upto: Moment | None = None,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
         max_tokens: int | None = None,
-        progress: "Progress | None" = None,
+        progress: "VerifyProgress | None" = None,
     ) -> "ledger.CacheLedger":
         """Which events changed what a provider's prompt cache held: at which byte, for how many tokens.
 
@@ -345,7 +345,7 @@ class Thread(ThreadHandle):
         return await ledger.cache_ledger(await self.at(after), await self._at_or_last(upto), max_tokens, progress)
 
     async def what_if(
-        self, change: "what_if.Change", *, fork_id: str = "", progress: "Progress | None" = None
+        self, change: "what_if.Change", *, fork_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "what_if.WhatIfReport":
         """Run the log again into a fork under other reducers, compactors, thresholds or edits; this thread stays as is.
 
@@ -360,9 +360,9 @@ class Thread(ThreadHandle):
         self,
         path: str | Path,
         *,
-        upto: Moment | None = None,
+        upto: MomentLike | None = None,
         redaction: "Redaction | None" = None,
-        progress: "Progress | None" = None,
+        progress: "VerifyProgress | None" = None,
     ) -> "export.ExportReport":
         """Write the log to one file of JSON lines (gzip if it ends in `.gz`): events, operations, hashes.
 
@@ -371,15 +371,15 @@ class Thread(ThreadHandle):
         until = self.as_of if upto is None else upto
         return await export.export(self, Path(path), upto=until, redaction=redaction, progress=progress)
 
-    async def anchor(self, at: Moment | None = None) -> "anchors.Anchor":
+    async def anchor(self, at: MomentLike | None = None) -> "anchors.Anchor":
         """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""
         return await anchors.anchor(await self._at_or_last(at))
 
-    async def to_pytest(self, first: Moment, last: Moment | None = None, *, name: str = "") -> str:
+    async def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
         """The source of a test that runs the events from `first` to `last` on the state before them, and compares."""
         return await to_pytest.to_pytest(await self.at(first), await self._at_or_last(last), name=name)
 
-    async def verify(self, progress: "Progress | None" = None) -> "verify.VerifyReport":
+    async def verify(self, progress: "VerifyProgress | None" = None) -> "verify.VerifyReport":
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
 
         Where the log itself is broken (a gap, a hash), the thread takes no more events in this process.
@@ -391,7 +391,11 @@ class Thread(ThreadHandle):
         return report
 
     async def rebuild(
-        self, views: Collection[str] | None = None, *, search: bool | None = None, progress: "Progress | None" = None
+        self,
+        views: Collection[str] | None = None,
+        *,
+        search: bool | None = None,
+        progress: "VerifyProgress | None" = None,
     ) -> ThreadInfo:
         """Derive all rows from the log again, beside the old ones, and replace those in one commit.
 
@@ -406,7 +410,7 @@ class Thread(ThreadHandle):
         await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
         return await self.info()
 
-    async def _at_or_last(self, moment: Moment | None) -> "Past":
+    async def _at_or_last(self, moment: MomentLike | None) -> "Past":
         return await self.at(await self.last_seq() if moment is None else moment)
 
 

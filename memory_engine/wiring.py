@@ -15,7 +15,7 @@ from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
-from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import DuplicateRegistration, SchemaError
@@ -28,7 +28,7 @@ from memory_engine.projections.outbox import folds_of
 from memory_engine.recall.extractors import extractors_of
 from memory_engine.recall.index import SearchModels
 from memory_engine.recall.ranking import Ranker, rank
-from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.service import Recall
 from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import core_plugin

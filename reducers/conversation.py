@@ -2,7 +2,7 @@
 
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.base import ToolCall
-from memory_engine.core.reducing import ReduceContext, Reduction, appended
+from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
 from memory_engine.events import (
     LlmClarification,

@@ -8,7 +8,7 @@ import msgspec
 from memory_engine.compaction.history import Targets
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
-from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction, appended
+from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
 from memory_engine.errors import StaleEvent
 from memory_engine.events import (

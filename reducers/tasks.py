@@ -6,7 +6,7 @@ import msgspec
 
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, Delete, Operation, Update
-from memory_engine.core.reducing import NOTHING, ReduceContext, Reduction
+from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.events import (
     TaskAbandoned,

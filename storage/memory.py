@@ -80,14 +80,14 @@ class MemoryPassages:
         """Apply a change where the index stands at `change.after`, and fold what waits; whether it did."""
         self._head_of(thread_id)
         done = self.apply(thread_id, change)
-        await self.fold(thread_id)
+        await self.index_words(thread_id)
         return done
 
-    async def fold(self, thread_id: str) -> None:
+    async def index_words(self, thread_id: str) -> None:
         """Take the words of what waits into the lists."""
         self._head_of(thread_id)
         with self._transaction() as raw:
-            while passages.fold(raw, self._tid(thread_id), passages.FOLD_BULK):
+            while passages.index_words(raw, self._tid(thread_id), passages.INDEXED_BULK):
                 pass
 
     async def threads(self) -> Sequence[str]:

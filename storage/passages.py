@@ -1,8 +1,8 @@
 """Passages in SQLite: a row each, full text in FTS5, vectors beside. One module for the file and for memory.
 
 A passage is written by the transaction of its event, with its text. Its words go to the full-text index later, many
-passages at a time (`fold`), since a list of words costs ten times as much one passage at a time; until then a look-up
-reads them from the rows. A look-up sees both, at one moment.
+passages at a time (`index_words`), since a list of words costs ten times as much one passage at a time; until then a
+look-up reads them from the rows. A look-up sees both, at one moment.
 """
 
 import sqlite3
@@ -69,11 +69,11 @@ TABLES = (
         PRIMARY KEY (tid, model)
     ) STRICT, WITHOUT ROWID""",
 )
-FOLD_MIN = 64
+WAITING_MIN = 64
 """So many passages wait at least before their words are folded into the full-text index."""
-FOLD_MAX = 256
+INDEXED_MAX = 256
 """So many are folded in one transaction: some milliseconds."""
-FOLD_BULK = 1_024
+INDEXED_BULK = 1_024
 """So many where somebody waits for all of them: half as dear each, in tens of milliseconds."""
 RAW = "\x01"
 """Begins the text of a passage whose words were not taken yet."""
@@ -131,7 +131,7 @@ def destroy(raw: sqlite3.Connection, tid: int) -> bool:
     if row is None:
         return False
     whole = (base(tid), base(tid + 1) - 1)
-    _unfold(raw, row[0], "pos BETWEEN ? AND ?", whole)
+    _unindex(raw, row[0], "pos BETWEEN ? AND ?", whole)
     raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (*whole, tid))
     for table in ("vectors", "embedded", "passage_indexes"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
@@ -268,7 +268,7 @@ def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
         count, size = raw.execute(
             f"SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos IN ({marks})", some
         ).fetchone()
-        _unfold(raw, folded, f"pos IN ({marks})", some)
+        _unindex(raw, folded, f"pos IN ({marks})", some)
         raw.execute(f"DELETE FROM passages WHERE tid = ? AND pos IN ({marks})", (tid, *some))
         raw.execute(f"DELETE FROM vectors WHERE tid = ? AND pos IN ({marks})", (tid, *some))
         raw.execute(
@@ -276,7 +276,7 @@ def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
         )
 
 
-def _unfold(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[object]) -> None:
+def _unindex(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[object]) -> None:
     """Take passages out of the full-text index, as far as they are in it."""
     raw.execute(
         "INSERT INTO passage_terms (passage_terms, rowid, terms) "
@@ -285,11 +285,11 @@ def _unfold(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[o
     )
 
 
-def fold(raw: sqlite3.Connection, tid: int, at_most: int = FOLD_MAX) -> bool:
+def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -> bool:
     """Fold the words of the oldest that wait into the full-text index, if they are enough; whether more may wait."""
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     waiting = _waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
-    if len(waiting) < FOLD_MIN:
+    if len(waiting) < WAITING_MIN:
         return False
     raw.executemany(
         "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(pos, words) for pos, words, _ in waiting]
@@ -344,7 +344,7 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
     return LookedUp(
         seq=seq,
         head=head,
-        unfolded=len(waiting),
+        unindexed=len(waiting),
         passages=passages,
         terms=terms,
         holding=holding,

@@ -3,11 +3,14 @@
 import gc
 import os
 from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+import memory_engine
+from memory_engine import Engine, Thread
 from memory_engine.cli import main
 from tests.command_line import Run
 
@@ -41,6 +44,19 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
         return code, printed.out, printed.err
 
     return call
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    """An engine in memory with no option set, closed after the test."""
+    async with memory_engine.open(":memory:") as engine:
+        yield engine
+
+
+@pytest.fixture
+async def thread(engine: Engine) -> Thread:
+    """The thread "t" of `engine`."""
+    return await engine.create_thread("t")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks

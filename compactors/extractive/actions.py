@@ -1,4 +1,4 @@
-"""What was done, as drafts: one line per call with its arguments, its outcome and the values that matter.
+"""Calls as drafts: one line per call with its arguments, its outcome and the values that matter.
 
 Equal calls with equal outcomes become one line. Of several outcomes of the same
 call the last one is the state; the earlier ones are marked down, and so is a
@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Sequence
 from math import sqrt
 
-from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
+from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Terms
 from memory_engine.compactors.extractive.entries import Entry, Section
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
-from memory_engine.compactors.extractive.structured import Leaf, Record, identity, read_json, records
-from memory_engine.compactors.extractive.usage import Action, Reading, failed, key_of
+from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
+from memory_engine.compactors.extractive.usage import Action, InputReading, failed, key_of
 from memory_engine.compactors.extractive.words import (
     DATE,
     clean,
@@ -30,7 +30,7 @@ PENDING = " (no result yet)"
 LONG_VALUE_CHARS = 100
 DATE_CHARS_MAX = 10
 VALUE_FACTOR = 3.0
-"""A word of speech that is lost can be guessed from the rest, a value cannot."""
+"""A reader can guess a lost word of speech from the rest, but not a lost value."""
 RECENCY_FLOOR = 0.6
 SUPERSEDED_FACTOR = 0.3
 TALKED_ABOUT_FACTOR = 2.0
@@ -43,7 +43,7 @@ UNLIKELY = 0.15
 """How likely a value of its shape is needed again, before its key has shown it."""
 
 
-def action_drafts(reading: Reading) -> list[tuple[int, Draft]]:
+def action_drafts(reading: InputReading) -> list[tuple[int, LineDraft]]:
     """For each distinct action its place in the input (that of its last repetition) and its draft."""
     repeats: dict[tuple[str, str, str], list[Action]] = {}
     last_of: dict[tuple[str, str], tuple[str, str, str]] = {}
@@ -59,7 +59,7 @@ def action_drafts(reading: Reading) -> list[tuple[int, Draft]]:
 
 
 def _signature(entries: Sequence[Entry], action: Action) -> tuple[str, str, str]:
-    """What was called, with what, and what came back."""
+    """One action as text: the call, its arguments and its outcome."""
     outcome = entries[action.outcome].text if action.outcome >= 0 else ""
     if action.call < 0:
         return entries[action.outcome].name, outcome, outcome
@@ -67,7 +67,7 @@ def _signature(entries: Sequence[Entry], action: Action) -> tuple[str, str, str]
     return call.name, call.arguments or call.text, outcome
 
 
-def _draft(reading: Reading, actions: Sequence[Action], factor: float) -> Draft:
+def _draft(reading: InputReading, actions: Sequence[Action], factor: float) -> LineDraft:
     """The line of one action; `actions` are its equal repetitions, the last one stands for all."""
     entries, action = reading.entries, actions[-1]
     opener = entries[action.place]
@@ -82,7 +82,7 @@ def _draft(reading: Reading, actions: Sequence[Action], factor: float) -> Draft:
         line.value_title(action.place, factor)
     places = [place for repeat in actions for place in (repeat.call, repeat.outcome) if place >= 0]
     sources = tuple(dict.fromkeys(entries[place].id for place in places))
-    return Draft(_section(outcome), sources, tuple(line.pieces))
+    return LineDraft(_section(outcome), sources, tuple(line.pieces))
 
 
 def _title(opener: Entry, times: int, *, pending: bool) -> str:
@@ -100,20 +100,20 @@ def _section(outcome: Entry | None) -> Section:
 class _ActionLine:
     """The pieces of one action's line while they are gathered; new ones hang below `parent`."""
 
-    def __init__(self, reading: Reading, title: str) -> None:
+    def __init__(self, reading: InputReading, title: str) -> None:
         self.reading = reading
-        self.pieces = [Piece(title, (), -1)]
+        self.pieces = [LinePiece(title, (), -1)]
         self.parent = 0
 
     def value_title(self, index: int, factor: float) -> None:
         """Let the title count for itself, as an action without arguments and outcome has nothing else."""
         title = self.pieces[0].text
-        self.pieces[0] = Piece(title, speech_terms(self.reading, index, title, factor), -1)
+        self.pieces[0] = LinePiece(title, speech_terms(self.reading, index, title, factor), -1)
 
     def open_outcome(self, sign: str) -> None:
-        """What follows is the outcome, introduced by its sign."""
+        """Begin the outcome, introduced by its sign."""
         self.parent = len(self.pieces)
-        self.pieces.append(Piece(sign, ()))
+        self.pieces.append(LinePiece(sign, ()))
 
     def add_text(self, index: int, text: str, factor: float) -> None:
         """The text of entry `index`: its records if it is JSON, else its sentences."""
@@ -126,12 +126,12 @@ class _ActionLine:
         age = RECENCY_FLOOR + (1 - RECENCY_FLOOR) * (index + 1) / len(self.reading.entries)
         label = ""
         for record in found:
-            # One of many like it is unlikely to be the one needed later, unless somebody took it up.
+            # One record of many alike is unlikely to be the one needed later, unless somebody took it up.
             worth = VALUE_FACTOR * factor * age * self._standing(index, record) / sqrt(alike[record.label])
             self._add_record(record, index, worth, labelled=record.label != label)
             label = record.label
 
-    def _standing(self, index: int, record: Record) -> float:
+    def _standing(self, index: int, record: ScalarRecord) -> float:
         """More for a record that was talked about or used by a later call, less for one updated later."""
         usage = self.reading.usage
         taken_up = any(is_specific(leaf.text) and usage.is_taken_up(leaf.text) for leaf in record.leaves)
@@ -139,35 +139,37 @@ class _ActionLine:
         return (TALKED_ABOUT_FACTOR if taken_up else 1.0) * (SUPERSEDED_FACTOR if superseded else 1.0)
 
     def _add_prose(self, index: int, text: str, factor: float, parent: int) -> None:
-        """Sentences as they are: what a tool printed may be code, where every word counts."""
+        """Sentences as they are: a tool may have printed code, where every word counts."""
         seen = self.reading.seen
         for sentence in split_sentences(text):
             weight = factor * (REPETITION_FACTOR if sentence.text in seen else 1.0)
             seen.add(sentence.text)
             terms = speech_terms(self.reading, index, sentence.text, weight)
             if terms:
-                self.pieces.append(Piece(f"; {sentence.text}", terms, parent))
+                self.pieces.append(LinePiece(f"; {sentence.text}", terms, parent))
 
-    def _add_record(self, record: Record, index: int, worth: float, *, labelled: bool) -> None:
+    def _add_record(self, record: ScalarRecord, index: int, worth: float, *, labelled: bool) -> None:
         """A record opens with the leaf that names it; the others hang below, grouped as they were."""
         first = identity(record)
         shared = _shared_key_parts(record)
         label = f"{clean(record.label)} " if labelled and record.label not in first.text else ""
         head = len(self.pieces)
-        self.pieces.append(Piece(f"; {label}{_shown(first, shared)}", self._terms(record, first, worth), self.parent))
+        self.pieces.append(
+            LinePiece(f"; {label}{_shown(first, shared)}", self._terms(record, first, worth), self.parent)
+        )
         told = f"{record.label} {first.text}"
         group, group_at = "", head
         for leaf in record.leaves:
             if len(leaf.keys) > 1 and leaf.keys[0] != group:
                 group, group_at = leaf.keys[0], len(self.pieces)
-                self.pieces.append(Piece(f" {clean(group)}", (), head))
+                self.pieces.append(LinePiece(f" {clean(group)}", (), head))
             below = group_at if len(leaf.keys) > 1 and _needs_key(leaf.text) else head
             if len(leaf.text) > LONG_VALUE_CHARS:
                 self._add_prose(index, leaf.text, PROSE_FACTOR * worth / VALUE_FACTOR, head)
             elif leaf is not first and leaf.text not in told:
-                self.pieces.append(Piece(f" {_shown(leaf, shared)}", self._terms(record, leaf, worth), below))
+                self.pieces.append(LinePiece(f" {_shown(leaf, shared)}", self._terms(record, leaf, worth), below))
 
-    def _terms(self, record: Record, leaf: Leaf, worth: float) -> Terms:
+    def _terms(self, record: ScalarRecord, leaf: Leaf, worth: float) -> Terms:
         """A leaf counts as the values in it, each by its shape, its history and the use of its key."""
         usage = self.reading.usage
         is_date = len(leaf.text) <= DATE_CHARS_MAX and DATE.match(leaf.text) is not None
@@ -180,7 +182,7 @@ class _ActionLine:
         return tuple(weights.items())
 
 
-def _shared_key_parts(record: Record) -> frozenset[str]:
+def _shared_key_parts(record: ScalarRecord) -> frozenset[str]:
     """Parts of keys that tell nothing inside this record, as more than one key has them."""
     seen: Counter[str] = Counter()
     for leaf in record.leaves:
@@ -190,7 +192,7 @@ def _shared_key_parts(record: Record) -> frozenset[str]:
 
 
 def _shown(leaf: Leaf, shared: frozenset[str]) -> str:
-    """The value, where it needs one after those parts of its key that tell it from its neighbours."""
+    """The value, after the parts of its key that distinguish it from its neighbours, where it needs a key."""
     text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])[:LONG_VALUE_CHARS]
     if not leaf.keys or not _needs_key(text):
         return text

@@ -23,16 +23,16 @@ WORD_DECAY = 0.8
 VALUE_DECAY = 0.05
 """A word met again says something new about it; an identifier written twice does not."""
 RATE_MIN = 0.02
-"""What is worth less than this per character (a "fine", a "cool!") only dilutes: better a shorter summary."""
+"""A piece worth less than this per character (a "fine", a "cool!") only dilutes: a shorter summary is better."""
 RATE_SHARE_MIN = 0.1
-"""Where even the best is worth little, as in one long list of equals, the floor is this share of the best."""
+"""Where even the best piece is worth little, as in one long list of equals, the floor is this share of the best."""
 DELAYS_MAX = 12
-"""How often a piece may be put back; it bounds the work where everything repeats everything."""
+"""How often a piece may be put back. The limit bounds the work where everything repeats everything."""
 
 Terms = tuple[tuple[str, float], ...]
 
 
-class Piece(msgspec.Struct, frozen=True):
+class LinePiece(msgspec.Struct, frozen=True):
     """Part of a line; `parent` is its place in the draft's pieces, -1 for the first."""
 
     text: str
@@ -40,22 +40,22 @@ class Piece(msgspec.Struct, frozen=True):
     parent: int = 0
 
 
-class Draft(msgspec.Struct, frozen=True):
+class LineDraft(msgspec.Struct, frozen=True):
     """A line with everything it could say. `pieces[0]` opens it and is the ancestor of all others."""
 
     section: Section
     sources: tuple[str, ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[LinePiece, ...]
     day: str = ""
-    """When it was said, for the lines that show it; "" where nobody wrote it down."""
+    """When it was said, for the lines that show it; "" where that is not known."""
 
 
 class _Selection:
     """The state of one greedy run: what is chosen, what is covered, what is left (characters)."""
 
-    def __init__(self, drafts: Sequence[Draft], budget_chars: float) -> None:
+    def __init__(self, drafts: Sequence[LineDraft], budget_chars: float) -> None:
         self.left = budget_chars
-        self.pieces: list[Piece] = []
+        self.pieces: list[LinePiece] = []
         self.parents: list[int] = []
         self.children: list[list[int]] = []
         self.covered: dict[str, int] = {}
@@ -85,7 +85,7 @@ class _Selection:
         )
 
     def gain(self, path: Sequence[int]) -> float:
-        """What choosing the path adds to the coverage."""
+        """The coverage that choosing the path adds."""
         total = 0.0
         covered = self.covered
         for index in path:
@@ -96,7 +96,7 @@ class _Selection:
         return total
 
     def choose(self, path: Sequence[int]) -> list[int]:
-        """Choose the path; returns the pieces that became cheaper by it: what hangs below it."""
+        """Choose the path. Returns the pieces that became cheaper by it: those that hang below it."""
         self.left -= self.cost(path)
         for index in path:
             self.chosen[index] = True
@@ -116,7 +116,7 @@ class _Selection:
         return found
 
 
-def select(drafts: Sequence[Draft], budget_tokens: float) -> list[list[int]]:
+def select(drafts: Sequence[LineDraft], budget_tokens: float) -> list[list[int]]:
     """For each draft the places of its chosen pieces, in order; together within the budget."""
     run = _Selection(drafts, budget_tokens * CHARS_PER_TOKEN)
     heap: list[tuple[float, int]] = []
@@ -147,7 +147,7 @@ def _push(run: _Selection, heap: list[tuple[float, int]], indices: Sequence[int]
         heapq.heappush(heap, (-run.gain(path) / max(1, run.cost(path)), index))
 
 
-def _by_draft(drafts: Sequence[Draft], chosen: Sequence[bool]) -> list[list[int]]:
+def _by_draft(drafts: Sequence[LineDraft], chosen: Sequence[bool]) -> list[list[int]]:
     found: list[list[int]] = []
     base = 0
     for draft in drafts:

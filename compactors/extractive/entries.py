@@ -1,4 +1,4 @@
-"""What the extractor reads and what it returns: plain values, no behaviour.
+"""The values that the extractor reads and returns: plain data without behaviour.
 
 Costs are in tokens, counted as characters / 4 everywhere in this package: the
 estimate needs no tokenizer, is the same on every machine, and is what the
@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal[
+EntryKind = Literal[
     "user",
     "assistant",
     "thinking",
@@ -42,11 +42,11 @@ class Entry(msgspec.Struct, frozen=True):
 
     id: str
     """Opaque; the lines cite it."""
-    kind: Kind
+    kind: EntryKind
     text: str
-    """What was said, the result's text or the error's text."""
+    """The words said, the result's text or the error's text."""
     speaker: str = ""
-    """Shown before what was said; empty means: derived from the kind."""
+    """Shown before the text; empty: derived from the kind."""
     name: str = ""
     """Name of the tool, skill or sub-agent."""
     call_id: str = ""
@@ -68,5 +68,5 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def tokens(line: Line) -> float:
-    """What a rendered line costs, in tokens."""
+    """The cost of a rendered line, in tokens."""
     return (len(line.text) + LINE_FRAME_CHARS) / CHARS_PER_TOKEN

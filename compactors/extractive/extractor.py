@@ -1,4 +1,4 @@
-"""The compactor that needs no model: lines chosen from what was said and done, as a Markdown summary.
+"""The compactor that needs no model: it chooses lines of speech and calls as a Markdown summary.
 
 Pure and deterministic: the same entries give the same bytes on any machine.
 """
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
-from memory_engine.compactors.extractive.coverage import Draft, Piece, select
+from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, select
 from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line, Section
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
-from memory_engine.compactors.extractive.usage import SAID_KINDS, Reading, read
+from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
 from memory_engine.compactors.extractive.words import clean
 
 STAMPS_SHARE_MAX = 0.08
-"""Dates may take this share of the budget; where they would take more, the facts need it."""
+"""Dates may take this share of the budget; where they would take more, they are left out in favour of facts."""
 OPENINGS = (":", ARROW, CROSS, ".", "!", "?")
 STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
-"""What is left of an older summary's state and plans once newer entries follow it."""
+"""The share of its worth that an older summary's state and plans keep once newer entries follow it."""
 
 
 def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence[Line] = ()) -> tuple[Line, ...]:
@@ -47,7 +47,7 @@ def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence
 
 
 def _stamps_cost(entries: Sequence[Entry]) -> float:
-    """Tokens for a date before the first line of each day, 0 where all is of one day."""
+    """Tokens for a date before the first line of each day, 0 where all lines are of one day."""
     days = [day for day in map(day_of, entries) if day]
     changes = [day for before, day in pairwise(["", *days]) if day != before]
     return sum(len(day) + 3 for day in changes) / CHARS_PER_TOKEN if len(changes) > 1 else 0.0
@@ -63,7 +63,7 @@ def _joined(texts: Sequence[str]) -> str:
     return " ".join(line.split()).removesuffix(ARROW)
 
 
-def _drafts(reading: Reading, earlier: Sequence[Line]) -> list[Draft]:
+def _drafts(reading: InputReading, earlier: Sequence[Line]) -> list[LineDraft]:
     """Earlier lines first, then the entries in order, calls with their outcomes at the place of the call."""
     placed = action_drafts(reading)
     paired = {action.outcome for action in reading.actions}
@@ -74,10 +74,10 @@ def _drafts(reading: Reading, earlier: Sequence[Line]) -> list[Draft]:
     return [_earlier_draft(reading, line) for line in earlier] + [draft for _, draft in placed]
 
 
-def _earlier_draft(reading: Reading, line: Line) -> Draft:
+def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
     text = clean(line.text)
     factor = STALE_FACTORS.get(line.section, 1.0) if reading.entries else 1.0
-    return Draft(line.section, line.sources, (Piece(text, speech_terms(reading, 0, text, factor), -1),))
+    return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, text, factor), -1),))
 
 
 TITLE = "## Progress Summary"
@@ -89,7 +89,7 @@ HEADINGS: dict[Section, str] = {
     "next_steps": "### Next Steps",
 }
 HEADING_TOKENS = (len(TITLE) + 1 + sum(len(heading) + 3 for heading in HEADINGS.values())) / CHARS_PER_TOKEN
-"""What title and headings cost at most, beside the lines."""
+"""The most that title and headings cost beside the lines, in tokens."""
 
 
 def render(lines: Sequence[Line], *, cite: bool = False) -> str:

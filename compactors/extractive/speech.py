@@ -1,13 +1,13 @@
-"""What was said, as drafts: one line per entry and section, one piece per sentence.
+"""Speech as drafts: one line per entry and section, one piece per sentence.
 
-What makes a sentence worth keeping was read off annotated conversations and
-holds for any language: questions and cries carry next to nothing, the answer
-after a question much, very short sentences little, first mentions more.
+The weights of sentences were read off annotated conversations and hold for any
+language: questions and exclamations carry next to nothing, the answer after a
+question much, very short sentences little, first mentions more.
 """
 
-from memory_engine.compactors.extractive.coverage import Draft, Piece, Terms
-from memory_engine.compactors.extractive.entries import Entry, Kind, Section
-from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, Reading
+from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Terms
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
+from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import Sentence, clean, split_sentences, telegram, terms_of, words
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import is_unspaced
@@ -29,7 +29,7 @@ FEW_WORDS_FACTOR = 0.2
 SHORT_ANSWER_WORDS = 6
 TOPIC_CHARS_MAX = 90
 OUTLOOK_SHARE = 0.2
-KIND_FACTORS: dict[Kind, float] = {
+KIND_FACTORS: dict[EntryKind, float] = {
     "user": 1.8,
     "task": 2.0,
     "todo": 5.0,
@@ -38,7 +38,7 @@ KIND_FACTORS: dict[Kind, float] = {
     "thinking": 0.5,
     "system": 0.4,
 }
-SPEAKERS: dict[Kind, str] = {
+SPEAKERS: dict[EntryKind, str] = {
     "user": "User",
     "assistant": "Assistant",
     "thinking": "Thought",
@@ -46,7 +46,7 @@ SPEAKERS: dict[Kind, str] = {
     "question": "Question",
     "system": "System",
 }
-LISTS: frozenset[Kind] = frozenset(("todo", "summary"))
+LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
 """Entries whose sentences are items: each stands in a line of its own."""
 OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")
 DONE_BOX = ("[x]", "[X]", "☑", "✅", "✓")
@@ -60,12 +60,12 @@ OUTLOOK = tuple(
 """Signs of a plan in a few languages: they choose the heading of a late line, never whether it is kept."""
 
 
-def speech_drafts(reading: Reading, index: int) -> list[Draft]:
+def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     """The lines that entry `index` could become: one for each section, or one for each item of a list."""
     entry = reading.entries[index]
     topic, asked = _question_before(reading, index)
     opening, sources = _opening(reading, index, topic)
-    lines: dict[tuple[Section, int], list[Piece]] = {}
+    lines: dict[tuple[Section, int], list[LinePiece]] = {}
     for number, sentence in enumerate(split_sentences(entry.text)):
         factor = _factor(reading, index, sentence)
         if asked:
@@ -76,9 +76,9 @@ def speech_drafts(reading: Reading, index: int) -> list[Draft]:
         terms = speech_terms(reading, index, text, factor)
         if terms:
             key = (_section(reading, index, sentence), number if entry.kind in LISTS else 0)
-            lines.setdefault(key, list(opening)).append(Piece(f" {text}", terms, len(opening) - 1))
+            lines.setdefault(key, list(opening)).append(LinePiece(f" {text}", terms, len(opening) - 1))
     day = day_of(entry)
-    return [Draft(section, sources, tuple(pieces), day) for (section, _), pieces in lines.items()]
+    return [LineDraft(section, sources, tuple(pieces), day) for (section, _), pieces in lines.items()]
 
 
 def day_of(entry: Entry) -> str:
@@ -87,8 +87,8 @@ def day_of(entry: Entry) -> str:
     return at[:10] if ISO_DAY.match(at) else at
 
 
-def speech_terms(reading: Reading, index: int, text: str, factor: float) -> Terms:
-    """The terms of a text said at `index` with what covering each is worth."""
+def speech_terms(reading: InputReading, index: int, text: str, factor: float) -> Terms:
+    """The terms of a text said at `index`, each with the worth of covering it."""
     weights: dict[str, float] = {}
     for place, match in enumerate(words(text)):
         word = match.group()
@@ -104,18 +104,18 @@ def speech_terms(reading: Reading, index: int, text: str, factor: float) -> Term
     return tuple(weights.items())
 
 
-def _opening(reading: Reading, index: int, topic: str) -> tuple[list[Piece], tuple[str, ...]]:
+def _opening(reading: InputReading, index: int, topic: str) -> tuple[list[LinePiece], tuple[str, ...]]:
     """The first pieces of a line, who spoke and what was asked, with the ids of both."""
     entry = reading.entries[index]
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
-    pieces = [Piece(f"{speaker}:" if speaker else "", (), -1)]
+    pieces = [LinePiece(f"{speaker}:" if speaker else "", (), -1)]
     if not topic:
         return pieces, (entry.id,)
-    pieces.append(Piece(f" ({topic})", ()))
+    pieces.append(LinePiece(f" ({topic})", ()))
     return pieces, tuple(dict.fromkeys((reading.entries[index - 1].id, entry.id)))
 
 
-def _question_before(reading: Reading, index: int) -> tuple[str, bool]:
+def _question_before(reading: InputReading, index: int) -> tuple[str, bool]:
     """The topic words of the question that a short answer follows, and whether there was a question."""
     entry = reading.entries[index]
     if index == 0 or entry.kind not in ("user", "assistant", "other"):
@@ -133,8 +133,8 @@ def _question_before(reading: Reading, index: int) -> tuple[str, bool]:
     return (topic if len(topic) <= TOPIC_CHARS_MAX else ""), True
 
 
-def _factor(reading: Reading, index: int, sentence: Sentence) -> float:
-    """What kind of sentence this is, as a multiple of what its terms are worth."""
+def _factor(reading: InputReading, index: int, sentence: Sentence) -> float:
+    """The weight of a sentence of this kind, as a multiple of the worth of its terms."""
     entry = reading.entries[index]
     factor: float = min(1.0, sentence.words / FULL_SENTENCE_WORDS) ** SHORTNESS_EXPONENT
     is_open = index == len(reading.entries) - 1 or (index in reading.closing and reading.has_agent)
@@ -156,7 +156,7 @@ def _factor(reading: Reading, index: int, sentence: Sentence) -> float:
     return factor
 
 
-def _section(reading: Reading, index: int, sentence: Sentence) -> Section:
+def _section(reading: InputReading, index: int, sentence: Sentence) -> Section:
     """Under which heading a reader looks for the sentence."""
     entry = reading.entries[index]
     if sentence.text.startswith(DONE_BOX):

@@ -25,7 +25,7 @@ class Leaf(msgspec.Struct, frozen=True):
     text: str
 
 
-class Record(msgspec.Struct, frozen=True):
+class ScalarRecord(msgspec.Struct, frozen=True):
     """Scalars that belong together; `label` is the key they were filed under, "" for the outermost."""
 
     label: str
@@ -43,7 +43,7 @@ def read_json(text: str) -> Json:
     return value
 
 
-def records(value: Json) -> Iterator[Record]:
+def records(value: Json) -> Iterator[ScalarRecord]:
     """The records of a value in reading order, the enclosing one first; a stack, not recursion."""
     waiting: list[tuple[str, Json]] = [("", value)]
     while waiting:
@@ -58,12 +58,12 @@ def records(value: Json) -> Iterator[Record]:
             leaves = [Leaf((), _scalar(node))]
         kept = tuple(_join_names([leaf for leaf in leaves if leaf.text.strip()]))
         if kept:
-            yield Record(label, kept)
+            yield ScalarRecord(label, kept)
         waiting.extend(reversed(inner))
 
 
 def _object_leaves(node: dict[str, Json], inner: list[tuple[str, Json]]) -> list[Leaf]:
-    """The scalars of an object and of the plain objects in it; what is neither goes to `inner`."""
+    """The scalars of an object and of the plain objects in it; other values go to `inner`."""
     leaves: list[Leaf] = []
     for key, child in node.items():
         if not isinstance(child, dict | list):
@@ -92,7 +92,7 @@ def _is_name(leaf: Leaf) -> bool:
     return bool(leaf.keys) and leaf.text.istitle() and leaf.text.isalpha()
 
 
-def identity(record: Record) -> Leaf:
+def identity(record: ScalarRecord) -> Leaf:
     """The leaf that a record is called by: its first identifier, or else its first leaf."""
     return next((leaf for leaf in record.leaves if is_identifier(leaf.text)), record.leaves[0])
 

@@ -1,4 +1,4 @@
-"""What became of each value: who named it, which later call used it, which keys hold such values.
+"""The later use of each value: who named it, which call used it, which keys hold such values.
 
 No tool's schema is known here. That a field matters is learned from the conversation itself: a key whose values people
 and later calls took up before is a key whose values will be needed again. For that the whole input is read before any
@@ -11,8 +11,8 @@ from math import sqrt
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import Entry, Kind, Line
-from memory_engine.compactors.extractive.structured import Leaf, Record, identity, read_json, records
+from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
+from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
 from memory_engine.compactors.extractive.words import (
     VALUE_MARK,
     FunctionWords,
@@ -33,7 +33,7 @@ LENGTH_MAX = 8
 """Longer words say more, up to about this length."""
 
 
-class Usage:
+class TermUsage:
     """Counts over one input: in how many entries each term occurs, and how values were taken up."""
 
     def __init__(self, entries: Sequence[Entry], earlier: Iterable[str] = ()) -> None:
@@ -74,7 +74,7 @@ class Usage:
                 taken_up.add(term)
                 self._last_taken_up[term] = index
 
-    def learn_keys(self, index: int, records: Iterable[Record]) -> None:
+    def learn_keys(self, index: int, records: Iterable[ScalarRecord]) -> None:
         """Count for each key of a result (entry `index`) how many of its values were taken up later."""
         for record in records:
             self._last_record[record.label, identity(record).text] = index
@@ -88,8 +88,8 @@ class Usage:
         """Between 0.1 and 1: the share of a key's values that were taken up, smoothed towards `prior`."""
         return 0.1 + 0.9 * (self._key_hits[key] + 2 * prior) / (self._key_total[key] + 2)
 
-    def is_superseded(self, index: int, record: Record) -> bool:
-        """Whether a later outcome holds a record of the same identity: then that one is the state."""
+    def is_superseded(self, index: int, record: ScalarRecord) -> bool:
+        """Whether a later outcome holds a record of the same identity: that one then is the state."""
         return self._last_record.get((record.label, identity(record).text), index) > index
 
     def is_taken_up(self, text: str) -> bool:
@@ -98,7 +98,7 @@ class Usage:
         return term in self._named or term in self._used or term in self._said
 
     def word_weight(self, word: str, term: str) -> float:
-        """What covering a term is worth in speech: more for rare, long, specific and taken-up ones."""
+        """The worth of covering a term in speech: more for rare, long, specific and taken-up ones."""
         weight = self.frequency[term] ** -RARITY_EXPONENT if term in self.frequency else 1.0
         weight *= sqrt(min(len(word), LENGTH_MAX)) * (GRAMMAR_FACTOR if is_grammar(term) else 1.0)
         if term[0] == VALUE_MARK:
@@ -106,13 +106,13 @@ class Usage:
         return weight
 
     def value_weight(self, word: str, term: str) -> float:
-        """What a word of a structured value is worth by its own shape and history (about 0.2 to 30)."""
+        """The worth of a word of a structured value by its own shape and history (about 0.2 to 30)."""
         if term[0] == VALUE_MARK:
             return specificity(word) * self.bonus(term)
         return self.word_weight(word, term) * (0.8 if word[0].isupper() else 0.4)
 
     def bonus(self, term: str) -> float:
-        """How much more a value is worth for having been used by a later call, named by the user or said."""
+        """The factor by which a value gains worth because a later call used it, the user named it or it was said."""
         factor = USED_BONUS if term in self._used else 1.0
         if term in self._named:
             factor *= NAMED_BONUS
@@ -125,7 +125,7 @@ class Usage:
         return self._first.get(term, index) >= index
 
 
-def key_of(record: Record, leaf: Leaf) -> str:
+def key_of(record: ScalarRecord, leaf: Leaf) -> str:
     """The name under which the usefulness of a leaf's key is counted, without positions or identifiers."""
     label = "" if is_identifier(record.label) else record.label
     return "\x00".join((label, *leaf.keys))
@@ -169,21 +169,21 @@ def failed(entry: Entry) -> bool:
     return entry.failed or entry.kind == "error" or entry.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES)
 
 
-AGENT_KINDS: frozenset[Kind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
-SAID_KINDS: frozenset[Kind] = frozenset(
+AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
+SAID_KINDS: frozenset[EntryKind] = frozenset(
     ("user", "assistant", "thinking", "task", "todo", "question", "system", "summary", "other")
 )
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """What is known of the whole input while its entries are read one by one."""
+class InputReading(msgspec.Struct, frozen=True):
+    """The knowledge of the whole input with which its entries are read one by one."""
 
     entries: Sequence[Entry]
     actions: tuple[Action, ...]
-    usage: Usage
+    usage: TermUsage
     function_words: FunctionWords
     has_agent: bool
-    """Whether an agent takes part: then what its user says weighs more than what it says itself."""
+    """Whether an agent takes part: its user's words then weigh more than its own."""
     closing: frozenset[int]
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
@@ -191,16 +191,16 @@ class Reading(msgspec.Struct, frozen=True):
     """Sentences met so far, for marking repetitions down."""
 
 
-def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> Reading:
-    """Everything that must be known of the whole before its parts can be weighed."""
-    usage = Usage(entries, [line.text for line in earlier])
+def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
+    """Read the whole input once, so that its parts can be weighed."""
+    usage = TermUsage(entries, [line.text for line in earlier])
     for index, entry in enumerate(entries):
         value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None
         if value is not None:
             usage.learn_keys(index, records(value))
     said = [entry for entry in entries if entry.kind in SAID_KINDS]
     passages = [sentence.text for entry in said for sentence in split_sentences(entry.text)]
-    return Reading(
+    return InputReading(
         entries=entries,
         actions=pair_calls(entries),
         usage=usage,

@@ -1,4 +1,4 @@
-"""Words and sentences of any script: the terms they count as, how specific they look, what a telegram leaves out.
+"""Words and sentences of any script: the terms they count as, how specific they look, which a telegram leaves out.
 
 Scripts written with spaces give words; scripts written without (Han, Kana, Thai, Lao, Khmer, Burmese) give overlapping
 pairs of characters, the usual language-independent index unit for them (Nie, Gao, Zhang, Zhou 2000). A value is
@@ -51,7 +51,7 @@ def is_specific(word: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def is_identifier(word: str) -> bool:
-    """True for what something is called by: letters with digits, an address, a path, a long number."""
+    """True for a reference: letters with digits, an address, a path, a long number."""
     if not is_specific(word) or " " in word or DATE.match(word) or TIME.match(word):
         return False
     if not any(character.isalpha() for character in word):
@@ -61,7 +61,7 @@ def is_identifier(word: str) -> bool:
 
 @lru_cache(maxsize=65_536)
 def specificity(word: str) -> float:
-    """How much a specific value is worth before anything is known of its use (words count about 1 to 4).
+    """The worth of a specific value before anything is known of its use (words count about 1 to 4).
 
     An identifier is worth more the longer it is, as it cannot be guessed or
     found again without itself; a number of one or two digits could mean anything.
@@ -77,7 +77,7 @@ def specificity(word: str) -> float:
 
 @lru_cache(maxsize=65_536)
 def terms_of(word: str) -> tuple[str, ...]:
-    """What a word counts as: itself if specific, seven letters of its stem, or pairs of characters.
+    """The terms of a word: itself if specific, seven letters of its stem, or pairs of characters.
 
     The stem is the one of an English word. Its first seven letters join most inflections of other
     suffixing languages too, and need no rules of any.
@@ -200,7 +200,7 @@ class Sentence(msgspec.Struct, frozen=True):
 
 
 def clean(text: str) -> str:
-    """One line without markup, control characters or lone surrogates: what can always be written out."""
+    """One line without markup, control characters or lone surrogates, so that it can always be encoded."""
     return " ".join(MARKUP.sub("", text).split())
 
 
@@ -214,7 +214,7 @@ def split_sentences(text: str) -> Iterator[Sentence]:
 
 
 def _bounded(text: str, start: int, end: int) -> Iterator[Sentence]:
-    """Cut what is too long at the last clause end or blank before the limit, or at the limit."""
+    """Cut a text that is too long at the last clause end or blank before the limit, or at the limit."""
     while start < end:
         stop = min(end, start + SENTENCE_CHARS_MAX)
         if stop < end:

@@ -46,7 +46,7 @@ class Fact:
     sources: tuple[str, ...] = ()
 
 
-class Extractor(Protocol):
+class FactExtractor(Protocol):
     """Says what was learned in a task."""
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
@@ -87,7 +87,7 @@ class StatedFacts:
             stated = list(_stated(said.text))
             values: dict[str, set[str]] = {}
             for key, value in stated:
-                values.setdefault(key, set()).add(_folded(value))
+                values.setdefault(key, set()).add(_comparable(value))
             for key, value in stated:
                 if len(values[key]) == 1 and not known.says(key, value):
                     facts.pop(key, None)
@@ -130,15 +130,15 @@ class _Recalled:
     """The texts that came out of memory, line by line."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        self._lines = [_folded(line) for text in texts for line in text.splitlines()]
+        self._lines = [_comparable(line) for text in texts for line in text.splitlines()]
 
     def says(self, key: str, value: str) -> bool:
         """Whether one line has the value and all words of the key."""
-        wanted = [_folded(value), *key.split("-")]
+        wanted = [_comparable(value), *key.split("-")]
         return any(all(part in line for part in wanted) for line in self._lines)
 
 
-def _folded(text: str) -> str:
+def _comparable(text: str) -> str:
     return " ".join(text.casefold().split())
 
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from attrs import evolve, frozen
 
-from memory_engine.agents.extraction import Extractor, Fact, Finished, ModelFacts, Said, StatedFacts
+from memory_engine.agents.extraction import Fact, FactExtractor, Finished, ModelFacts, Said, StatedFacts
 from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
 from memory_engine.core.chunks import RECALLED
 from memory_engine.core.records import NewEvent
@@ -41,7 +41,7 @@ from memory_engine.projections.outbox import derived_id
 from memory_engine.scopes import Agent
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, check_layers
-from memory_engine.views.layers.sharing import also_share
+from memory_engine.views.layers.shared_memory import also_share
 
 
 class Run:
@@ -63,7 +63,7 @@ STEP_CHARS_MAX = 200
 
 
 @frozen(kw_only=True)
-class _Call:
+class _ParentCall:
     """The parent's call that this run answers."""
 
     parent: "AgentLifecycle"
@@ -84,7 +84,7 @@ class AgentLifecycle:
         *,
         agent_id: str,
         tenant_id: str = "",
-        extractor: Extractor | None = None,
+        extractor: FactExtractor | None = None,
         memories_max: int = MEMORIES_MAX,
     ) -> None:
         self._engine = engine
@@ -95,7 +95,7 @@ class AgentLifecycle:
         self._extractor = extractor or (ModelFacts(model) if model is not None else StatedFacts())
         self._memories_max = memories_max
         self._task: Preparation | None = None
-        self._call: _Call | None = None
+        self._call: _ParentCall | None = None
 
     @property
     def tenant_id(self) -> str:
@@ -261,7 +261,7 @@ class AgentLifecycle:
                 extractor=self._extractor,
                 memories_max=self._memories_max,
             )
-            child._call = _Call(parent=self, call_id=call_id)
+            child._call = _ParentCall(parent=self, call_id=call_id)
             await child.start(task)
         except MemoryEngineError as error:
             answer = SubagentError(call_id=call_id, content=f"it could not be started: {error}", agent_id=agent_id)

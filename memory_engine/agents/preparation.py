@@ -4,21 +4,17 @@ It also makes the events that carry what a run learned from the conversation to 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from attrs import field, frozen
 
 from memory_engine.agents.extraction import Fact
 from memory_engine.context.rendering import Message
 from memory_engine.events import Destination, Layer, MemoryShared
+from memory_engine.scopes import Agent
 from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
-from memory_engine.views.layers.keywords import Wanted, search_memories
+from memory_engine.views.layers.keywords import MemoryQuery, search_memories
 from memory_engine.views.layers.search import applicable
 from memory_engine.views.layers.summaries import shortened
-
-if TYPE_CHECKING:
-    from memory_engine.scopes import Agent
-
 
 STARTED = "started"
 """Episodic entries of this kind say nothing that a later task could use."""
@@ -71,7 +67,7 @@ class Known:
         return "\n".join(parts)[:NOTE_CHARS_MAX]
 
 
-async def known_for(agent: "Agent", lead: "Agent | None", task: str, limit: int) -> Known:
+async def known_for(agent: Agent, lead: Agent | None, task: str, limit: int) -> Known:
     """The agent's own memory that fits the task, and that of its lead as far as the lead grants it."""
     sought: list[tuple[Agent, Sequence[Layer]]] = [(agent, SEARCHED)]
     rules = await agent.memory.rules()
@@ -80,7 +76,7 @@ async def known_for(agent: "Agent", lead: "Agent | None", task: str, limit: int)
         grant = await shared.granted()
         sought.append((lead, [layer for layer in SEARCHED if grant is not None and layer in grant.layers]))
         rules += await shared.rules() if grant is not None and "procedural" in grant.layers else []
-    memories = await search_memories(sought, Wanted(query=task, limit=limit * 2))  # both in one order
+    memories = await search_memories(sought, MemoryQuery(query=task, limit=limit * 2))  # both in one order
     useful = [hit for hit in memories if hit.entry.metadata.get("event") != STARTED]
     return Known(memories=tuple(_different(useful)[:limit]), rules=tuple(applicable(rules, task)))
 

@@ -13,13 +13,13 @@ from msgspec import Meta
 from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
+from memory_engine.views.layers.events import Layer
 from memory_engine.views.layers.summaries import shortened
 
-Layer = Literal["working", "episodic", "semantic", "procedural"]
-Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
-Finding = Annotated[str, Meta(min_length=1, max_length=4_000)]
+EntryText = Annotated[str, Meta(min_length=1, max_length=100_000)]
+SnippetText = Annotated[str, Meta(min_length=1, max_length=4_000)]
 """The scratchpad is in every context, whole: one long snippet would leave no room for the conversation."""
-Name = Annotated[str, Meta(min_length=1, max_length=1_000)]
+KeyName = Annotated[str, Meta(min_length=1, max_length=1_000)]
 Limit = Annotated[int, Meta(ge=1, le=50)]
 
 
@@ -40,7 +40,7 @@ class Append(Arguments, frozen=True):
         "For a fact under a name use memory_learn."
     )
     layer: Annotated[Literal["working", "episodic", "procedural"], Meta(description="Which layer takes the entry.")]
-    content: Annotated[Text, Meta(description="What to remember, in a sentence or a few. Of a rule: what to do.")]
+    content: Annotated[EntryText, Meta(description="What to remember, in a sentence or a few. Of a rule: what to do.")]
     condition: Annotated[
         str | None, Meta(description="Procedural only: when the rule applies, such as 'a deployment fails'.")
     ] = None
@@ -65,16 +65,18 @@ class Learn(Arguments, frozen=True):
 
     tool = "memory_learn"
     purpose = "Keep a fact under a key. What was known under the key is replaced."
-    key: Annotated[Name, Meta(description="Names the thing, such as 'dataset-format'. Use the same key every time.")]
-    value: Annotated[Text, Meta(description="What is true of it, such as 'CSV with headers, semicolon-delimited'.")]
+    key: Annotated[KeyName, Meta(description="Names the thing, such as 'dataset-format'. Use the same key every time.")]
+    value: Annotated[
+        EntryText, Meta(description="What is true of it, such as 'CSV with headers, semicolon-delimited'.")
+    ]
 
 
-class Recall(Arguments, frozen=True):
+class RecallFact(Arguments, frozen=True):
     """Look a fact up."""
 
     tool = "memory_recall"
     purpose = "Look up the fact under a key. If you do not know the key, use memory_search with layer semantic."
-    key: Annotated[Name, Meta(description="The key that the fact was learned under.")]
+    key: Annotated[KeyName, Meta(description="The key that the fact was learned under.")]
 
 
 class Compact(Arguments, frozen=True):
@@ -115,7 +117,9 @@ class Open(Arguments, frozen=True):
         'Read what a reference stands for: the rest of a long result (such as open("12.0") in a message), '
         "or the entries behind a summary, by its id."
     )
-    reference: Annotated[Name, Meta(description="The reference or id, as it stands in the message or search result.")]
+    reference: Annotated[
+        KeyName, Meta(description="The reference or id, as it stands in the message or search result.")
+    ]
     start: Annotated[
         Annotated[int, Meta(ge=0)] | None, Meta(description="Of a long result: the character to begin at. Default 0.")
     ] = None
@@ -126,7 +130,7 @@ class ScratchpadWrite(Arguments, frozen=True):
 
     tool = "scratchpad_write"
     purpose = "Note a finding on the scratchpad, which stays in view. The 64 used last are kept."
-    text: Annotated[Finding, Meta(description="What you found out, in a sentence or a few.")]
+    text: Annotated[SnippetText, Meta(description="What you found out, in a sentence or a few.")]
 
 
 class ScratchpadRead(Arguments, frozen=True):
@@ -137,7 +141,7 @@ class ScratchpadRead(Arguments, frozen=True):
 
 
 ARGUMENTS: tuple[type[Arguments], ...] = (
-    Append, Search, Learn, Recall, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
+    Append, Search, Learn, RecallFact, Compact, Stats, Clear, Open, ScratchpadWrite, ScratchpadRead
 )  # fmt: skip
 """Every tool, in the order in which models see them."""
 
@@ -252,7 +256,7 @@ class MemoryTools:
             Append: self._append,
             Search: self._search,
             Learn: self._learn,
-            Recall: self._recall,
+            RecallFact: self._recall,
             Compact: self._compact,
             Stats: self._stats,
             Clear: self._clear,
@@ -304,7 +308,7 @@ class MemoryTools:
             return f"Learned under {asked.key!r}."
         return f"Learned under {asked.key!r}. Until now it said: {shortened(former.value, 300)}"
 
-    async def _recall(self, asked: Recall) -> str:
+    async def _recall(self, asked: RecallFact) -> str:
         known = await self._memory.recall(asked.key)
         if known is not None:
             return f"{RECALLED_MARK}\n{known.key}: {known.value}"

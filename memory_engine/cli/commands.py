@@ -16,13 +16,13 @@ from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MemoryEngineError
 from memory_engine.errors.base import facts
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.store.reading import Moment
+from memory_engine.store.reader import MomentLike
 from memory_engine.wiring import open as open_engine
 
 MOMENT = "a seq, an event's id, or a time (UTC unless it names its zone)"
 _TIME = regex(r"\d{4}-\d\d-\d\d([T ]|$)")
 
-Run = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
+CommandFunction = Callable[[argparse.Namespace, Terminal], Awaitable[int]]
 """Does a command's work and returns the exit code. Raises `MemoryEngineError` where it cannot."""
 
 
@@ -31,7 +31,7 @@ class Command:
     """A word of the command line, named in `program.COMMANDS`. `declare` adds its own arguments to a parser."""
 
     declare: Callable[[argparse.ArgumentParser], None]
-    run: Run
+    run: CommandFunction
 
 
 @facts
@@ -60,7 +60,7 @@ def positive(text: str) -> int:
     return value
 
 
-def moment(text: str) -> Moment:
+def moment(text: str) -> MomentLike:
     """A seq, an ISO time with its zone, or an event's id, as argparse wants its types."""
     if text.isascii() and text.isdecimal():
         return int(text)

@@ -5,9 +5,8 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from memory_engine.cli.commands import Command, Run, WrongArgument, existing, positive, whole, writable
+from memory_engine.cli.commands import Command, CommandFunction, WrongArgument, existing, positive, whole, writable
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped, number
@@ -15,9 +14,7 @@ from memory_engine.core.json_form import named
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of
 from memory_engine.views.documents.readers.splitting import Splitting
-
-if TYPE_CHECKING:
-    from memory_engine.views.documents.view import Documents
+from memory_engine.views.documents.view import Documents
 
 FAILURES_SHOWN_MAX = 20
 WIDTH_MAX = 110
@@ -161,7 +158,7 @@ async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if unknown else 0
 
 
-async def _remove(documents: "Documents", name: str, reason: str) -> int:
+async def _remove(documents: Documents, name: str, reason: str) -> int:
     return await documents.remove(name, reason=reason) or await documents.remove(Path(name), reason=reason)
 
 
@@ -218,7 +215,7 @@ def _put_found(found: Found, known: Mapping[str, Document], terminal: Terminal) 
         terminal.warn(f"found by words alone: {found.failure}")
 
 
-_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], Run]] = {
+_ACTIONS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None], CommandFunction]] = {
     "add": ("bring files and folders; what did not change writes nothing", _declare_add, add),
     "list": ("list documents", _declare_list, listing),
     "remove": ("take documents away, with every passage of them", _declare_remove, remove),

@@ -29,7 +29,7 @@ from memory_engine.replay.explanation import Why
 from memory_engine.replay.matching import Changed
 from memory_engine.replay.why import why as explained
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.store.reading import Moment
+from memory_engine.store.reader import MomentLike
 from memory_engine.thread import Past
 
 SHOWN = 12
@@ -235,7 +235,7 @@ LINES = 60
 ONLY_LOOKS = EngineConfig(read_only=True)
 
 
-async def _at(engine: Engine, thread_id: str, at: Moment | None) -> Past:
+async def _at(engine: Engine, thread_id: str, at: MomentLike | None) -> Past:
     """A thread at a moment, or at its head."""
     thread = engine.thread(thread_id)
     return await thread.at((await engine.store.head(thread_id)).seq if at is None else at)

@@ -19,7 +19,7 @@ from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.log_file import schema
 from memory_engine.replay.export.redaction import Redaction
-from memory_engine.store.reading import Moment
+from memory_engine.store.reader import MomentLike
 
 
 def _declare_export(parser: argparse.ArgumentParser) -> None:
@@ -212,7 +212,7 @@ def _declare_to_pytest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", default="", help="what the test is called")
 
 
-def _between(text: str) -> tuple[Moment, Moment]:
+def _between(text: str) -> tuple[MomentLike, MomentLike]:
     """`A..B`, or `A` for one event."""
     first, dots, last = text.partition("..")
     if not first or (dots and not last):

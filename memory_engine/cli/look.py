@@ -25,7 +25,7 @@ from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data
-from memory_engine.store.reading import Moment
+from memory_engine.store.reader import MomentLike
 from memory_engine.thread import Thread
 from memory_engine.views.report import memory_report
 
@@ -252,7 +252,7 @@ async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     return 0
 
 
-async def _put_views(thread: Thread, names: list[str], at: Moment | None, terminal: Terminal) -> int:
+async def _put_views(thread: Thread, names: list[str], at: MomentLike | None, terminal: Terminal) -> int:
     found = {name: len(await thread.view(name, at=at)) for name in names}
     terminal.json(found)
     held = {name: count for name, count in found.items() if count}

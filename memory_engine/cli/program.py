@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memory_engine.cli.commands import Command
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A word of the command line: its help, and the module and name of its `Command`."""
 
     help: str
@@ -24,38 +24,38 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "demo": Entry(
+    "demo": CommandEntry(
         "watch recorded agents become memory: no key, no network; writes to a new temporary file, or to --db",
         "demo:DEMO",
     ),
-    "ingest": Entry("read recorded conversations or logs into threads", "ingest:INGEST"),
-    "threads": Entry("list threads", "look:THREADS"),
-    "log": Entry("print events, of a thread or of a correlation id, and as they come", "log:LOG"),
-    "show": Entry("print a thread's state, now or in the past", "look:SHOW"),
-    "context": Entry("print what the model sees next", "look:CONTEXT"),
-    "search": Entry("search threads: what was said, done, remembered", "search:SEARCH"),
-    "report": Entry("print what the memory holds and what the agent receives", "look:REPORT"),
-    "view": Entry("print the rows of a thread's views", "look:VIEW"),
-    "diff": Entry("print what changed between two moments of a thread", "explain:DIFF"),
-    "why": Entry("print what is behind a chunk, a view's row or a context", "explain:WHY"),
-    "bisect": Entry("find the event after which an expression holds", "explain:BISECT"),
-    "compact": Entry("compact a thread now", "verify:COMPACT"),
-    "compactions": Entry("list compactions and what became of them", "compactions:COMPACTIONS"),
-    "undo-compaction": Entry("put back what a compaction took", "compactions:UNDO"),
-    "redo-compaction": Entry("compact the originals of a compaction again", "compactions:REDO"),
-    "ledger": Entry("print what broke the prompt cache", "compactions:LEDGER"),
-    "verify": Entry("replay logs and compare hashes, operations and states", "verify:VERIFY"),
-    "rebuild": Entry("make the rows of states and views, and search indexes, again", "verify:REBUILD"),
-    "to-pytest": Entry("write a test of recorded events", "export:TO_PYTEST"),
-    "export": Entry("write a log to one file, with its hashes, redacted if asked to", "export:EXPORT"),
-    "import": Entry("make a thread of an exported log, with the same hashes", "export:IMPORT"),
-    "anchors": Entry("the hashes of logs, to be kept elsewhere and compared later", "export:ANCHORS"),
-    "stats": Entry("print totals over the database", "look:STATS"),
-    "docs": Entry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
-    "inspect": Entry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
-    "fork": Entry("make a thread that shares another's past", "what_if:FORK"),
-    "what-if": Entry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
-    "compare-compactors": Entry(
+    "ingest": CommandEntry("read recorded conversations or logs into threads", "ingest:INGEST"),
+    "threads": CommandEntry("list threads", "look:THREADS"),
+    "log": CommandEntry("print events, of a thread or of a correlation id, and as they come", "log:LOG"),
+    "show": CommandEntry("print a thread's state, now or in the past", "look:SHOW"),
+    "context": CommandEntry("print what the model sees next", "look:CONTEXT"),
+    "search": CommandEntry("search threads: what was said, done, remembered", "search:SEARCH"),
+    "report": CommandEntry("print what the memory holds and what the agent receives", "look:REPORT"),
+    "view": CommandEntry("print the rows of a thread's views", "look:VIEW"),
+    "diff": CommandEntry("print what changed between two moments of a thread", "explain:DIFF"),
+    "why": CommandEntry("print what is behind a chunk, a view's row or a context", "explain:WHY"),
+    "bisect": CommandEntry("find the event after which an expression holds", "explain:BISECT"),
+    "compact": CommandEntry("compact a thread now", "verify:COMPACT"),
+    "compactions": CommandEntry("list compactions and what became of them", "compactions:COMPACTIONS"),
+    "undo-compaction": CommandEntry("put back what a compaction took", "compactions:UNDO"),
+    "redo-compaction": CommandEntry("compact the originals of a compaction again", "compactions:REDO"),
+    "ledger": CommandEntry("print what broke the prompt cache", "compactions:LEDGER"),
+    "verify": CommandEntry("replay logs and compare hashes, operations and states", "verify:VERIFY"),
+    "rebuild": CommandEntry("make the rows of states and views, and search indexes, again", "verify:REBUILD"),
+    "to-pytest": CommandEntry("write a test of recorded events", "export:TO_PYTEST"),
+    "export": CommandEntry("write a log to one file, with its hashes, redacted if asked to", "export:EXPORT"),
+    "import": CommandEntry("make a thread of an exported log, with the same hashes", "export:IMPORT"),
+    "anchors": CommandEntry("the hashes of logs, to be kept elsewhere and compared later", "export:ANCHORS"),
+    "stats": CommandEntry("print totals over the database", "look:STATS"),
+    "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
+    "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
+    "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
+    "what-if": CommandEntry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
+    "compare-compactors": CommandEntry(
         "run logs again under several compactors, and compare what they keep", "what_if:COMPARE_COMPACTORS"
     ),
 }

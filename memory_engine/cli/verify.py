@@ -129,7 +129,7 @@ def _declare_rebuild(parser: argparse.ArgumentParser) -> None:
 
 
 @define
-class _Outcome:
+class _RebuildOutcome:
     """The rebuilt threads, and why some stand as they were."""
 
     reports: list[RebuildReport] = field(factory=list)
@@ -160,11 +160,11 @@ async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     return FOUND_PROBLEMS if outcome.failed else 0
 
 
-async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _Outcome:
+async def _rebuilt(engine: Engine, asked: argparse.Namespace, terminal: Terminal) -> _RebuildOutcome:
     views = asked.view if asked.view or not asked.search else []
     chosen(engine.kernel.projections, views)  # unknown names are refused before anything is made
     progress = Progress("rebuilding", terminal)
-    outcome = _Outcome()
+    outcome = _RebuildOutcome()
     for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
         done = sum(report.events for report in outcome.reports)
 

@@ -19,8 +19,8 @@ from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
-from memory_engine.files.comparison import Comparison, Kept, compare_compactors, draw
-from memory_engine.ingest.records import EventReader, Unusable
+from memory_engine.files.comparison import CompactorScore, Comparison, compare_compactors, draw
+from memory_engine.ingest.records import EventReader, UnusableRecord
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.what_if.calls import Call, Prices, Turn
@@ -83,10 +83,9 @@ def add_policy(parser: argparse.ArgumentParser) -> None:
 
 
 def add_models(group: argparse._ArgumentGroup) -> None:
-    """The options that let a model compact, and those that bring plug-ins."""
+    """The options that let a model compact."""
     group.add_argument("--model", metavar="NAME", help="ask this model for summaries (litellm's name for it)")
     group.add_argument("--call-models", action="store_true", help="models may be called, which costs time and money")
-    group.add_argument("--plugins", action="store_true", help="with the plug-ins that installed packages publish")
 
 
 def _price(text: str) -> float:
@@ -154,7 +153,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.model and asked.compactor:
         raise WrongArgument("--model and --compactor: name one of them")
     progress = Progress("running again", terminal)
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         change = await _change(asked, engine)
@@ -226,7 +225,7 @@ def _event(thread_id: str, path: str, registry: EventRegistry) -> NewEvent:
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
         new = EventReader(thread_id, registry).read(value, 1).events[0]
-    except (ValueError, Unusable) as error:
+    except (ValueError, UnusableRecord) as error:
         raise WrongArgument(f"{path}: {error}") from None
     return new if value.get("id") else replace(new, id="")
 
@@ -394,7 +393,7 @@ def _put(found: Comparison, terminal: Terminal) -> None:
     terminal.table(heads, [*rows, *(_kept_cells(total, "all") for total in totals)])
 
 
-def _kept_cells(row: Kept, name: str) -> tuple[str, str, str, str, str, str]:
+def _kept_cells(row: CompactorScore, name: str) -> tuple[str, str, str, str, str, str]:
     failed = f" ({row.failed} failed)" if row.failed else ""
     return (
         name,

@@ -1,4 +1,4 @@
-"""What a compactor is given and what it gives."""
+"""The seam to compactors: what they get, and what they return."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from memory_engine.errors.effects import Usage
 
 
 class CompactionContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compactor may know beyond the chunks themselves.
+    """The facts that a compactor gets beside the chunks.
 
     `budget_tokens` is what the summary may take (estimated tokens). `chunks` given to
     `compact` are the originals, read back from the log where earlier summaries cover them;
@@ -38,10 +38,10 @@ class CompactionResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compactor(Protocol):
-    """Makes fewer tokens of chunks. Never changes anything itself; may be slow; may raise.
+    """Turns chunks into fewer tokens. It changes nothing itself; it may be slow and may raise.
 
-    One that asks a model says so with an attribute `calls_model = True`: what only tries things out then leaves it
-    alone, unless it is told otherwise.
+    A compactor that asks a model declares an attribute `calls_model = True`: what-ifs and comparisons then do not run
+    it, unless you allow them to.
     """
 
     @property
@@ -50,11 +50,11 @@ class Compactor(Protocol):
         ...
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether it knows how to handle these chunks. Pure."""
+        """Whether the compactor can handle these chunks. Pure."""
         ...
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
-        """The summary of the chunks, in order. Raises whatever it must: the originals then stand."""
+        """Return the summary of the chunks, in order. It may raise anything: the originals then stand."""
         ...
 
 

@@ -1,10 +1,10 @@
-"""The compactions of a log, and what became of their summaries and of the chunks that they took.
+"""The compactions of a log, and the fates of their summaries and of the chunks that they took.
 
 Originals of summaries are read in the order in which they stood. A forgetting reaches chunks by id or by event, their
 later versions, and lines of summaries.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -27,17 +27,17 @@ from memory_engine.core.events.compaction import (
 )
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
+from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
 from memory_engine.errors import IntegrityError
-from memory_engine.store.reading import LogReader, covered_in, opened
+from memory_engine.store.reader import LogReader, covered_in, opened
 
 WITHHELD = "(withheld: a source of this summary was forgotten)"
 
 
 class Targets:
-    """What one event forgets."""
+    """The chunks that one event forgets."""
 
     def __init__(self, event: MemoryForget) -> None:
         self._ids = frozenset(event.chunk_ids)
@@ -46,7 +46,7 @@ class Targets:
 
     def match(self, chunk_id: str) -> bool:
         """Whether the chunk of this id is among them."""
-        # compared as text: what a compactor gave for a source may be no chunk id at all
+        # compared as text: a compactor may have given a source that is not a chunk id at all
         return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
 
     def brought(self, chunk: Chunk) -> bool:
@@ -76,12 +76,12 @@ class Targets:
 
 
 class Forgettings(msgspec.Struct, frozen=True):
-    """All that a log has forgotten: each with its seq, in order."""
+    """Each forgetting of a log with its seq, in order."""
 
     each: Sequence[tuple[int, Targets]] = ()
 
     def kept(self, chunk: Chunk, *, since: int) -> Chunk | None:
-        """What is left of a chunk that stood in the state at `since`: `None` if it is forgotten.
+        """The remainder of a chunk that stood in the state at `since`: `None` if it is forgotten.
 
         Of a summary, the lines that do not speak of what is forgotten.
         """
@@ -96,14 +96,14 @@ class Forgettings(msgspec.Struct, frozen=True):
 
 
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
-"""What the record of an event holds that takes a chunk out of the state or puts another in its place."""
+"""The recorded operations of an event that take a chunk out of the state or put another in its place."""
 
 Status = Literal["live", "covered", "undone", "gone"]
 
 
 @frozen
 class Replaced:
-    """Chunks that a compaction took, and the summaries that it put in their place; none for what it dropped."""
+    """Chunks that a compaction took, and the summaries that it put in their place (none for dropped chunks)."""
 
     covers: tuple[str, ...]
     summaries: tuple[str, ...]
@@ -111,7 +111,7 @@ class Replaced:
 
 @frozen(kw_only=True)
 class Compaction(JsonForm):
-    """A compaction that came to its end, and what became of it. `seq` is that of its result.
+    """A completed compaction and its fate. `seq` is that of its result.
 
     `status`: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or `gone` (they were
     forgotten, or went with what they stood in). `by` is the seq of the event that made it so, 0 while it is live.
@@ -149,7 +149,7 @@ class Compaction(JsonForm):
 
 @frozen
 class Fate:
-    """What became of a chunk: `live` under an id, or taken by the event at a seq (0: with what it stood in)."""
+    """The fate of a chunk: `live` under an id, or taken by the event at a seq (0: with its container)."""
 
     status: Literal["live", "covered", "gone"]
     chunk_id: str = ""
@@ -158,7 +158,7 @@ class Fate:
 
 @frozen
 class _Link:
-    """The chunk that stands for another (`""`: none does), by which event, and whether as a summary does."""
+    """The chunk that stands for another (`""`: none), the event that put it there, and whether it is a summary."""
 
     chunk_id: str
     seq: int
@@ -167,7 +167,7 @@ class _Link:
 
 @frozen
 class Steps:
-    """The events of the protocol, by compaction: what was finished, what was undone, what came to nothing and why."""
+    """The events of the protocol, by compaction: those that finished, were undone, or came to nothing, and why."""
 
     finished: Sequence[Compaction]
     undone: dict[int, int]
@@ -177,7 +177,7 @@ class Steps:
 
 @frozen
 class Aftermath:
-    """What became of chunks after an event, up to the state at the head."""
+    """The fates of chunks after an event, up to the state at the head."""
 
     state: State
     forgettings: Forgettings
@@ -185,7 +185,7 @@ class Aftermath:
     _links: dict[str, _Link] = field(repr=False)
 
     def fate(self, chunk_id: str) -> Fate:
-        """Where a chunk is now: itself, as a later version, or restored; else what took it."""
+        """Where a chunk is now: itself, as a later version, or restored; else the event that took it."""
         while self.state.get(chunk_id) is None:
             link = self._links.get(chunk_id)
             if link is None or not link.chunk_id:
@@ -196,7 +196,7 @@ class Aftermath:
         return Fate("live", chunk_id)
 
     def standing(self, chunk_id: str) -> str:
-        """The id of what stands for a chunk in the state, itself or a summary at any remove; `""` if nothing does."""
+        """The id that stands for a chunk in the state, its own or a summary's at any remove; `""` if nothing does."""
         while chunk_id and self.state.get(chunk_id) is None:
             link = self._links.get(chunk_id)
             chunk_id = link.chunk_id if link is not None else ""
@@ -241,7 +241,7 @@ def _finished(stored: StoredEvent, event: CompactionCompleted, operations: Itera
 
 
 async def read_aftermath(reader: LogReader, thread_id: str, state: State, *, after: int) -> Aftermath:
-    """What became of the chunks that the state after an event held, up to the state that is given."""
+    """The fates of the chunks that the state after an event held, up to the given state."""
     links: dict[str, _Link] = {}
     ended = False
     async for page in reader.pages(thread_id, after=after, upto=state.seq):
@@ -273,7 +273,7 @@ def _follow(thread_id: str, stored: StoredEvent, links: dict[str, _Link]) -> Non
 
 
 async def read_forgettings(reader: LogReader, thread_id: str, after: int, upto: int) -> Forgettings:
-    """What was forgotten after an event, up to another."""
+    """The forgettings after an event, up to another."""
     each: list[tuple[int, Targets]] = []
     async for page in reader.pages(thread_id, after=after, upto=upto, types=(MemoryForget.event_type,)):
         for stored in page:
@@ -284,7 +284,7 @@ async def read_forgettings(reader: LogReader, thread_id: str, after: int, upto: 
 
 
 async def read_compactions(reader: LogReader, thread_id: str, state: State) -> list[Compaction]:
-    """The compactions that came to their end up to a state, oldest first, and what became of them."""
+    """The compactions completed up to a state, oldest first, with their fates."""
     steps = await read_steps(reader, thread_id, state.seq)
     if not steps.finished:
         return []
@@ -293,7 +293,7 @@ async def read_compactions(reader: LogReader, thread_id: str, state: State) -> l
 
 
 def settled(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compaction:
-    """A compaction with what became of it."""
+    """A compaction with its fate."""
     fates = [aftermath.fate(summary) for one in compaction.replaced for summary in one.summaries]
     live = tuple(fate.chunk_id for fate in fates if fate.status == "live")
     undone_by = steps.undone.get(compaction.seq)
@@ -308,7 +308,7 @@ def settled(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compa
 
 
 async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:
-    """The id under which a compaction made a summary, from that of a later version; `""` for what is no summary."""
+    """The id under which a compaction made a summary, given a later version's id; `""` for any other chunk's."""
     while True:
         rows = await reader.rows_at(thread_id, {_seq(chunk_id)})
         found = [c for row in rows.values() for c in decode_row(thread_id, row, reader.registry)[1].chunks]
@@ -326,17 +326,8 @@ def _seq(chunk_id: str) -> int:
     return int(chunk_id.partition(".")[0])
 
 
-def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """The operations, those inside a BATCH one by one."""
-    for operation in operations:
-        if isinstance(operation, Batch):
-            yield from flattened(operation.operations)
-        else:
-            yield operation
-
-
 class LogOriginals(msgspec.Struct, frozen=True):
-    """The log of one thread, as a compaction reads it (see `running.Originals`)."""
+    """The log of one thread, as a compaction reads it (see `protocol.Originals`)."""
 
     reader: LogReader
     thread_id: str

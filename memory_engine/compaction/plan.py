@@ -1,6 +1,6 @@
-"""What a compaction takes, and which compactor takes what.
+"""The plan of a compaction: which chunks it takes, and which compactor gets which of them.
 
-Whole, closed atoms; DISPOSABLE first; never what is CRITICAL or too new.
+It takes whole, closed atoms, DISPOSABLE chunks first, and never CRITICAL or too new ones.
 """
 
 import logging
@@ -15,7 +15,7 @@ from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 
 SINGLE_TOKENS_MIN = 64
-"""A COMPRESSIBLE chunk below this stays as it is: nothing is won by a summary of one line."""
+"""A COMPRESSIBLE chunk below this stays as it is: a summary of one line would not be shorter."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chunk_ids(self) -> tuple[str, ...]:
-        """Everything the plan touches."""
+        """Every chunk id that the plan touches."""
         return (*self.drops, *self.singles, *self.batch)
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
 
 
 def plan_auto(state: State, policy: CompactionPolicy, stiff: Collection[str] = ()) -> Plan:
-    """What to compact when a threshold is passed; empty where no cut makes progress.
+    """The plan for a passed threshold; empty where no cut makes progress.
 
     If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `stiff` names
     COMPRESSIBLE chunks that a compactor could not shorten.
@@ -64,9 +64,9 @@ def plan_auto(state: State, policy: CompactionPolicy, stiff: Collection[str] = (
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
-    """Everything compactable, or those of the given chunks whose atoms may be taken (with their partners).
+    """All compactable chunks, or those of the given chunks whose atoms may be taken (with their partners).
 
-    One chunk alone is taken only where it was asked for.
+    It takes one chunk alone only where you ask for it.
     """
     atoms = _closed(_flow(state))
     if chunk_ids is None:
@@ -76,7 +76,7 @@ def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[st
 
 
 def _flow(state: State) -> list[Chunk]:
-    """The working flow, without the containers that hold something CRITICAL: they stay with what is in them."""
+    """The working flow, without the containers that hold something CRITICAL: these stay, with their contents."""
     return [c for c in state.chunks() if c.category is Category.WORKING_FLOW and not _holds_critical(state, c)]
 
 
@@ -127,7 +127,7 @@ def _is_disposable(atom: Atom) -> bool:
 
 
 def _is_scrap(chunk: Chunk) -> bool:
-    """Whether no summary needs to speak of it. Calls and results are spoken of, whatever their retention."""
+    """Whether no summary needs to mention the chunk. Calls and results are mentioned, whatever their retention."""
     return chunk.retention is Retention.DISPOSABLE and not (chunk.calls or chunk.call_id)
 
 
@@ -141,7 +141,7 @@ _log = logging.getLogger("memory_engine.compaction")
 
 
 Afresh = Mapping[str, Sequence[Chunk]]
-"""By summaries that are made again: the originals that a compactor is given, and not their lines."""
+"""By summary that is made again: the originals that a compactor gets in place of its lines."""
 _NONE: Afresh = {}
 
 
@@ -163,7 +163,7 @@ def assigned(
 
 
 def given(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
-    """What a compactor is asked about for a chunk; nothing for one that is gone."""
+    """The chunks that a compactor is asked about for a chunk; none for one that is gone."""
     if chunk_id in afresh:
         return afresh[chunk_id]
     chunk = state.get(chunk_id)
@@ -174,6 +174,6 @@ def can_compact(compactor: Compactor, chunk: Chunk) -> bool:
     """Whether a compactor says that it knows how to handle a chunk."""
     try:
         return compactor.can_compact((chunk,))
-    except Exception:  # the boundary to user code: who cannot even say so is passed over
+    except Exception:  # the boundary to user code: a compactor that raises here is passed over
         _log.exception("compactor %s cannot say whether it can take chunk %s", compactor.name, chunk.id)
         return False

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
 from memory_engine.compaction.plan import Plan
+from memory_engine.core.cancellation import observed
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import Event, SummaryLine
 from memory_engine.core.events.compaction import (
@@ -31,13 +32,13 @@ Trigger = Literal["auto", "manual", "hard"]
 ORIGINAL_TOKENS_MAX = 20_000
 """Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
 GRACE_S = 0.5
-"""How long a compactor that was cancelled may take to end. PastHandle it, nobody waits for it any more."""
+"""Seconds that a cancelled compactor may take to end. After that nobody waits for it any more."""
 ERROR_CHARS_MAX = 2_000
-"""What is recorded of an error's text."""
+"""Characters of an error's text that are recorded."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction did. `new_chunks` stand where `covered` stood; `dropped` left nothing behind."""
+    """The outcome of a compaction. `new_chunks` stand where `covered` stood; `dropped` left nothing behind."""
 
     compaction_id: str
     trigger: Trigger
@@ -66,7 +67,7 @@ class Originals(Protocol):
         ...
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """One compaction of one thread, whose queue is blocked and which has no commit under way."""
 
     thread_id: str
@@ -80,12 +81,12 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     append: Callable[[Event], Awaitable[Receipt]]
     now_us: int
     stiff: set[str]
-    """Gets the COMPRESSIBLE chunks that did not get shorter."""
+    """Collects the COMPRESSIBLE chunks that did not get shorter."""
     afresh: Mapping[str, Sequence[Chunk]] = {}
-    """By summary that is covered: the originals that are compacted in its place, and that count for its length."""
+    """By covered summary: the originals that are compacted in its place, and that count for its length."""
 
     async def execute(self) -> CompactionReport:
-        """Run to an end that is in the log, whatever happens.
+        """Run the compaction, and record how it ends, whatever happens.
 
         Raises `CompactorFailed` after recording it, with the originals in place. When
         cancelled, records that the compaction is abandoned.
@@ -110,7 +111,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         except asyncio.CancelledError:
             await self._abandon()
             raise
-        except Exception as error:  # the boundary to compactors: whatever they raise is recorded and re-raised typed
+        except Exception as error:  # the boundary to compactors: every error is recorded and re-raised typed
             raise await self._fail(name, error) from error
         try:
             receipt = await self.append(completed)
@@ -136,9 +137,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return failure
 
     async def _in_time(self, name: str) -> CompactionCompleted:
-        """The result, within the deadline; a compactor that takes no notice of its end is left behind."""
+        """The result, within the deadline; a compactor that ignores its cancellation is left behind."""
         working = asyncio.ensure_future(self._compact(name))
-        working.add_done_callback(_seen)
+        working.add_done_callback(observed)  # what it raises after it was left behind concerns nobody
         try:
             await asyncio.wait([working], timeout=self.policy.deadline_s)
             late = not working.done()
@@ -283,18 +284,12 @@ def _is_line(line: object) -> bool:
 
 
 def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[SummaryLine, ...]:
-    """The lines without citations of what the compactor was not given. One that is left with none cites all."""
+    """The lines without citations of chunks that the compactor did not get. A line left without any cites all."""
     return tuple(replace(line, sources=tuple(source for source in line.sources if source in known)) for line in lines)
 
 
-def _seen(working: "asyncio.Future[CompactionCompleted]") -> None:
-    """What a compactor raises after it was left behind concerns nobody."""
-    if not working.cancelled():
-        working.exception()
-
-
 def _failure(name: str, error: Exception) -> CompactorFailed:
-    """The error as it can be recorded: its text is of any length and may hold what is no character."""
+    """The error as it can be recorded: its text may have any length and may hold lone surrogates."""
     reason, text, usage = "raised", f"{type(error).__name__}: {error}", Usage()
     if isinstance(error, CompactorFailed):
         reason, text, usage = error.reason, error.error, error.usage
@@ -306,12 +301,12 @@ def _failure(name: str, error: Exception) -> CompactorFailed:
 
 
 def this_process() -> str:
-    """Who owns a compaction: host, process id, and the process's start, since ids come round again."""
+    """The owner of a compaction: host, process id, and the process's start, since process ids are reused."""
     return f"{os.uname().nodename if hasattr(os, 'uname') else ''}/{os.getpid()}/{_started(os.getpid())}"
 
 
 def owner_is_gone(owner: str) -> bool:
-    """Whether the owner certainly runs no more. One on another host may be alive for all we know."""
+    """Whether the owner has certainly ended. An owner on another host may be alive for all we know."""
     host, pid, started = ["", "", "", *owner.rsplit("/", 2)][-3:]
     if not pid.isdecimal() or host != this_process().rsplit("/", 2)[0]:
         return False
@@ -319,7 +314,7 @@ def owner_is_gone(owner: str) -> bool:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where there is none of this id, or no /proc."""
+    """When a process began, in the kernel's ticks; empty where no process has this id, or there is no /proc."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

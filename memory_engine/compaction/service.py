@@ -1,4 +1,4 @@
-"""Starts compactions: when thresholds say so, when someone asks, and cleans up after those that died."""
+"""Starts compactions when thresholds or callers ask for them, and cleans up after processes that died."""
 
 import asyncio
 import logging
@@ -21,8 +21,8 @@ from memory_engine.compaction.plan import (
     plan_auto,
     plan_manual,
 )
-from memory_engine.compaction.protocol import CompactionReport, Run, Trigger, owner_is_gone
-from memory_engine.core.cancellation import finished
+from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
+from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
 from memory_engine.core.records import NewEvent, Receipt
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Again(msgspec.Struct, frozen=True):
-    """What is compacted once more. Of each summary in `afresh`, these originals are, and not its lines."""
+    """The chunks to compact once more. `afresh` maps a summary to the originals that take the place of its lines."""
 
     plan: Plan
     afresh: Afresh = {}
@@ -79,7 +79,7 @@ class CompactionService:
         return tuple(self._compactors)
 
     def register(self, compactor: Compactor) -> None:
-        """Ask this compactor before all others."""
+        """Add a compactor that is asked before all others."""
         self._compactors.insert(0, compactor)
 
     def policy_of(self, runtime: ThreadRuntime) -> CompactionPolicy:
@@ -111,7 +111,7 @@ class CompactionService:
             self._start(runtime, lambda: self._attempt(runtime, "auto", None))
 
     def _spare_restored(self, runtime: ThreadRuntime) -> None:
-        """What an undone compaction put back stays until half a threshold has come, whoever undid it and when."""
+        """Leave chunks that an undo put back until half a threshold has come, whoever undid it and when."""
         mark = runtime.head.marks.get(CompactionUndone.event_type, 0)
         if mark <= self._undone.get(runtime, 0):
             return
@@ -142,7 +142,7 @@ class CompactionService:
         return await asyncio.shield(self._start(runtime, lambda: self._again(runtime, again, compactor)))
 
     async def commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
-        """Commit an event that is made of the state as it is, after any compaction under way.
+        """Commit an event that `make` derives from the current state, after any compaction under way.
 
         No other event of this process comes in between; where another process writes, the event is made anew.
         Raises what `make` raises, and `ContentionError` where others write without pause. A cancelled caller does
@@ -157,7 +157,7 @@ class CompactionService:
             await self._look(runtime)
             try:
                 return await self._append(runtime, await make())
-            except IdempotencyConflict:  # another process did the same, in other words
+            except IdempotencyConflict:  # another process did the same with other text
                 continue
             except ReducerError as error:
                 if not isinstance(error.__cause__, StaleEvent):
@@ -195,7 +195,7 @@ class CompactionService:
             raise EngineClosed
 
     async def recover(self, runtime: ThreadRuntime) -> None:
-        """A compaction that was started and never ended: if nobody can end it, the log says so. No retry."""
+        """Record a compaction that was started and never ended as abandoned, if nobody can end it. No retry."""
         seq = runtime.head.open_compaction
         if not seq or self.is_running(runtime.id):
             return
@@ -228,30 +228,30 @@ class CompactionService:
             report = await attempt()
         except (NothingToCompact, CompactionNotLive):
             raise
-        except BaseException:  # whatever it is, it goes on to whoever asked
+        except BaseException:  # every error goes on to the caller
             self._back_off(runtime)
             raise
         runtime.compaction_backoff = runtime.compaction_failures = 0
         return report
 
     def _alone(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
-        """Do what no event of the thread may cross: the queue is blocked from this moment until it is done."""
+        """Run work that no event of the thread may cross: the queue is blocked from this moment until it is done."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        future.add_done_callback(_observed)
+        future.add_done_callback(observed)  # its failure is in the log
         self._running[runtime.id] = loop.create_future()
         runtime.queue.block(BlockingReason.COMPACTING)
         self._kernel.tasks.spawn(self._run(runtime, work, future), until_close=True)
         return future
 
     async def _run(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]], future: "asyncio.Future[T]") -> None:
-        """From block to unblock. It ends the future in every case."""
+        """Run from block to unblock. It ends the future in every case."""
         try:
             await runtime.idle()
             result = await work()
             if not future.done():
                 future.set_result(result)
-        except BaseException as error:  # whatever it is, nobody may wait for ever
+        except BaseException as error:  # every error ends the future, so that nobody waits for ever
             _fail(future, error)
             if not isinstance(error, MemoryEngineError):
                 raise
@@ -299,7 +299,7 @@ class CompactionService:
         async def append(event: Event) -> Receipt:
             return await self._append(runtime, event)
 
-        run = Run(
+        run = CompactionRun(
             thread_id=runtime.id,
             compaction_id=self._kernel.new_id(),
             state=runtime.state,
@@ -334,9 +334,3 @@ def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:
         future.cancel()
     else:
         future.set_exception(error)
-
-
-def _observed(future: "asyncio.Future[T]") -> None:
-    """A background compaction's failure is in the log; nobody needs to await it."""
-    if not future.cancelled():
-        future.exception()

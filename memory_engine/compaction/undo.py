@@ -1,14 +1,14 @@
-"""Compactions undone, and made again from their originals.
+"""Undoing compactions, and making them again from their originals.
 
-What an undone compaction puts back (which chunks, as what, and where) is a pure function of two states and of what
-came between.
+The chunks that an undo puts back, their versions and their places, are a pure function of two states and of the
+events in between.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import (
     Aftermath,
     Compaction,
@@ -23,6 +23,7 @@ from memory_engine.compaction.history import (
     summary_root,
 )
 from memory_engine.compaction.plan import Plan, plan_manual
+from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import Again, CompactionService
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
@@ -35,13 +36,9 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 
-if TYPE_CHECKING:
-    from memory_engine.compaction.base import Compactor
-    from memory_engine.compaction.protocol import CompactionReport
-
 
 @frozen
-class _Place:
+class _RestorePlace:
     """Directly before or after another chunk; first of all where neither is given."""
 
     before: str = ""
@@ -49,10 +46,11 @@ class _Place:
 
 
 def restored_chunks(before: State, aftermath: Aftermath, taken: Mapping[str, str]) -> tuple[RestoredChunk, ...]:
-    """The chunks that come back, each after the one that it is placed by.
+    """The chunks that come back, each after its anchor.
 
-    `before` is the state that the compaction found. `taken` are the ids of what it took, each with that of the summary
-    that stands for it now (`""`: it was dropped). Left out is what was forgotten since, and what went with its session.
+    `before` is the state that the compaction found. `taken` maps the id of each chunk that it took to that of the
+    summary that stands for it now (`""`: it was dropped). Chunks that were forgotten since, or went with their session,
+    are left out.
     """
     return tuple(_Restoring(before, aftermath, taken).all())
 
@@ -83,44 +81,45 @@ class _Restoring:
     def _within(self, container: str, now: str) -> Iterator[RestoredChunk]:
         """The chunks that come back among the siblings of a container, which is `now` in the state.
 
-        In the old order: after what stands there still. The first that a summary stands for goes before the summary.
+        They keep the old order: each goes after a sibling that still stands there. The first one that a summary
+        stands for goes before the summary.
         """
-        place = _Place()
+        place = _RestorePlace()
         passed: set[str] = set()
         for chunk in self._before.children(container) if container else self._before.chunks():
             if chunk.id not in self._taken:
                 standing = self._aftermath.standing(chunk.id)
                 placed = self._now.placed_at(standing)
                 if placed is not None and placed.container == now:
-                    place = _Place(after=standing)
+                    place = _RestorePlace(after=standing)
                 continue
             summary = self._taken[chunk.id]
             if summary and summary not in passed:
                 passed.add(summary)
-                place = _Place(before=summary)
+                place = _RestorePlace(before=summary)
             found = self._kept(chunk)
             if found is not None:
                 yield self._restored(found, now, place)
                 yield from self._children(chunk.id)
-                place = _Place(after=chunk.id)
+                place = _RestorePlace(after=chunk.id)
 
     def _children(self, container: str) -> Iterator[RestoredChunk]:
-        """What stood inside a chunk that comes back, in order, however deep."""
-        place = _Place()
+        """The contents of a chunk that comes back, in order, however deep."""
+        place = _RestorePlace()
         for chunk in self._before.children(container):
             found = self._kept(chunk)
             if found is not None:
                 yield self._restored(found, container, place)
                 yield from self._children(chunk.id)
-                place = _Place(after=chunk.id)
+                place = _RestorePlace(after=chunk.id)
 
     def _kept(self, chunk: Chunk) -> Chunk | None:
-        """What is left of a chunk by now; `None` for nothing."""
+        """The remainder of a chunk by now; `None` for nothing."""
         if chunk.retention is Retention.EPHEMERAL and self._aftermath.sessions_ended:
             return None
         return self._aftermath.forgettings.kept(chunk, since=self._before.seq)
 
-    def _restored(self, chunk: Chunk, container: str, place: _Place) -> RestoredChunk:
+    def _restored(self, chunk: Chunk, container: str, place: _RestorePlace) -> RestoredChunk:
         return RestoredChunk(
             original=chunk.id,
             type=chunk.type,
@@ -144,7 +143,7 @@ class _Restoring:
 
 
 def versions(chunk: Chunk) -> tuple[str, ...]:
-    """A chunk and those it came from, which a new version of it leads back to. A summary leads on by itself."""
+    """The ids that a new version of a chunk leads back to: its own and its parents'; of a summary its own alone."""
     return (chunk.id,) if chunk.type == ChunkType.COMPACTED else (chunk.id, *chunk.parent_ids)
 
 
@@ -152,15 +151,15 @@ _CHUNK_ID = regex(r"[0-9]{1,18}\.[0-9]{1,18}")
 
 
 async def compactions(thread: ThreadHandle) -> list[Compaction]:
-    """The compactions of a thread that came to their end, oldest first, and what became of each."""
+    """The completed compactions of a thread, oldest first, with the fate of each."""
     return await read_compactions(thread.kernel.reader, thread.id, await thread.state())
 
 
 async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str) -> Receipt:
-    """Put what a compaction took back where its summaries stand.
+    """Put the chunks that a compaction took back where its summaries stand.
 
     `compaction` is its id, the id of one of its summaries, or empty: the latest that is not undone. Waits for a
-    compaction under way. What was forgotten since does not come back. Raises `CompactionNotLive`, and what `dispatch`
+    compaction under way. Forgotten text does not come back. Raises `CompactionNotLive`, and what `dispatch`
     raises; `EventTooLarge` where the originals together are larger than an event may be.
     """
     kernel = thread.kernel
@@ -170,20 +169,19 @@ async def undo_compaction(thread: ThreadHandle, compaction: str, *, reason: str)
         found = await _Found.of(kernel, runtime, compaction, undone=False)
         event = await found.undo(reason)
         event_id = f"undo:{event.compaction_id[:256]}:{event.completed}"
-        if await kernel.store.find(thread.id, [event_id]):  # a what-if has let something else stand in its place
+        if await kernel.store.find(thread.id, [event_id]):  # a what-if has put something else in its place
             event_id = f"{event_id}:{event.seen}"
         return NewEvent(event, id=event_id)
 
     return await kernel[CompactionService].commit(runtime, make)
 
 
-async def redo_compaction(
-    thread: ThreadHandle, compaction: str, *, compactor: "Compactor | None"
-) -> "CompactionReport":
-    """Compact again what a compaction took: the originals, through summaries of summaries, however many they are.
+async def redo_compaction(thread: ThreadHandle, compaction: str, *, compactor: Compactor | None) -> CompactionReport:
+    """Compact the originals of a compaction again, through summaries of summaries, however many they are.
 
-    Where it is live, each of its summaries is replaced, if the new one is shorter than the originals. Where it was
-    undone, what came back is compacted. By `compactor` alone, if it is given. Forgotten text is never compacted.
+    If the compaction is live, each of its summaries is replaced, where the new one is shorter than the originals. If it
+    was undone, the chunks that came back are compacted. With `compactor`, only that one is asked. Forgotten text is
+    never compacted.
     Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed`.
     """
     kernel = thread.kernel
@@ -198,7 +196,7 @@ async def redo_compaction(
 
 @frozen
 class _Found:
-    """The compaction that is meant, as the thread stands now."""
+    """The compaction that the caller named, as the thread stands now."""
 
     kernel: Kernel
     runtime: ThreadRuntime
@@ -208,7 +206,7 @@ class _Found:
 
     @classmethod
     async def of(cls, kernel: Kernel, runtime: ThreadRuntime, named: str, *, undone: bool) -> "_Found":
-        """By its id, that of a summary, or the latest: with `undone`, also one that was undone."""
+        """Find it by its id or that of a summary, or take the latest; `undone` allows one that was undone."""
         steps = await read_steps(kernel.reader, runtime.id, runtime.state.seq)
         found = await _named(kernel, runtime.id, steps, named, undone=undone)
         aftermath = await read_aftermath(kernel.reader, runtime.id, runtime.state, after=found.seq)
@@ -243,7 +241,7 @@ class _Found:
         )
 
     async def again(self) -> Again:
-        """What is to be compacted to make it again. Raises `CompactionNotLive`."""
+        """The chunks to compact in order to make it again. Raises `CompactionNotLive`."""
         compaction = self.compaction
         if compaction.status == "undone":
             return await self._undone_again()
@@ -268,7 +266,7 @@ class _Found:
         return Again(Plan(singles=tuple(afresh)), afresh)
 
     async def _undone_again(self) -> Again:
-        """The chunks that came back, as far as they still stand; summaries among them are made of their originals."""
+        """The restored chunks that still stand; summaries among them are made of their originals."""
         fates = [self.aftermath.fate(chunk_id) for chunk_id in self.steps.restored[self.compaction.seq]]
         state = self.runtime.state
         standing = {fate.chunk_id: chunk for fate in fates if (chunk := state.get(fate.chunk_id)) is not None}
@@ -305,7 +303,7 @@ class _Found:
         return "it was undone, and nothing of what came back stands any more"
 
     def _later(self, seq: int) -> str:
-        """The compaction that has its result at a seq, by its id."""
+        """The id of the compaction that has its result at a seq."""
         names = [
             f"the later compaction {one.compaction_id!r} (event {seq})" for one in self.steps.finished if one.seq == seq
         ]
@@ -317,7 +315,7 @@ def _since(seq: int) -> str:
 
 
 async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, undone: bool) -> Compaction:
-    """The compaction of a name. Raises `CompactionNotLive` for one that never came to its end, or is not known."""
+    """The compaction of a name. Raises `CompactionNotLive` for one that never completed, or is not known."""
     standing = [one for one in steps.finished if undone or one.seq not in steps.undone]
     if not named:
         if standing:
@@ -334,4 +332,4 @@ async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, un
             if any(root in replaced.summaries for replaced in one.replaced):
                 return one
         raise CompactionNotLive(thread_id, named, "the log holds no summary of this id")
-    raise CompactionNotLive(thread_id, named, "the log holds none of this id, and it is no id of a summary")
+    raise CompactionNotLive(thread_id, named, "the log holds none of this id, and it is not the id of a summary")

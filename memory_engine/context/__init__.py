@@ -1,4 +1,4 @@
-"""What the model sees: the builder, the renderers, recall, and the invariants that keep it valid."""
+"""The model's context: the builder, the renderers, recall, and the invariants that keep it valid."""
 
 from memory_engine.context.budget import ContextPolicy, ContextShares, Room, Split
 from memory_engine.context.builder import Context, ContextBuilder, Spent

@@ -1,6 +1,6 @@
-"""Which atoms of a state a context holds: by the newest turns alone, or by the shares of a policy.
+"""The atoms of a state that a context holds: by the newest turns alone, or by the shares of a policy.
 
-With recall, a policy divides the budget; here is the one that does where none is given.
+With recall, a policy divides the budget. This module holds the default policy.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,18 +11,18 @@ from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
-from memory_engine.context.rendering import Message, Piece, assemble, message_tokens, shorten
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens, shorten
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.tokens import TokenCounter
 
 RECALLED_MAX = 4_000
-"""Tokens of recalled originals beyond which more of them answer hardly more (see docs/context.md)."""
+"""Tokens of recalled originals beyond which more of them hardly help (see docs/context.md)."""
 
 
 class Room(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to divide, in tokens, once the pinned chunks are in.
+    """The tokens that a policy divides, once the pinned chunks are in.
 
-    `flowing` is what is left for everything else. `newest` is the newest turn (the last message of a person and
+    `flowing` is left for everything else. `newest` is the newest turn (the last message of a person and
     what follows it), `recent` all turns of the state, the newest included, `summaries` its summaries.
     """
 
@@ -33,7 +33,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that each part may take, in tokens. What one leaves over is the next one's, in this order.
+    """The most that each part may take, in tokens. What one part leaves over goes to the next, in this order.
 
     The newest turn is in before all of them, and counts as recent. What was said right before it is in too, beyond
     `recent`, if it takes no more than `previous`.
@@ -46,10 +46,10 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContextPolicy(Protocol):
-    """Divides the room. A function will do.
+    """Divides the room. A plain function will do.
 
-    It is not told the question, nor what was found: so what stands before the recalled block is the same
-    whatever is asked, and a provider's prompt cache holds.
+    It learns neither the question nor the finds, so the text before the recalled block is the same for every
+    question, and a provider's prompt cache holds.
     """
 
     def __call__(self, room: Room) -> Split:
@@ -69,11 +69,11 @@ def _share(_shares: object, attribute: "Attribute[float]", value: float) -> None
 
 @frozen(kw_only=True)
 class ContextShares:
-    """The policy of shares: a little for summaries and recent turns, the rest for what is recalled.
+    """The policy of shares: a little for summaries and recent turns, the rest for recall.
 
-    `summary`, `recent` and `previous` are shares of `Room.flowing`. What is recalled takes the rest, up to
-    `recalled_max` tokens; of a room so large that this leaves some over, recent turns take that too. Where no
-    summary stands for anything and all turns fit, they are all in, whatever their share.
+    `summary`, `recent` and `previous` are shares of `Room.flowing`. Recall takes the rest, up to
+    `recalled_max` tokens; where a large room leaves some over, recent turns take that too. Where there is no
+    summary and all turns fit, they are all in, whatever their share.
     """
 
     summary: float = field(default=0.08, validator=_share)
@@ -103,31 +103,31 @@ it moves once in a while and not at every turn (each move costs the prompt cache
 SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""
 LEAST = 64
-"""Tokens that the newest atom is taken to need at least, where a budget is too small for it."""
+"""Tokens that the newest atom needs at least, by assumption, where a budget is too small for it."""
 SPARED_SHARE = 0.25
-"""Of a room that the newest turn does not fit into anyway, so much is still spared for what is recalled."""
+"""The share of a room that is kept for recall even where the newest turn does not fit."""
 WINDOWS_MAX = 64
-"""Rooms of which a flow that goes on keeps where their windows begin."""
+"""Rooms for which a growing flow remembers where their windows begin."""
 
 
 class Costed(msgspec.Struct, frozen=True):
-    """An atom as it is rendered, with what that takes. `fixed`: it is in, whatever else is."""
+    """A rendered atom with its tokens. `fixed`: it is in, whatever else is."""
 
     atom: Atom
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RenderedChunk, ...]
     tokens: int
     fixed: bool
 
     @property
     def is_summary(self) -> bool:
-        """Whether it stands for what was said before."""
+        """Whether it is a summary, which stands for earlier chunks."""
         return self.atom.chunks[0].category is Category.MEMORY
 
 
 def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> Costed:
     """An atom rendered and counted."""
     pieces = tuple(
-        Piece(chunk, tuple(render(chunk)), position)
+        RenderedChunk(chunk, tuple(render(chunk)), position)
         for position, chunk in zip(atom.positions, atom.chunks, strict=True)
     )
     tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
@@ -137,10 +137,10 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: Toke
 
 @frozen
 class Window:
-    """The newest turns that fit into a room, as the turns come.
+    """The newest turns that fit into a room, kept up as turns are added.
 
-    Found by walking from the oldest, so that where the window starts depends on the log
-    alone and it moves only when it has to.
+    It walks from the oldest turn, so that the start of the window depends on the log alone
+    and moves only when it has to.
     """
 
     room: int
@@ -149,7 +149,7 @@ class Window:
     _seen: int = 0
 
     def over(self, turns: Sequence[Costed]) -> "Window":
-        """The window over these turns, of which it has seen the first ones already."""
+        """The window after the rest of these turns, whose first ones this window has seen already."""
         total, start, room = self._tokens, self.start, self.room
         for n in range(self._seen, len(turns)):
             total += turns[n].tokens
@@ -161,9 +161,9 @@ class Window:
 
 
 class Flow(msgspec.Struct, frozen=True):
-    """Atoms by what a budget does with them: those that are in, the summaries, and the turns, each in order.
+    """Atoms by their part in a budget: the fixed ones, the summaries, and the turns, each in order.
 
-    One that goes on from another (`head`) finds its windows from those of that one.
+    One that extends another (`head`) continues the other's windows.
     """
 
     fixed: Sequence[Costed] = ()
@@ -184,7 +184,7 @@ class Flow(msgspec.Struct, frozen=True):
         return cls(fixed, summaries, turns, tokens_of(fixed))
 
     def plus(self, later: "Flow") -> "Flow":
-        """With those that follow."""
+        """The same, extended by the atoms that follow."""
         return Flow(
             [*self.fixed, *later.fixed],
             [*self.summaries, *later.summaries],
@@ -194,7 +194,7 @@ class Flow(msgspec.Struct, frozen=True):
         )
 
     def alone(self) -> "Flow":
-        """The same without the one that it goes on from: what that knew of windows, this one knows itself."""
+        """The same without `head`, whose windows it takes over."""
         known = list(self.head.windows.items())[-WINDOWS_MAX:] if self.head is not None else ()
         windows = {room: window.over(self.turns) for room, window in known}
         return replace(self, head=None, windows=windows | self.windows)
@@ -217,7 +217,7 @@ def _in_order(costed: Iterable[Costed]) -> list[Costed]:
 
 
 def choose(flow: Flow, room: int, counter: TokenCounter) -> list[Costed] | None:
-    """The atoms to include, in order; `None` where not even what must be in fits."""
+    """The atoms to include, in order; `None` where the fixed ones alone do not fit."""
     room -= flow.fixed_tokens
     if room < 0:
         return None
@@ -238,14 +238,14 @@ def choose(flow: Flow, room: int, counter: TokenCounter) -> list[Costed] | None:
 
 
 class Divided(msgspec.Struct, frozen=True):
-    """The atoms of a context with recall, in order, and the most that what is recalled may take."""
+    """The atoms of a context with recall, in order, and the most tokens that recall may take."""
 
     chosen: list[Costed]
     recalled: int
 
 
 def divide(flow: Flow, room: int, policy: ContextPolicy, counter: TokenCounter) -> Divided | None:
-    """The atoms to include by a policy, in order; `None` where not even what must be in fits.
+    """The atoms to include by a policy, in order; `None` where the fixed ones alone do not fit.
 
     The newest turn is in whole, wherever it fits. Nothing here knows of a question: the atoms follow from the
     log and the budget alone.
@@ -289,7 +289,7 @@ def last_spoken(flow: Flow) -> int:
 
 
 def tokens_of(costed: Iterable[Costed]) -> int:
-    """What they take together."""
+    """Their tokens together."""
     return sum(c.tokens for c in costed)
 
 
@@ -313,7 +313,7 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
 
 
 def _cut(flow: Flow, room: int, spared: int, counter: TokenCounter) -> Divided | None:
-    """The newest atoms and summaries that fit, with or without something spared for what is recalled."""
+    """The newest atoms and summaries that fit, with or without some room kept for recall."""
     for least_recalled in (spared, 0):
         chosen = choose(flow, room - least_recalled, counter)
         if chosen is not None:
@@ -339,6 +339,6 @@ def _shortened(costed: Costed, room: int, counter: TokenCounter) -> Costed | Non
 
 
 def least(flow: Flow) -> int:
-    """What must be in takes at least: all that is fixed, and something of the newest atom."""
+    """The tokens needed at least: all fixed atoms, and something of the newest one."""
     flowing = [c for c in flow.atoms() if not c.fixed]
     return flow.fixed_tokens + (min(flowing[-1].tokens, LEAST) if flowing else 0)

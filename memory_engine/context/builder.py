@@ -1,9 +1,9 @@
 """From a state to the messages of the next model call, within a token budget.
 
-Order: the chunks as they stand in the state, then what changes in place (scratchpad,
-task, to-do list, environment). So the bytes before the newest chunk stay the same from turn to turn, and a
-provider's prompt cache holds, until a compaction or a forget changes the state itself. What is recalled
-for a question stands behind all that stays, directly before the newest turn.
+Order: the chunks as they stand in the state, then the chunks that change in place (scratchpad, task, to-do list,
+environment). So the bytes before the newest chunk stay the same from turn to turn, and a provider's prompt cache
+holds, until a compaction or a forget changes the state itself. Passages recalled for a question stand behind
+everything that stays, directly before the newest turn.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from memory_engine.context.budget import (
 from memory_engine.context.invariants import atoms_of
 from memory_engine.context.rendering import (
     Message,
-    Piece,
+    RenderedChunk,
     Renderer,
     assemble,
     message_tokens,
@@ -42,15 +42,16 @@ from memory_engine.errors import ContextBudgetError
 from memory_engine.recall.hits import Hit
 
 TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
-"""What changes in place, and so stands last."""
+"""Types of chunks that change in place, and so stand last."""
 FRAME = 3
-"""Tokens that a list of messages takes beyond its messages."""
+"""Tokens that a list of messages takes beyond those of its messages."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
 
-    `pinned` is what is always in: instructions, CRITICAL chunks, scratchpad, task, to-do list, environment.
+    `pinned` counts the chunks that are always in: instructions, CRITICAL chunks, scratchpad, task, to-do list,
+    environment.
     """
 
     pinned: int = 0
@@ -61,7 +62,7 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
 @frozen(kw_only=True)
 class Context:
-    """What a model is to see. `tokens` counts `messages`, exactly if `tokens_exact`.
+    """The input of a model call. `tokens` counts `messages`, exactly if `tokens_exact`.
 
     `included` and `excluded` are chunk ids in the order of the state; `shortened` are
     those included whose text was cut to fit. `spent` says which part took how much.
@@ -91,19 +92,19 @@ class Context:
         return render_xml(self.chunks)
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A context but for what is recalled: `room` is the most that this may take, `before` its place in `pieces`."""
+class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A context without its recalled block. The block may take `room` tokens; `before` is its place in `pieces`."""
 
     state: State
     thread_id: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RenderedChunk, ...]
     spent: Spent
     room: int
     before: int
     builder: "ContextBuilder"
 
-    def block(self, text: str) -> Piece:
-        """What is recalled, marked as such."""
+    def block(self, text: str) -> RenderedChunk:
+        """The recalled passages as a chunk, marked as recalled."""
         chunk = Chunk(
             id=f"{self.state.seq}.recalled",
             type=ChunkType.RECALLED,
@@ -111,13 +112,13 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
             retention=Retention.DISPOSABLE,
             status=RECALLED,
         )
-        return Piece(chunk, tuple(self.builder.messages(chunk)), 0)
+        return RenderedChunk(chunk, tuple(self.builder.messages(chunk)), 0)
 
-    def tokens(self, block: Piece) -> int:
-        """What a block takes."""
+    def tokens(self, block: RenderedChunk) -> int:
+        """The tokens of a block."""
         return self.builder.tokens(block.messages)
 
-    def finished(self, block: Piece | None = None) -> Context:
+    def finished(self, block: RenderedChunk | None = None) -> Context:
         """The context, with this block if there is one."""
         counter = self.builder.counter
         if block is None:
@@ -128,15 +129,15 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The chunks of a state as they are rendered: atoms, and what stands after them in any case (`fixed` tokens)."""
+    """The rendered chunks of a state: atoms, and the pieces that always stand after them (`fixed` tokens)."""
 
     flow: Flow
-    trailing: Sequence[Piece]
+    trailing: Sequence[RenderedChunk]
     fixed: int
 
     @classmethod
-    def of(cls, flow: Flow, trailing: Sequence[Piece], counter: TokenCounter) -> "Layout":
-        """The layout of atoms and what stands after them."""
+    def of(cls, flow: Flow, trailing: Sequence[RenderedChunk], counter: TokenCounter) -> "Layout":
+        """Lay out atoms and the pieces that stand after them."""
         fixed = FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
         return cls(flow, trailing, fixed)
 
@@ -150,15 +151,15 @@ class Layout(msgspec.Struct, frozen=True):
         return chosen
 
     def overrun(self, thread_id: str, max_tokens: int) -> ContextBudgetError:
-        """What must be in does not fit: at least so much is needed."""
+        """The error for a budget that not even the fixed chunks fit, with the tokens needed at least."""
         return ContextBudgetError(thread_id, max(self.fixed + least(self.flow), max_tokens + 1), max_tokens)
 
-    def pieces(self, chosen: Sequence[Costed]) -> tuple[Piece, ...]:
-        """The pieces of these atoms, in the order of the state, and what stands after them."""
+    def pieces(self, chosen: Sequence[Costed]) -> tuple[RenderedChunk, ...]:
+        """The pieces of these atoms, in the order of the state, and those that stand after them."""
         return (*in_order(chosen), *self.trailing)
 
     def spent(self, chosen: Sequence[Costed]) -> Spent:
-        """What each part takes, of these atoms and of what stands after them."""
+        """The tokens of each part: of these atoms, and of the pieces after them."""
         flow = Flow.of(chosen)
         return Spent(
             pinned=self.fixed + flow.fixed_tokens,
@@ -169,7 +170,7 @@ class Layout(msgspec.Struct, frozen=True):
 
 @frozen
 class ContextBuilder:
-    """Builds what a model sees of a state: how chunks look, by their type, and how tokens are counted."""
+    """Builds the context of a state, with the renderers of chunk types and a counter of tokens."""
 
     renderers: Mapping[str, Renderer] = field(repr=False)
     counter: TokenCounter = field(repr=False)
@@ -179,7 +180,7 @@ class ContextBuilder:
         return render(chunk, self.renderers)
 
     def tokens(self, messages: Iterable[Message]) -> int:
-        """What messages take."""
+        """The tokens of messages."""
         return sum(message_tokens(message, self.counter) for message in messages)
 
     def build(self, state: State, thread_id: str, max_tokens: int | None = None) -> Context:
@@ -193,8 +194,8 @@ class ContextBuilder:
         chosen = layout.within(max_tokens, thread_id, self.counter)
         return _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
 
-    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> Draft:
-        """Choose whole atoms by a policy, and find the place for what is recalled. The policy is told no question.
+    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> ContextDraft:
+        """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
@@ -209,7 +210,7 @@ class ContextBuilder:
         pieces = layout.pieces(divided.chosen)
         spoken = last_spoken(layout.flow)
         flowing = pieces[: len(pieces) - len(layout.trailing)]
-        return Draft(
+        return ContextDraft(
             state=state,
             thread_id=thread_id,
             pieces=pieces,
@@ -219,10 +220,10 @@ class ContextBuilder:
             builder=self,
         )
 
-    def trailing(self, state: StateView) -> list[Piece]:
-        """What stands after all atoms, in the order of the state."""
+    def trailing(self, state: StateView) -> list[RenderedChunk]:
+        """The pieces that stand after all atoms, in the order of the state."""
         return [
-            Piece(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
+            RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
             for chunk in state.chunks()
             if chunk.category in TRAILING
         ]
@@ -233,12 +234,14 @@ class ContextBuilder:
         return Layout.of(flow, self.trailing(state), self.counter)
 
 
-def in_order(chosen: Sequence[Costed]) -> list[Piece]:
+def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
     """The pieces of atoms, in the order of the state."""
     return sorted((piece for c in chosen for piece in c.pieces), key=lambda piece: piece.position)
 
 
-def _finish(state: State, thread_id: str, pieces: Sequence[Piece], spent: Spent, counter: TokenCounter) -> Context:
+def _finish(
+    state: State, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
     included = tuple(chunk.id for chunk in state.chunks() if chunk.id in shown)

@@ -1,8 +1,8 @@
-"""What must stay together: each invariant once, and the atoms that follow from all of them.
+"""The invariants that keep chunks together, each once, and the atoms that follow from all of them.
 
-A compaction takes whole atoms, and none that is open; a context includes whole atoms. The invariants read chunks one
-after the other and remember what later ones may belong with. So the atoms of a state that has grown cost what was
-added, and not all of it anew.
+A compaction takes whole atoms, and never an open one; a context includes whole atoms. The invariants read chunks one
+after the other and remember those that later chunks may belong with. So the atoms of a state that has grown cost only
+the added chunks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +15,10 @@ from attrs import define, evolve, field, fields
 from memory_engine.core.chunks import Chunk, ChunkType
 
 SPOKEN = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
-"""What a person says, or the agent that leads: a turn begins with one of these."""
+"""Messages of a person or of the leading agent: a turn begins with one of these."""
 ROUNDS_KEPT = 8
-"""Of a loop that is still going on, the rounds that no compaction takes. Without a bound, an
-agent that works for hours between two messages could never be compacted."""
+"""The newest rounds of a running loop that no compaction takes. Without this bound, an agent
+that works for hours between two messages could never be compacted."""
 NOBODY = -1
 """Stands for the position of a call that is not among the chunks."""
 _INSIDE = frozenset(
@@ -27,11 +27,11 @@ _INSIDE = frozenset(
         ChunkType.SUBAGENT_MESSAGE,
     }
 )  # fmt: skip
-"""What a thinking-tool loop is made of."""
+"""Types of the chunks that a thinking-tool loop is made of."""
 
 
 class Atom(msgspec.Struct, frozen=True):
-    """Chunks that stay together, in order, with their positions. `open`: more is to come, so leave them alone."""
+    """Chunks that stay together, in order, with their positions. `open`: more will follow, so leave them alone."""
 
     positions: tuple[int, ...]
     chunks: tuple[Chunk, ...]
@@ -39,28 +39,28 @@ class Atom(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> int:
-        """What they take together, as estimated."""
+        """Their estimated tokens together."""
         return sum(chunk.tokens for chunk in self.chunks)
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Positions of chunks that belong together. `open`: more is to come."""
+    """Positions of chunks that belong together. `open`: more will follow."""
 
     members: Sequence[int]
     open: bool = True
 
 
 class Invariant(Protocol):
-    """One reason why chunks belong together. It is given the chunks at the top of a state, once each, in order."""
+    """One reason why chunks belong together. It reads the chunks at the top of a state, each once, in order."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """Take note of the next chunk; the positions that belong together from now on, whatever follows."""
+        """Read the next chunk. Returns the positions that belong together from now on, whatever follows."""
         ...
 
-    def pending(self, passed: int) -> Iterable[Group]:
+    def pending(self, passed: int, /) -> Iterable[Group]:
         """What belongs together, or is open, as long as nothing follows.
 
-        After the message at position `passed` a whole exchange went by: a person spoke and the agent answered.
+        After the message at position `passed` a whole exchange followed: a person spoke and the agent answered.
         """
         ...
 
@@ -70,16 +70,16 @@ class Calls:
     """A call stays with its results, the N parallel calls of one response with all N of them.
 
     A result belongs to the latest call of its id before it: some models number their calls anew in each response.
-    Results of a call that is not there stay with each other. A call is open until its last result. One that a whole
-    exchange has passed by is dead, so that one orphan does not stand in the way for ever; a long-running call, or
-    one that has reported something, never dies of that.
+    Results of a missing call stay with each other. A call is open until its last result. A call without a result is
+    dead once a whole exchange has followed, so that an orphan does not block compactions for ever; a long-running
+    call, or one that has reported something, stays open.
     """
 
     _asked: dict[str, int] = field(factory=dict)
     _first: dict[tuple[int, str], int] = field(factory=dict)
     """By the position of a call (or `NOBODY`) and its id: the first chunk of its group."""
     _open: dict[tuple[int, str], bool] = field(factory=dict)
-    """The calls without their last result; whether they outlive an exchange."""
+    """The calls without their last result, and whether they outlive an exchange."""
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
         """A result belongs with its call."""
@@ -98,7 +98,7 @@ class Calls:
             self._open[key] = call.long_running or self._open.get(key, False)
         return members
 
-    def pending(self, passed: int) -> Iterator[Group]:
+    def pending(self, passed: int, /) -> Iterator[Group]:
         """The calls that wait for a result."""
         for key, outlives in self._open.items():
             first = self._first[key]
@@ -106,7 +106,7 @@ class Calls:
                 yield Group((first,))
 
     def strays(self, chunk: Chunk) -> Iterator[int]:
-        """Where results stand that came before a call of their id, as this chunk makes one.
+        """The positions of results that came before this chunk's call of their id.
 
         They are atoms of their own, but a context shows them behind the call (see `rendering.assemble`).
         """
@@ -122,13 +122,13 @@ class Responses:
     _first: dict[str, int] = field(factory=dict)
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """What bears the same response id belongs together."""
+        """Chunks with the same response id belong together."""
         if not chunk.response_id:
             return ()
         return self._first.setdefault(chunk.response_id, position), position
 
-    def pending(self, _passed: int) -> Iterable[Group]:
-        """None: a response is written at once."""
+    def pending(self, _passed: int, /) -> Iterable[Group]:
+        """Return nothing: a response is written at once, so none is open."""
         return ()
 
 
@@ -139,7 +139,7 @@ class Questions:
     _waiting: list[int] = field(factory=list)
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """The next message of a person answers all that waits."""
+        """The next message of a person answers all open questions."""
         if chunk.type == ChunkType.CLARIFICATION:
             self._waiting.append(position)
         elif self._waiting and chunk.type in SPOKEN:
@@ -148,14 +148,14 @@ class Questions:
             return members
         return ()
 
-    def pending(self, _passed: int) -> Iterator[Group]:
-        """The questions that wait."""
+    def pending(self, _passed: int, /) -> Iterator[Group]:
+        """The open questions."""
         return (Group((position,)) for position in self._waiting)
 
 
 @define
 class Loops:
-    """A thinking-tool loop stays whole: providers want the reasoning back beside the calls it led to.
+    """A thinking-tool loop stays whole: providers require the reasoning beside the calls it led to.
 
     A loop is a run of thinking, calls and results between two messages that holds both thinking and a call. At the
     end it is open; once it has more than `ROUNDS_KEPT` rounds there, each older round (thinking, its calls, their
@@ -168,7 +168,7 @@ class Loops:
     _calls: bool = False
 
     def read(self, position: int, chunk: Chunk) -> Sequence[int]:
-        """What is not part of a loop ends it, and it stays whole."""
+        """A chunk of another type ends the loop, which stays whole."""
         if chunk.type in _INSIDE:
             is_thinking = chunk.type == ChunkType.THINKING
             self._run.append((position, is_thinking))
@@ -179,8 +179,8 @@ class Loops:
         self._run, self._thinks, self._calls = [], False, False
         return members
 
-    def pending(self, _passed: int) -> Iterator[Group]:
-        """The loop at the end, its oldest rounds each alone where it has too many."""
+    def pending(self, _passed: int, /) -> Iterator[Group]:
+        """The open loop at the end; where it has too many rounds, each of the oldest is alone."""
         if not (self._thinks and self._calls):
             return
         rounds = self._rounds()
@@ -203,11 +203,11 @@ class Loops:
 
 @define
 class Bonds:
-    """The atoms of chunks, as these come by (union-find over their positions)."""
+    """The atoms of chunks, kept up as chunks are added (union-find over their positions)."""
 
     chunks: list[Chunk] = field(factory=list)
     reach: int = 0
-    """Where the first chunk stands that something belongs with that was read since this was last set."""
+    """The position of the first chunk that a newly read chunk belongs with, since this was last set."""
     _leader: list[int] = field(factory=list)
     _calls: Calls = field(factory=Calls)
     _others: tuple[Invariant, ...] = field(factory=lambda: (Responses(), Questions(), Loops()))
@@ -215,7 +215,7 @@ class Bonds:
     _passed: int = NOBODY
 
     def copy(self) -> "Bonds":
-        """The same, to go on from without a change to this one."""
+        """A copy that can read on without changing this one."""
         return evolve(
             self,
             chunks=self.chunks[:],
@@ -225,7 +225,7 @@ class Bonds:
         )
 
     def read(self, chunks: Iterable[Chunk]) -> "Bonds":
-        """Go on with these chunks."""
+        """Read these chunks too."""
         for chunk in chunks:
             position = len(self.chunks)
             self.chunks.append(chunk)
@@ -250,7 +250,7 @@ class Bonds:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the atoms do not rest on where the chunks end."""
+        """Whether the atoms stay the same whatever chunks follow."""
         return all(len(group.members) == 1 for group in self.pending())
 
     def atoms(self, since: int = 0) -> list[Atom]:
@@ -292,5 +292,5 @@ T = TypeVar("T")
 
 
 def _copied(invariant: T) -> T:
-    """An invariant that goes on from what this one has read."""
+    """A copy of an invariant that can read on by itself."""
     return evolve(invariant, **{one.alias: copy(getattr(invariant, one.name)) for one in fields(type(invariant))})  # type: ignore[misc,arg-type]  # fields by name

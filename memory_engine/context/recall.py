@@ -1,15 +1,15 @@
-"""A context with recall: what a question brings back of the log, beside what the state shows anyway.
+"""A context with recall: passages of the log that answer a question, beside the chunks of the state.
 
-1. A policy divides the budget among summaries, recent turns and what is recalled; pinned chunks and the newest turn
-   are in before.
-2. Search finds passages of the log. Those that the context shows already are left out, and repetitions.
+1. A policy divides the budget among summaries, recent turns and recall; pinned chunks and the newest turn come
+      before all of them.
+   2. Search finds passages of the log. Those that the context shows already are left out, and so are near-duplicates.
 3. The best that fit are put into one block before the newest turn, marked as memory, in the order they were said.
-4. Where a question brings back too little, what was said before the visible turns fills the block, the newest first.
+4. Where a question finds too little, the turns before the visible ones fill the block, the newest first.
 
 The block is a view: reading a context writes nothing to the log.
 
-`thread_context` gives the context of a thread with or without a question, `searchable` says which other threads it may
-recall from, `excerpt` finds the part of a long passage that says most about a question.
+`thread_context` builds the context of a thread with or without a question, `searchable` checks which other threads it
+may recall from, `excerpt` finds the part of a long passage that says most about a question.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
-from memory_engine.context.builder import Context, ContextBuilder, Draft
+from memory_engine.context.builder import Context, ContextBuilder, ContextDraft
 from memory_engine.core.lazy import regex
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
@@ -37,14 +37,14 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import PLACES_BITS, LookUp
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.reading import Moment
+from memory_engine.store.reader import MomentLike
 
 
 async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
-    """The ids of the other threads, those of scopes that nothing was dispatched to left out.
+    """The ids of the other threads, without scopes that nothing was dispatched to.
 
-    Raises `InvalidSearch` for what this thread may not recall from, for what is not a handle, and where threads are
-    given together with `at`; `ThreadNotFound`, `WrongThreadKind`.
+    Raises `InvalidSearch` for a thread that this one may not recall from, for a value that is not a handle, and for
+    threads together with `at`; `ThreadNotFound`, `WrongThreadKind`.
     """
     if not isinstance(others, Sequence):
         raise InvalidSearch("recall_from", others, "it is a list of handles: [engine.user(...), engine.thread(...)]")
@@ -65,7 +65,7 @@ async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at
 
 
 async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
-    """What the store says of a thread; `None` for a scope's that nothing was dispatched to."""
+    """The stored record and head of a thread; `None` for a scope that nothing was dispatched to."""
     if not isinstance(thread, ThreadHandle):
         raise InvalidSearch("recall_from", thread, "it is not a handle: engine.user(...), engine.thread(...)")
     if thread.kernel is not kernel:
@@ -80,7 +80,7 @@ async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
 
 
 def _check(own: ThreadRecord, other: ThreadRecord) -> None:
-    """Refuse what is another's: a thread of another tenant or user, the memory of another agent."""
+    """Refuse threads of another tenant or user, and the memory of another agent."""
     why = ""
     if other.tenant_id != own.tenant_id:
         why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"
@@ -93,7 +93,7 @@ def _check(own: ThreadRecord, other: ThreadRecord) -> None:
 
 
 PART_CHARS_MAX = 240
-"""A sentence or a line of more is cut into parts at blanks, so that there always is a part that fits."""
+"""A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""
 LEFT_OUT = "[…]"
 _TRIES_MAX = 8
 _ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
@@ -102,7 +102,7 @@ _ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
 def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:
     """The sentences around those with most of the query's terms, in at most `tokens`; empty if none fits.
 
-    What was left out is marked. A term counts the less the more sentences have it.
+    Omissions are marked. A term counts the less the more sentences have it.
     """
     spans = _parts(text)
     held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
@@ -137,7 +137,7 @@ def _parts(text: str) -> list[tuple[int, int]]:
 
 
 def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
-    """The weightiest part with as many of those beside it as fit, the weightier first; an empty span if none fits."""
+    """The weightiest part with as many neighbours as fit, the weightier first; an empty span if none fits."""
     fitting = [n for n, (start, end) in enumerate(spans) if end - start <= chars]
     if not fitting:
         return 0, 0
@@ -154,30 +154,30 @@ def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: i
 
 
 OWN_KINDS = ("message", "tool", "note", "task", "snippet")
-"""What is recalled of the thread itself."""
+"""The kinds that are recalled of the thread itself."""
 OTHER_KINDS = ("memory", "preference", "playbook", "agent_md", "document")
-"""What other threads that are named bring beside it."""
+"""The further kinds that are recalled of other threads."""
 HEADING = "Oldest first:"
 ROOM_MIN = 40
 """Tokens below which no block is begun."""
 WORTHWHILE = 24
 """Tokens below which a passage is not worth shortening."""
 PASSAGE_SHARE = 0.5
-"""Of the room, the most that one passage may take before it is shortened: one long answer must not be all there is."""
+"""The share of the room that one passage may take before it is shortened, so that one answer does not fill it."""
 HIT_TOKENS_MIN = 12
-"""About the tokens of the shortest passages: so many hits are asked for as might fit."""
+"""About the tokens of the shortest passages: the search asks for as many hits as might fit."""
 COVERED_CHARS_MIN = 24
-"""A shorter text that the context holds somewhere may be another's words."""
+"""Characters from which on a text that the context holds counts as shown; a shorter one may be there by chance."""
 REPEATED_TERMS_MIN = 8
-"""Repetitions of fewer terms may mean different things."""
+"""Texts of fewer terms are never near-duplicates: they may mean different things."""
 REPEATED_SHARE = 0.9
-"""Texts that share so many of their terms say the same, unless a number differs."""
+"""Texts that share this part of their terms are near-duplicates, unless a number differs."""
 PIECES_MAX = 2
-"""Passages of one event that fill a block."""
+"""The most passages of one event that fill up a block."""
 
 
 class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be recalled, into how many tokens (`None`: beside all of the state), as of which seq, from where."""
+    """The query, the budget in tokens (`None`: beside all of the state), the seq to read as of, and the threads."""
 
     query: str
     max_tokens: int | None
@@ -187,7 +187,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def recalled_context(thread: ThreadHandle, state: State, recall: RecallRequest) -> Context:
-    """The context of a state with what a question brings back.
+    """The context of a state with the passages that a question recalls.
 
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
     """
@@ -209,9 +209,9 @@ async def recalled_context(thread: ThreadHandle, state: State, recall: RecallReq
 
 
 class _Block:
-    """Passages that were chosen, within the room."""
+    """The chosen passages, within the room."""
 
-    def __init__(self, draft: Draft, query_terms: frozenset[str]) -> None:
+    def __init__(self, draft: ContextDraft, query_terms: frozenset[str]) -> None:
         self._draft = draft
         self._query_terms = query_terms
         self._visible = _Visible(draft)
@@ -222,11 +222,11 @@ class _Block:
 
     @property
     def left(self) -> int:
-        """Tokens that are left."""
+        """Remaining tokens."""
         return self._left
 
     def take(self, hits: Iterable[Hit]) -> None:
-        """Put in what fits, best first; what is too long around its best sentences, if enough of them fit."""
+        """Put in the hits that fit, best first; a hit that is too long goes in as an excerpt, if enough of it fits."""
         most = max(WORTHWHILE, int(self._left * PASSAGE_SHARE))
         for hit in hits:
             if self._left < WORTHWHILE // 2:
@@ -243,7 +243,7 @@ class _Block:
             self._add(hit, size, said)
 
     def append(self, hit: Hit) -> bool:
-        """Put in one passage, once, if it fits; whether the next may still fit."""
+        """Put in one passage, once, if it fits. Returns whether the next may still fit."""
         said = frozenset(terms(hit.text))
         if _place(hit) in self._places or self._visible.shows(hit) or self._has_said(hit, said):
             return True
@@ -254,15 +254,15 @@ class _Block:
         return True
 
     def context(self) -> Context:
-        """The context with what was put in."""
+        """The context with the chosen passages."""
         chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
         while chosen:
             block = self._draft.block("\n".join([HEADING, *map(_line, chosen)]))
             if not block.messages:
-                break  # a renderer hides what is recalled
+                break  # a renderer hides the recalled block
             if self._draft.tokens(block) <= self._draft.room:
                 return evolve(self._draft.finished(block), recalled=tuple(chosen))
-            chosen.remove(self._chosen.pop())  # what a renderer adds, or a tokenizer counts at the seams
+            chosen.remove(self._chosen.pop())  # a renderer adds text, or a tokenizer counts more at the seams
         return self._draft.finished()
 
     def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
@@ -275,21 +275,21 @@ class _Block:
         return self._draft.builder.counter.count(_line(hit) + "\n")
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
-        """The hit with its best sentences, or with no text if too few of them fit."""
+        """The hit with an excerpt as its text, or with no text if too little fits."""
         room -= self._size(replace(hit, text=""))
         if room < WORTHWHILE:
             return replace(hit, text="")
         return replace(hit, text=excerpt(hit.text, self._query_terms, room, self._draft.builder.counter))
 
     def _has_said(self, hit: Hit, said: frozenset[str]) -> bool:
-        """Whether the same speaker says the same in what was put in, numbers included."""
+        """Whether the same speaker says the same, numbers included, in a passage that was put in."""
         if len(said) < REPEATED_TERMS_MIN:
             return False
         return any(_same(said, other) for other in self._said.get((hit.role, hit.speaker), ()))
 
 
 def _place(hit: Hit) -> tuple[str, int, int]:
-    """Which passage it is, shortened or not."""
+    """The identity of a passage, shortened or not."""
     return hit.thread_id, hit.seq, hit.n
 
 
@@ -301,9 +301,9 @@ def _same(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 class _Visible:
-    """What a draft shows without recall."""
+    """The chunks and texts that a draft shows without recall."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
         chunks = [chunk for piece in draft.pieces for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
@@ -313,7 +313,7 @@ class _Visible:
         self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
 
     def shows(self, hit: Hit) -> bool:
-        """Whether a passage is there: its event's chunk, or its words."""
+        """Whether the draft shows a passage: its event's chunk, or its words."""
         own = hit.thread_id == self._thread_id
         if own and hit.seq in self._whole:
             return True
@@ -332,14 +332,14 @@ def _plain(text: str) -> str:
 
 
 def _line(hit: Hit) -> str:
-    """A passage with its date and speaker. Its further lines stand indented: none looks like a passage of its own."""
+    """A passage with its date and speaker. Its further lines are indented, so that none looks like another passage."""
     return "\n  ".join(hit.rendered().splitlines())
 
 
-async def _fill(kernel: Kernel, draft: Draft, block: _Block, at: int) -> None:
-    """Put what was said before the visible turns into what is left, the newest first, until one does not fit.
+async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> None:
+    """Put the turns before the visible ones into the remaining room, the newest first, until one does not fit.
 
-    The index is asked which of it still stands: what was forgotten, or ended, is not there.
+    They come from the index, which no longer has passages that were forgotten or ended.
     """
     last = draft.state.seq
     first = max(1, last + 1 - block.left // HIT_TOKENS_MIN - len(draft.pieces))
@@ -378,7 +378,7 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     thread: ThreadHandle,
     max_tokens: int | None = None,
     *,
-    at: Moment | None = None,
+    at: MomentLike | None = None,
     query: str | None = None,
     policy: ContextPolicy = DEFAULT_POLICY,
     recall_from: Sequence[ThreadHandle] = (),

@@ -21,7 +21,7 @@ Message = dict[str, object]
 """A chat-completions message."""
 
 Renderer = Callable[[Chunk], Iterable[Message]]
-"""The messages of one chunk; none hides it from the model. Pure: the same chunk, the same messages."""
+"""The messages of one chunk; an empty result hides it from the model. Pure: the same chunk, the same messages."""
 
 
 SECTIONS: tuple[tuple[str, str], ...] = (
@@ -31,7 +31,7 @@ SECTIONS: tuple[tuple[str, str], ...] = (
     ("key_information", "Key Information"),
     ("next_steps", "Next Steps"),
 )
-"""The sections of a progress summary: name in `SummaryLine.section`, and heading. Other names come after them."""
+"""The sections of a progress summary: name in `SummaryLine.section`, and heading. Other sections come after these."""
 _LABELS = {
     "parent_message": "Message from the parent agent",
     "subagent_message": "Message from a sub-agent",
@@ -57,12 +57,12 @@ def message_content(content: Content) -> object:
 
 
 def render_system(chunk: Chunk) -> Iterable[Message]:
-    """Instructions."""
+    """The system message of instructions."""
     return ({"role": "system", "content": message_content(chunk.content)},)
 
 
 def render_user(chunk: Chunk) -> Iterable[Message]:
-    """What a person said; the speaker's name stands before it where there is one."""
+    """A person's message; the speaker's name stands before it where there is one."""
     content = message_content(chunk.content)
     if chunk.label and isinstance(content, str):
         content = f"{chunk.label}: {content}"
@@ -70,7 +70,7 @@ def render_user(chunk: Chunk) -> Iterable[Message]:
 
 
 def render_assistant(chunk: Chunk) -> Iterable[Message]:
-    """What the model said."""
+    """The model's text."""
     return ({"role": "assistant", "content": message_content(chunk.content)},)
 
 
@@ -93,7 +93,7 @@ def render_result(chunk: Chunk) -> Iterable[Message]:
 
 
 def render_note(chunk: Chunk) -> Iterable[Message]:
-    """What is neither person nor model: a labelled note, as the user role (all providers take it anywhere)."""
+    """A labelled note for events of neither person nor model, in the user role (all providers take it anywhere)."""
     label = _LABELS.get(chunk.type, chunk.type.replace("_", " ").capitalize())
     if chunk.label:
         label = f"{label} ({chunk.label})"
@@ -105,13 +105,13 @@ def render_note(chunk: Chunk) -> Iterable[Message]:
 
 
 def render_compacted(chunk: Chunk) -> Iterable[Message]:
-    """A summary in place of what it covers."""
+    """A summary in place of the chunks that it covers."""
     text = render_lines(chunk.lines) if chunk.lines else chunk.text
     return ({"role": "user", "content": f"[Summary of earlier conversation]\n{text}"},)
 
 
 def render_nothing(_chunk: Chunk) -> Iterable[Message]:
-    """Not for the model: reasoning of earlier turns has no place in chat-completions."""
+    """Return no messages: reasoning of earlier turns has no place in chat-completions."""
     return ()
 
 
@@ -149,7 +149,7 @@ def render(chunk: Chunk, renderers: Mapping[str, Renderer]) -> Iterable[Message]
 
 
 def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> Iterable[Message]:
-    """The messages of a chunk that stands last, with what it holds; a renderer of its own type shows it alone."""
+    """The messages of a chunk that stands last, with its children; a renderer of its own type shows it alone."""
     if chunk.type == ChunkType.SCRATCHPAD and chunk.type not in renderers:
         return render_scratchpad(children)
     if chunk.is_container and chunk.type not in renderers:
@@ -159,7 +159,7 @@ def render_held(chunk: Chunk, children: Iterable[Chunk], renderers: Mapping[str,
 
 def render_all(chunks: Iterable[Chunk], renderers: Mapping[str, Renderer]) -> list[Message]:
     """Chunks as a valid list of messages."""
-    return assemble(Piece(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
+    return assemble(RenderedChunk(chunk, tuple(render(chunk, renderers)), n) for n, chunk in enumerate(chunks))
 
 
 def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
@@ -173,7 +173,7 @@ def render_todo_list(chunk: Chunk, items: Iterable[Chunk]) -> Message:
 
 
 def render_scratchpad(snippets: Iterable[Chunk]) -> Iterable[Message]:
-    """What flows found out, oldest first, each marked with its flow; nothing for an empty scratchpad."""
+    """The snippets of flows, oldest first, each marked with its flow; nothing for an empty scratchpad."""
     lines = [f"- ({s.label}) {s.text}" if s.label else f"- {s.text}" for s in sorted(snippets, key=lambda s: s.seq)]
     return ({"role": "user", "content": "\n".join(["[Scratchpad]", *lines])},) if lines else ()
 
@@ -200,7 +200,7 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
 
 
 _SPACES = str.maketrans({"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
-"""White space that a reader of XML would take for a blank, were it in an attribute as it is."""
+"""White space that XML readers turn into a blank in an attribute, unless it is written as an entity."""
 
 
 def _quoted(value: str) -> str:
@@ -219,7 +219,7 @@ TEXT_TOKENS_MIN = 24
 """A text is never cut below this."""
 
 
-class Piece(msgspec.Struct, frozen=True):
+class RenderedChunk(msgspec.Struct, frozen=True):
     """A chunk with its messages and its position in the state."""
 
     chunk: Chunk
@@ -228,7 +228,7 @@ class Piece(msgspec.Struct, frozen=True):
     shortened: bool = False
 
 
-def assemble(pieces: Iterable[Piece]) -> list[Message]:
+def assemble(pieces: Iterable[RenderedChunk]) -> list[Message]:
     """The messages in order, each result directly after its call.
 
     A placeholder stands where a call has no result, a note for a result whose call is not there.
@@ -252,7 +252,7 @@ def assemble(pieces: Iterable[Piece]) -> list[Message]:
 
 
 def _answers(flat: Sequence[tuple[Chunk, Message]]) -> dict[tuple[int, str], Message]:
-    """The last word on each call, by the place of its message and its id: the first final result, else the first.
+    """The answer to each call, by the place of its message and its id: the first final result, else the first one.
 
     A result belongs to the latest call of its id before it: some models number their calls anew each time.
     """
@@ -312,11 +312,11 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 
 def message_bytes(message: Message) -> bytes:
-    """A message as it goes to a provider, as far as that can be known: deterministic JSON, and a line break."""
+    """A message as providers roughly get it: deterministic JSON, and a line break."""
     return encode_json(message) + b"\n"
 
 
-def shorten(pieces: Sequence[Piece], room: int, counter: TokenCounter) -> tuple[Piece, ...] | None:
+def shorten(pieces: Sequence[RenderedChunk], room: int, counter: TokenCounter) -> tuple[RenderedChunk, ...] | None:
     """The pieces with their longest texts cut so that they fit into `room`; `None` where they cannot."""
     current = list(pieces)
     for _ in range(64):
@@ -332,13 +332,13 @@ def shorten(pieces: Sequence[Piece], room: int, counter: TokenCounter) -> tuple[
     return None
 
 
-def _text_tokens(piece: Piece, counter: TokenCounter) -> int:
+def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
     texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
     return sum(map(counter.count, texts))
 
 
-def _cut(piece: Piece, tokens: int, of: int) -> Piece:
-    """The piece with its texts cut to about `tokens` of `of`, head and tail kept, saying what was left out."""
+def _cut(piece: RenderedChunk, tokens: int, of: int) -> RenderedChunk:
+    """The piece with its texts cut to about `tokens` of `of`: head and tail stay, a mark says how much is left out."""
     messages = tuple(
         {**message, "content": _cut_text(content, tokens, of, piece.chunk.id)}
         if isinstance(content := message.get("content"), str)

@@ -1,7 +1,7 @@
-"""Contexts of one state after the other: each as `ContextBuilder.build` gives it, at the cost of what has changed.
+"""Contexts of successive states: each as `ContextBuilder.build` gives it, at the cost of the changes alone.
 
-Chunks that only come at the end leave what was made of those before them as it was: their atoms, their messages, what
-these take. So the contexts of all calls of a log take time for the log, and not for each of the states anew.
+Chunks that are added at the end leave the atoms, the messages and the token counts of those before them as they were.
+So the contexts of all calls of a log take time linear in the log, and not in the size of all its states.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ from attrs import define, field, frozen
 from memory_engine.context.budget import Costed, Flow, cost
 from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_order
 from memory_engine.context.invariants import Atom, Bonds
-from memory_engine.context.rendering import Message, Piece, assemble, message_bytes, message_tokens
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_bytes, message_tokens
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import Placed, State, StateDraft
 
 UNSETTLED = 16
-"""The newest chunks that are always looked at again: what answers or joins them mostly comes soon."""
+"""The number of newest chunks that are always read again: chunks that answer or join them mostly come soon."""
 
 
 @frozen
@@ -38,7 +38,7 @@ class MeasuredContext:
 
 @frozen
 class MessageSize:
-    """What a message takes, and the chunk that it is of (`""`: of none, as a placeholder)."""
+    """The tokens of a message, and the id of its chunk (`""` for a placeholder)."""
 
     tokens: int
     bytes: int
@@ -47,7 +47,7 @@ class MessageSize:
 
 @define
 class MeasuredMessages:
-    """The messages of chunks, each made once, and what they take."""
+    """The messages of chunks, each made once, and their tokens."""
 
     builder: ContextBuilder
     _messages: dict[str, tuple[Message, ...]] = field(factory=dict)
@@ -62,7 +62,7 @@ class MeasuredMessages:
         return found
 
     def size(self, message: Message) -> MessageSize:
-        """What a message takes."""
+        """The tokens of a message."""
         return self._sizes.get(id(message)) or self._measured(message)
 
     def let_go(self, kept: Iterable[Chunk]) -> None:
@@ -79,10 +79,10 @@ class MeasuredMessages:
 
 @frozen
 class Settled:
-    """A beginning of the flow that nothing behind it has changed: its atoms, its messages and what they take."""
+    """A beginning of the flow that later chunks have not changed: its atoms, its messages and their tokens."""
 
     bonds: Bonds = field(factory=Bonds)
-    """Read to its end, and not a chunk further. To go on from, copy it."""
+    """The bonds, read exactly to its end. Copy them before you read on."""
     flow: Flow = field(factory=Flow)
     messages: Sequence[Message] = ()
     tokens: int = 0
@@ -92,21 +92,21 @@ class Settled:
         return len(self.bonds.chunks)
 
     def begins(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether a flow still begins with it."""
+        """Whether a flow still begins with these chunks."""
         return self.bonds.chunks == list(chunks[: len(self)])
 
     def tail(self, chunks: Sequence[Chunk]) -> Bonds:
-        """The bonds of a whole flow that begins with it."""
+        """The bonds of a whole flow that begins with these chunks."""
         bonds = self.bonds.copy()
         bonds.reach = len(chunks)
         return bonds.read(chunks[len(self) :])
 
     def is_touched_by(self, tail: Bonds) -> bool:
-        """Whether chunks that follow belong to something in here after all."""
+        """Whether later chunks belong to one of these after all."""
         return min((tail.reach, *(group.members[0] for group in tail.pending() if len(group.members) > 1))) < len(self)
 
     def plus(self, bonds: Bonds, costed: Sequence[Costed], messages: MeasuredMessages) -> "Settled":
-        """With the atoms that follow, up to where `bonds` have been read."""
+        """The same with the atoms that follow, up to where `bonds` have been read."""
         made = assemble(in_order(costed))
         sizes = [messages.size(message) for message in made]
         return Settled(
@@ -119,7 +119,7 @@ class Settled:
 
 
 class ContextSeries:
-    """A state that goes on event by event, and its contexts within `max_tokens` (`None`: all that is in it)."""
+    """A state that grows event by event, and its contexts within `max_tokens` (`None`: without a limit)."""
 
     def __init__(
         self,
@@ -129,32 +129,32 @@ class ContextSeries:
         messages: MeasuredMessages,
         settled: Settled | None = None,
     ) -> None:
-        """`settled` is what another kept of a state that began in the same way."""
+        """`settled` comes from a series over a state that began in the same way."""
         self._draft: StateDraft = state.draft()
         self._thread_id = thread_id
         self.max_tokens = max_tokens
         self.messages = messages
         self.settled = settled or Settled()
         self._bonds: Bonds | None = None
-        """Of the whole flow; `None` where it changed elsewhere than at its end."""
+        """The bonds of the whole flow; `None` where it changed elsewhere than at its end."""
         self._flowing: set[str] = set()
         self._last_key = b""
         self._settle_at = 0
-        self._trailing: list[Piece] | None = None
+        self._trailing: list[RenderedChunk] | None = None
         self._known: dict[tuple[int, ...], Costed] = {}
 
     def anew(self, state: State, settled: Settled) -> "ContextSeries":
-        """The same from another state on, of which this was settled."""
+        """A series that starts from another state, of which this part was settled."""
         return ContextSeries(state, self._thread_id, self.max_tokens, self.messages, settled)
 
     def state(self) -> State:
-        """The state as it is."""
+        """The current state."""
         state = self._draft.freeze(self._draft.seq)
         self._draft = state.draft()
         return state
 
     def step(self, operations: Sequence[Operation], chunks: Iterable[Chunk], seq: int) -> None:
-        """Apply what the next event did."""
+        """Apply the operations of the next event."""
         if operations:
             apply_to_draft(self._draft, operations, chunks, seq=seq)
             for chunk_id, placed in self._draft.touched.items():
@@ -163,7 +163,7 @@ class ContextSeries:
         self._draft.seq = seq
 
     def context(self) -> MeasuredContext:
-        """The context of the state as it is. Raises `ContextBudgetError`."""
+        """The context of the current state. Raises `ContextBudgetError`."""
         builder = self.messages.builder
         tail = self._tail(self._bonds or self._read_again())
         if self._trailing is None:
@@ -186,12 +186,12 @@ class ContextSeries:
         )
 
     def _note(self, chunk_id: str, placed: Placed | None) -> None:
-        """Keep what a change leaves as it was: all of the flow before a chunk at its end, and what stands last."""
+        """Keep the parts that a change leaves alone: the flow before a chunk added at its end, and the last chunks."""
         is_flowing = placed is not None and not placed.container and placed.chunk.category not in TRAILING
         if chunk_id in self._flowing:
             self._bonds = None
         elif placed is None or not is_flowing:
-            self._trailing = None  # children too: they are shown in what stands last only
+            self._trailing = None  # children too: only the chunks that stand last show them
         elif self._bonds is not None and placed.key > self._last_key:
             self._bonds.read((placed.chunk,))
             self._flowing.add(chunk_id)
@@ -200,7 +200,7 @@ class ContextSeries:
             self._bonds = None
 
     def _read_again(self) -> Bonds:
-        """The bonds of the flow as it is, what was settled of it kept if it still begins so."""
+        """The bonds of the current flow. The settled part is kept if the flow still begins with it."""
         top = [chunk for chunk in self._draft.chunks() if chunk.category not in TRAILING]
         if not self.settled.begins(top):
             self.settled = Settled()
@@ -241,7 +241,7 @@ class ContextSeries:
         return cost(atom, self.messages.of, self.messages.builder.counter)
 
     def _cut(self, chunks: Sequence[Chunk], costed: Sequence[Costed]) -> int:
-        """Up to where chunks can be settled: no atom spans that place, and none before it depends on what follows."""
+        """The end of the chunks that can be settled: no atom spans it, and none before it depends on later chunks."""
         bonds = self.settled.bonds.copy()
         found = reach = len(self.settled)
         for one in costed:

@@ -1,1 +1,1 @@
-"""Values and pure rules, without I/O: events, chunks, operations, state, and what folds them."""
+"""Values and pure rules, without I/O: events, chunks, operations, state, and the rules that apply them."""

@@ -1,4 +1,4 @@
-"""Work that cancelling its caller does not stop."""
+"""Work that cancelling its caller does not stop, and work that nobody awaits."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 async def finished(work: Awaitable[T]) -> T:
-    """Await work to its end, however often the caller is cancelled meanwhile; what it returned or raised.
+    """Await work to its end, however often the caller is cancelled. Returns or raises what the work does.
 
-    Raises the caller's `CancelledError` in place of either, once the work has ended: what closes a file or waits for a
+    A cancelled caller gets its `CancelledError` once the work has ended, so that closing a file or waiting for a
     process is never left half done. `asyncio.shield` goes on with the work too, but lets its caller go before the end.
     """
     task = asyncio.ensure_future(work)
@@ -24,3 +24,9 @@ async def finished(work: Awaitable[T]) -> T:
         task.cancelled() or task.exception()  # nobody else will look at it
         raise cancelled
     return task.result()
+
+
+def observed(future: "asyncio.Future[T]") -> None:
+    """Take note of what ended work raised, so that nobody is warned of it: a callback for work that none need await."""
+    if not future.cancelled():
+        future.exception()

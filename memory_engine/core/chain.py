@@ -1,4 +1,4 @@
-"""The log's own rules: how rows link, what they say of the thread's head, how they are read back."""
+"""The log's own rules: how rows link, how they set the thread's head, how they are read back."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ from memory_engine.core.events.memory import ExecutionPause, ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import RecordedEvent, StoredEvent
-from memory_engine.core.reducing import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import Placed, State, StateDraft, Tally
 from memory_engine.core.threads import ACTIVE, PAUSED, Head, LiveChunk, LoadedThread
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation
@@ -35,9 +35,9 @@ def link_hash(stored: StoredEvent, previous: bytes) -> bytes:
 
 
 def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
-    """What the chain holds of a row's payload and of its operations.
+    """The commitments to a row's payload and to its operations, as the chain holds them.
 
-    Of a redacted row, which came from a file, they are all that is left of the bytes that were recorded.
+    They are all that is left of the recorded bytes in a redacted row, which came from a file.
     """
     if is_redacted(stored):
         return stored.salt[:DIGEST_BYTES], stored.salt[DIGEST_BYTES:]
@@ -45,12 +45,12 @@ def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
 
 
 def is_redacted(stored: StoredEvent) -> bool:
-    """Whether stand-ins are in the place of a row's texts: then both commitments are in the place of its salt."""
+    """Whether stand-ins replace a row's texts: both commitments then stand in the place of its salt."""
     return len(stored.salt) == 2 * DIGEST_BYTES
 
 
 def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: bytes, record: bytes) -> bytes:
-    """What binds a row to all that came before: see `codec.link`."""
+    """The hash that binds a row to all earlier ones: see `codec.link`."""
     return link(previous or GENESIS, header, commitment(salt, payload), commitment(salt, record))
 
 
@@ -107,7 +107,7 @@ def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> R
 
 
 def decode_row(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> tuple[Event | UnknownEvent, Reduction]:
-    """What the bytes of a row say. Raises `IntegrityError` naming thread and seq where they cannot be read."""
+    """The event and the reduction of a row. Raises `IntegrityError` naming thread and seq for unreadable bytes."""
     try:
         event = registry.decode(stored.type, stored.version, stored.payload)
         record = decode_reduction(stored.record)
@@ -133,8 +133,8 @@ def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
     return draft.freeze(loaded.head.seq)
 
 
-def fold(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
-    """Apply recorded operations. Chunks are placed without what they share with their events (see `resolve`).
+def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:
+    """Apply recorded operations. Chunks lack the fields that they share with events (see `codec.resolve_chunks`).
 
     Raises `IntegrityError` naming thread and seq where a row's operations cannot be read or applied.
     """

@@ -8,7 +8,7 @@ from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolC
 
 
 class Retention(StrEnum):
-    """What a compactor may do with a chunk."""
+    """How far compactions may change a chunk."""
 
     CRITICAL = "critical"
     COMPRESSIBLE = "compressible"
@@ -57,9 +57,9 @@ class ChunkType(StrEnum):
 
 
 RECALLED = "recalled"
-"""The status of a chunk that came out of memory: nothing is learned or promoted from it a second time."""
+"""The status of a chunk that was recalled from memory: nothing is learned or promoted from it a second time."""
 REDACTED = "redacted"
-"""The status of a summary some of whose sources were forgotten: it is never made again from its originals."""
+"""The status of a summary with forgotten sources: it is never made again from its originals."""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -96,7 +96,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def said_at(self) -> int:
-        """The seq of the event that first said this: of a chunk that was marked, shortened or put back, an earlier one.
+        """The seq of the event that first said this: an earlier one for a marked, shortened or restored chunk.
 
         A summary, and how a task ended, say something of their own.
         """

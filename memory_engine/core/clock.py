@@ -8,7 +8,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """Gives the time to record events with. Nothing's correctness rests on it."""
+    """Gives the time that events are recorded with. Correctness never depends on it."""
 
     def now_us(self) -> int:
         """Microseconds since 1970-01-01 UTC."""
@@ -26,7 +26,7 @@ class SystemClock:
 def to_us(moment: datetime) -> int:
     """Microseconds since 1970 (negative before it) of a moment with a time zone.
 
-    Raises `ValueError` for a naive datetime: it would mean another moment on another machine.
+    Raises `ValueError` for a naive datetime, which would mean another moment on another machine.
     """
     if moment.tzinfo is None:
         raise ValueError(f"{moment.isoformat()} has no time zone; use datetime(..., tzinfo=UTC)")

@@ -1,4 +1,4 @@
-"""Bytes of the log: payloads, recorded reductions, hashes. What is written here is never re-encoded.
+"""Bytes of the log: payloads, recorded reductions, hashes. Written bytes are never re-encoded.
 
 A reduction is recorded as JSON. A chunk that carries its event's own content, calls or
 lines does not repeat them: it names the event's body that it shares.
@@ -15,7 +15,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Body, Event, UnknownEvent
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.operations import Operation
-from memory_engine.core.reducing import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.errors import EventDecodeError, InvalidEvent, ReducerError, UndeclaredEvent
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -24,7 +24,7 @@ GENESIS = sha256(b"memory_engine log, version 1").digest()
 
 
 class Share(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """That a chunk's fields are those of its event's body: positions of both, the fields' names with blanks between."""
+    """A chunk shares fields with its event's body: the positions of both, and the fields' names with blanks between."""
 
     chunk: int
     body: int
@@ -41,13 +41,13 @@ class ReductionRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
 _EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": ""}
-"""The fields that may be shared, and what stands for them in the record."""
+"""The fields that may be shared, and the empty values that stand for them in the record."""
 
 
 def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
-    """The payload, and the event as the log will give it back: what reducers see is what replay sees.
+    """The payload, and the event as the log will give it back, so that reducers see what replay will see.
 
-    Raises `InvalidEvent` for what JSON or the schema cannot hold (NaN, lone surrogates,
+    Raises `InvalidEvent` for values that JSON or the schema cannot hold (NaN, lone surrogates,
     wrong types, keys that are not strings), `UndeclaredEvent` for an unknown class.
     """
     cls = type(event)
@@ -60,7 +60,7 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
         payload = _ENCODER.encode(event)
         recorded = registry.decode(cls.event_type, cls.event_version, payload)
     except UnicodeEncodeError:
-        raise InvalidEvent(cls.event_type, "a text", "a lone surrogate is no character") from None
+        raise InvalidEvent(cls.event_type, "a text", "a lone surrogate is not a character") from None
     except EventDecodeError as error:
         raise InvalidEvent(cls.event_type, *_split_place(error.why)) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -87,11 +87,11 @@ def _explain_difference(event: Event) -> None:
 def _check_json(event_type: str, where: str, value: Any) -> None:
     match value:
         case float() if not math.isfinite(value):
-            raise InvalidEvent(event_type, where, f"{value} is no JSON number")
+            raise InvalidEvent(event_type, where, f"{value} is not a JSON number")
         case dict():
             for key, inner in value.items():
                 if not isinstance(key, str):
-                    raise InvalidEvent(event_type, where, f"the key {key!r} is no text")
+                    raise InvalidEvent(event_type, where, f"the key {key!r} is not a text")
                 _check_json(event_type, f"{where}.{key}", inner)
         case list() | tuple():
             for n, inner in enumerate(value):
@@ -125,7 +125,7 @@ def encode_reduction(reduction: Reduction, event: Event) -> bytes:
 
 
 def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reducers: Iterable[str]) -> bytes:
-    """The record of a reduction, once it is sure that the log can give it back.
+    """The record of a reduction, after a check that the log can give it back.
 
     Raises `ReducerError` for chunks that JSON or their own types cannot hold: a reducer's
     mistake must not become a thread that nobody can open.
@@ -140,7 +140,7 @@ def checked_record(reduction: Reduction, event: Event, *, thread_id: str, reduce
 
 
 def _share(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share | None:
-    """What the chunk has in common with the first of these bodies that it has anything in common with."""
+    """The fields that the chunk shares with the first of these bodies that it shares any with."""
     for n, body in bodies:
         fields = [name for name in _EMPTY if (value := getattr(chunk, name)) and value == getattr(body, name)]
         if fields:
@@ -149,19 +149,19 @@ def _share(at: int, chunk: Chunk, bodies: Iterable[tuple[int, Body]]) -> Share |
 
 
 def decode_reduction(record: bytes) -> ReductionRecord:
-    """The operations, and the chunks without what they share with their event."""
+    """The operations, and the chunks without the fields that they share with their event."""
     return _REDUCTION_DECODER.decode(record) if record else ReductionRecord()
 
 
 def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tuple[Chunk, ...]:
-    """The chunks, with what they share taken from their event; of an unknown one, as far as it can be read."""
+    """The chunks, their shared fields filled in from their event; for an unknown event, as far as it can be read."""
     if not record.shares:
         return record.chunks
     bodies = event.bodies()
     chunks = list(record.chunks)
     for share in record.shares:
         if share.body >= len(bodies):
-            continue  # of an unknown event: the class that could tell is not here
+            continue  # an unknown event: this process does not have its class
         body = bodies[share.body]
         chunks[share.chunk] = msgspec.structs.replace(
             chunks[share.chunk], **{name: getattr(body, name) for name in share.fields.split()}
@@ -170,7 +170,7 @@ def resolve_chunks(record: ReductionRecord, event: Event | UnknownEvent) -> tupl
 
 
 def commitment(salt: bytes, payload: bytes) -> bytes:
-    """What the chain holds of a payload: it verifies the bytes and tells nothing without the salt."""
+    """The commitment to a payload: it verifies the bytes and reveals nothing without the salt."""
     return sha256(salt + payload).digest()
 
 

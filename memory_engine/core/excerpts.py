@@ -1,4 +1,4 @@
-"""What people are shown of a log: events and chunks in a few words, text that is safe and fits, counts and sizes."""
+"""Texts about a log for people: events and chunks in a few words, cut to fit and safe to print; counts and sizes."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ from memory_engine.core.lazy import regex
 
 _TURNS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff"
 _HOSTILE = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_TURNS}\ud800-\udfff]")
-"""What could move the cursor, colour the screen or turn text around: all controls but tab and newline."""
+"""Characters that could move the cursor, colour the screen or reverse text: all controls but tab and newline."""
 _IN_JSON = regex(f"[\x7f-\x9f{_TURNS}]")
 
 
@@ -23,7 +23,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_in_json(text: str) -> str:
-    """JSON text whose strings hold no control character either; it still means the same."""
+    """JSON text without control characters in its strings; it still means the same."""
     return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -98,7 +98,7 @@ def duration(seconds: float) -> str:
 
 
 def of_event(event: Event | UnknownEvent) -> str:
-    """What an event says."""
+    """An event in a few words."""
     match event:
         case UnknownEvent():
             return f"(version {event.version} is not known here)"
@@ -126,7 +126,7 @@ def of_calls(calls: Sequence[ToolCall]) -> str:
 
 
 def of_chunk(chunk: Chunk) -> str:
-    """What a chunk says."""
+    """A chunk in a few words."""
     said = " ".join(filter(None, (chunk.text, of_calls(chunk.calls))))
     if chunk.call_id:
         said = f"← {chunk.label or chunk.call_id}: {said}"
@@ -134,6 +134,6 @@ def of_chunk(chunk: Chunk) -> str:
 
 
 def parents(chunk: Chunk) -> str:
-    """Which chunks it came from: all of few, first and last of many."""
+    """The chunks that it came from: all of a few, the first and the last of many."""
     ids = chunk.parent_ids
     return " ".join(ids) if len(ids) <= 2 else f"{ids[0]}…{ids[-1]}"

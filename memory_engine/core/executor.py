@@ -1,4 +1,4 @@
-"""The executor: gives operations their meaning. Validates and applies them to a draft of the state."""
+"""The executor: validates operations and applies them to a draft of the state."""
 
 from collections.abc import Iterable, Sequence
 
@@ -49,9 +49,9 @@ def apply(state: State, operations: Sequence[Operation], chunks: Iterable[Chunk]
 
 
 def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: Iterable[Chunk], *, seq: int) -> None:
-    """Apply to a draft, which is of no further use where this raises (see `apply`)."""
+    """Apply to a draft (see `apply`). Where this raises, throw the draft away."""
     carried = {chunk.id: chunk for chunk in chunks}
-    run = _Run(draft, carried)
+    run = _Application(draft, carried)
     for operation in operations:
         run.apply(operation, 0)
     if run.unplaced:
@@ -59,7 +59,7 @@ def apply_to_draft(draft: StateDraft, operations: Sequence[Operation], chunks: I
     draft.seq = seq
 
 
-class _Run:
+class _Application:
     """One application: the draft, and the chunks that are still to be placed."""
 
     __slots__ = ("_draft", "unplaced")
@@ -195,7 +195,7 @@ class _Run:
 
 
 def _with_parents(chunk: Chunk, replaced: tuple[str, ...]) -> Chunk:
-    """The chunk, leading back to what it replaces unless its reducer said so itself."""
+    """The chunk, with the chunks that it replaces as its parents unless its reducer gave some."""
     if chunk.parent_ids:
         return chunk
     return msgspec.structs.replace(chunk, parent_ids=replaced)

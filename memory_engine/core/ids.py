@@ -9,7 +9,7 @@ ID_BYTES_MAX = 4096
 
 
 class IdSource(Protocol):
-    """Where new event ids and salts come from: the one source of randomness of the engine."""
+    """The source of new event ids and salts: the engine's only randomness."""
 
     def event_id(self, now_us: int) -> str:
         """A new event id for the time `now_us` (microseconds since 1970, UTC)."""
@@ -43,12 +43,12 @@ def uuid7(unix_ms: int, random: bytes) -> str:
 def check_identifier(what: str, value: str) -> str:
     """`value`, if every store can hold and compare it exactly.
 
-    Raises `InvalidIdentifier` for an empty one, a NUL, a lone surrogate, more than 4,096 bytes, or what is no text.
+    Raises `InvalidIdentifier` for an empty text, a NUL, a lone surrogate, more than 4,096 bytes, or another type.
     """
     try:
         size = len(value.encode())
-    except AttributeError:  # `None`, most often: a user that nobody named
-        raise InvalidIdentifier(what, repr(value), "it is no text") from None
+    except AttributeError:  # `None`, most often: a user without an id
+        raise InvalidIdentifier(what, repr(value), "it is not a text") from None
     except UnicodeEncodeError:
         raise InvalidIdentifier(what, ascii(value), "it holds a lone surrogate") from None
     if not value:

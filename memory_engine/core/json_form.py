@@ -1,8 +1,8 @@
-"""The JSON form of values: what `--json` prints, the inspector sends and a report's `as_data()` gives.
+"""The JSON form of values, as `--json` prints it, the inspector sends it and a report's `as_data()` gives it.
 
 Attrs classes and structs become objects of their public fields, in order; enumerations their values, bytes
 hexadecimal, moments ISO 8601 with their offset, sequences and sets lists. The payload of an event, a chunk and a view's
-row have a form already, that of the log (`msgspec.to_builtins`, which leaves out what is as by default).
+row have a form already, that of the log (`msgspec.to_builtins`, which leaves out fields with their default value).
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -19,8 +19,8 @@ _PLAIN = frozenset({type(None), bool, int, float, str})
 class JsonForm:
     """A value that gives itself as plain JSON values.
 
-    Where its object is not that of its fields, a class says so once: in `json_names` (fields and properties in order,
-    with blanks between), or in an `as_data` of its own.
+    A class whose object differs from its fields declares that once: in `json_names` (fields and properties in order,
+    with blanks between), or in its own `as_data`.
     """
 
     __slots__ = ()

@@ -1,5 +1,6 @@
-"""Operations: data that says how the state changes. The executor gives them their meaning."""
+"""Operations: data that describes how the state changes. The executor applies them."""
 
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -63,3 +64,22 @@ Operation: TypeAlias = Add | Update | Delete | Reorder | Replace | BatchReplace 
 def operation_name(operation: Operation) -> str:
     """Its wire name, such as ADD."""
     return str(operation.__struct_config__.tag)
+
+
+def place_of(operation: Operation) -> str:
+    """Where an operation puts its chunk, as `describe` leaves it out: ` in 5.0 after 4.0`; empty for the end."""
+    if not isinstance(operation, Add | Reorder):
+        return ""
+    container = f" in {operation.container}" if isinstance(operation, Add) and operation.container else ""
+    beside = {"before": operation.before, "after": operation.after}
+    first = " first" if operation.first else ""
+    return container + first + "".join(f" {where} {chunk_id}" for where, chunk_id in beside.items() if chunk_id)
+
+
+def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """The operations, those inside a BATCH one by one."""
+    for operation in operations:
+        if isinstance(operation, Batch):
+            yield from flattened(operation.operations)
+        else:
+            yield operation

@@ -1,4 +1,4 @@
-"""Two small persistent structures: values whose change shares all that did not change.
+"""Two small persistent structures: a changed value shares its unchanged parts with the old one.
 
 Both are split into about √n pieces. A draft copies the pieces it touches, once, and
 shares the rest; freezing gives the next value. For a state of 20 chunks that is one small
@@ -88,7 +88,7 @@ def _split(buckets: list[dict[str, V]], size: int) -> list[dict[str, V]]:
 
 
 class MapDraft(Generic[V]):
-    """A `PersistentMap` being changed: what changed, over what it was."""
+    """A `PersistentMap` being changed: the changes, over the old value."""
 
     __slots__ = ("_base", "_changes")
 

@@ -1,4 +1,4 @@
-"""What is appended, what is stored, what is read back, and what `dispatch` returns."""
+"""Events as they are appended, stored and read back, and the receipts that `dispatch` returns."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -14,7 +14,7 @@ from memory_engine.core.state import State
 
 
 class NewEvent(msgspec.Struct, frozen=True):
-    """An event to be appended, with what its sender knows of it.
+    """An event to append, with the facts that its sender knows of it.
 
     `id` makes dispatch idempotent: same id and payload give the first receipt.
     `causation_id` is the event that caused it, `correlation_id` groups events across threads.
@@ -61,7 +61,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class RecordedEvent(msgspec.Struct, frozen=True):
-    """An event read back from the log, with its place and what it did."""
+    """An event read back from the log, with its place and its operations."""
 
     thread_id: str
     seq: int
@@ -100,7 +100,7 @@ class StateHandle:
 
 @frozen
 class Receipt:
-    """Proof that an event is durable. Equal receipts are of one event at one place of one history."""
+    """Proof that an event is durable. Equal receipts belong to one event at one place of one history."""
 
     thread_id: str
     seq: int

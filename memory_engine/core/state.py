@@ -39,7 +39,7 @@ class Tally(msgspec.Struct, frozen=True, gc=False):
 
 
 class StateView(Protocol):
-    """What a reducer may ask of the state. No call takes longer with the length of the log."""
+    """The questions that a reducer may ask about the state. No call takes longer as the log grows."""
 
     def get(self, chunk_id: str) -> Chunk | None:
         """The chunk, if it is in the state."""
@@ -81,7 +81,7 @@ class _Sequence(Protocol):
     def __reversed__(self) -> Iterator[Placed]: ...
 
 
-class _Reading:
+class _StateQueries:
     """The questions that a state and a draft answer alike (see `StateView`)."""
 
     __slots__ = ("_index", "_names", "_top", "seq", "tally")
@@ -131,7 +131,7 @@ class _Reading:
             yield from self.placed_within(placed)
 
     def placed_within(self, placed: Placed) -> Iterator[Placed]:
-        """A chunk and all that stands inside it, however deep."""
+        """A chunk and everything inside it, however deep."""
         yield placed
         if placed.chunk.is_container:
             for child in self._inside(placed.chunk.id):
@@ -141,7 +141,7 @@ class _Reading:
         return self.tally.chunks
 
 
-class State(_Reading):
+class State(_StateQueries):
     """An immutable state. `seq` is the last event it holds."""
 
     __slots__ = ("_nested",)
@@ -173,11 +173,11 @@ class State(_Reading):
         return f"State(seq={self.seq}, chunks={self.tally.chunks}, tokens={self.tally.tokens})"
 
     def draft(self) -> "StateDraft":
-        """A mutable copy that shares what it does not touch."""
+        """A mutable copy that shares the parts it does not touch."""
         return StateDraft(self)
 
 
-class StateDraft(_Reading):
+class StateDraft(_StateQueries):
     """A state being changed. `touched` collects each chunk's new place (`None`: gone) since it was last cleared."""
 
     __slots__ = ("_nested", "_opened", "touched")
@@ -215,7 +215,7 @@ class StateDraft(_Reading):
         chunk = placed.chunk
         self._index.set(chunk.id, placed)
         if chunk.name:
-            # in order of ids, not of insertion: a state that is read back must name the same one
+            # in order of ids, not of insertion: a state that was read back must name the same chunk
             bearers = {*(self._names.get(chunk.name) or ()), chunk.id}
             self._names.set(chunk.name, tuple(sorted(bearers, key=_made)))
         self.siblings(placed.container).insert(placed)
@@ -223,7 +223,7 @@ class StateDraft(_Reading):
         self.touched[chunk.id] = placed
 
     def remove(self, placed: Placed) -> None:
-        """Take a chunk out, with all that stands inside it."""
+        """Take a chunk out, with everything inside it."""
         for inner in list(self.placed_within(placed)):
             self._forget(inner.chunk)
             if inner.chunk.is_container:

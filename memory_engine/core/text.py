@@ -1,7 +1,7 @@
-"""Text analysis, for all that finds or compares texts: folding, words, stop words, stems.
+"""Text analysis for search and comparison: folded case, words, stop words, stems.
 
-A text is found by its terms, in order: without case, accents, English endings and words that say nothing. Short texts
-are compared by their features: stems, pieces of words, pairs of signs where no blanks part words.
+Search finds a text by its terms, in order: words without case, accents and English endings, and without stop words.
+Short texts are compared by their features: stems, pieces of words, pairs of signs where no blanks separate words.
 """
 
 import unicodedata
@@ -18,7 +18,7 @@ COMPOUND_WORD = regex(rf"[{UNSPACED}]+|[^\W{UNSPACED}]+(?:['\u2019.,:/@+\-]+[^\W
 """A word as people write it, with the signs inside: don't, 7:30, e-mail, a.b@c.de; or a run without blanks."""
 _IS_UNSPACED = regex(rf"[{UNSPACED}]")
 _SPACELESS = UNSPACED + "\uac00-\ud7af"
-"""Hangul has blanks, but between phrases: what is looked for seldom has the very particles of a text."""
+"""Hangul has blanks, but between phrases: a query seldom has the same particles as a text."""
 _SIGNS = "\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff\u200c\u200d"
 """Vowel signs and the like, which Python's `\\w` leaves out: without them Hindi falls into consonants."""
 _WORDS_AND_RUNS = regex(rf"([{_SPACELESS}]+)|((?:[^\W_{_SPACELESS}]|[{_SIGNS}])+)")
@@ -46,13 +46,13 @@ def word_lists(package: str, name: str = "words.toml") -> Mapping[str, frozenset
 
 @cache
 def stop_words() -> frozenset[str]:
-    """English words that say nothing of what a text is about."""
+    """English words that tell nothing about the topic of a text."""
     return word_lists("memory_engine.core")["stop"]
 
 
 @cache
 def common_words() -> frozenset[str]:
-    """Stop words, and what else tells no request from another."""
+    """Stop words, and other words that do not distinguish one request from another."""
     return stop_words() | word_lists("memory_engine.core")["common"]
 
 
@@ -62,7 +62,7 @@ def negations() -> frozenset[str]:
     return word_lists("memory_engine.core")["negations"]
 
 
-def fold(text: str) -> str:
+def fold_case(text: str) -> str:
     """A text without case, accents and ways of writing that mean the same."""
     if text.isascii():
         return text.lower()
@@ -92,7 +92,7 @@ def stemmer_version() -> int:
 
 
 def words(text: str) -> list[str]:
-    """The words of a folded text in order; where no blanks part words, whole runs of signs."""
+    """The words of a folded text in order; where no blanks separate words, whole runs of signs."""
     return [run or word for run, word in _WORDS_AND_RUNS.findall(text)]
 
 
@@ -102,14 +102,14 @@ def is_unspaced(text: str) -> bool:
 
 
 def pairs(run: str) -> list[str]:
-    """The overlapping pairs of signs of a run without blanks: what it is found and compared by in place of words.
+    """The overlapping pairs of signs of a run without blanks, by which it is found and compared in place of words.
 
     Nie, Gao, Zhang and Zhou, "On the use of words and n-grams for Chinese information retrieval", 2000.
     """
     return [run[n : n + 2] for n in range(max(1, len(run) - 1))]
 
 
-# Features: what short texts are compared by.
+# Features, by which short texts are compared.
 
 CHARS_MAX = 8_192
 """Of a longer text the beginning is compared."""
@@ -126,7 +126,7 @@ def features(text: str) -> tuple[dict[str, float], dict[str, str]]:
 
     Words of little meaning count only where a text has no others.
     """
-    found = _WORDS_AND_RUNS.findall(fold(text[:CHARS_MAX]))
+    found = _WORDS_AND_RUNS.findall(fold_case(text[:CHARS_MAX]))
     said = [word for _, word in found if word]
     telling = [word for word in said if word not in common_words()]
     runs = [run for run, _ in found if run]
@@ -154,18 +154,18 @@ def _add_word(word: str, weights: dict[str, float], shown: dict[str, str]) -> No
         weights[piece] = weights.get(piece, 0.0) + weight
 
 
-# Terms: what a text is found by.
+# Terms, by which a text is found.
 
 TEXT_CHARS_MAX = 32_768
 """Of a longer text the beginning counts."""
 TERM_CHARS_MAX = 64
 REMEMBERED_WORDS_MAX = 65_536
-"""Words as they stand in texts, with what became of them. When they are more, all are forgotten: they come back."""
+"""The size of the cache of words with their terms. A full cache is emptied, and fills again."""
 REMEMBERED_CHARS_MAX = 32
 
 _PLAIN = regex("[a-z0-9]+")
 _SHORTENED = regex("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
-"""What an apostrophe leaves at a word's end: anna's, don't, we've."""
+"""The rest of a word after an apostrophe at its end: anna's, don't, we've."""
 _THOUSANDS = regex("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _ORDINAL = regex("([0-9]+)(?:st|nd|rd|th)")
 _COMPOUND = regex(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)[^\w]*")
@@ -184,7 +184,7 @@ def terms(text: str) -> list[str]:
     Writing without blanks between words (Chinese, Japanese, Korean, Thai, ...) gives overlapping pairs of signs.
     Stop-words are dropped unless there is nothing else. The first 32,768 characters count; any string will do.
     """
-    parts = fold(text[:TEXT_CHARS_MAX]).split()
+    parts = fold_case(text[:TEXT_CHARS_MAX]).split()
     found = list(chain.from_iterable(map(_REMEMBERED.__getitem__, parts)))
     return found or [term for word in parts for term in _analysed(word, frozenset())]
 
@@ -205,7 +205,7 @@ _REMEMBERED = _Remembered()
 
 
 def _analysed(word: str, unwanted: frozenset[str]) -> tuple[str, ...]:
-    """The terms of what stood between two blanks, folded."""
+    """The terms of the folded text between two blanks."""
     core = word.strip(_EDGES)
     if core.isascii():
         if core.isalnum():

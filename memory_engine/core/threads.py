@@ -1,4 +1,4 @@
-"""What a thread is, and where it stands."""
+"""The record of a thread, its head, and its rows."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -26,7 +26,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     A compaction starts when `threshold` compactable working-flow chunks are there, or when
     they take more than `soft_tokens`; over `hard_tokens` it is done before the next context.
     The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens
-    that it replaces; when the summaries together pass `summary_tokens_max` they are made one.
+    that it replaces; when the summaries together pass `summary_tokens_max` they are merged into one.
     """
 
     enabled: bool = True
@@ -49,7 +49,7 @@ class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread is, fixed at its creation."""
+    """The facts of a thread that are fixed at its creation."""
 
     id: str
     kind: str = "conversation"
@@ -104,7 +104,7 @@ def check_record(record: ThreadRecord) -> None:
 class LoadedThread(msgspec.Struct, frozen=True):
     """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq.
 
-    `indexed`: it has an index of passages, which commits are to keep.
+    `indexed`: it has an index of passages, which commits keep up to date.
     """
 
     record: ThreadRecord
@@ -115,7 +115,7 @@ class LoadedThread(msgspec.Struct, frozen=True):
 
 
 class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread is and where it stands. `events` counts a fork's shared past too."""
+    """The record and the head of a thread. `events` counts a fork's shared past too."""
 
     json_names = (
         "id kind status events chunks tokens user_id tenant_id agent_id parent_id metadata created_at forked_from "
@@ -140,7 +140,7 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, record: ThreadRecord, head: Head) -> "ThreadInfo":
-        """From what the store keeps."""
+        """Make it from the stored record and head."""
         return cls(
             id=record.id,
             kind=record.kind,

@@ -6,7 +6,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Content, TextPart
 
 IMAGE_TOKENS = 765
-"""What providers charge for a typical image (OpenAI: 85 + 170 per tile of 512 px, four tiles)."""
+"""Tokens that providers charge for a typical image (OpenAI: 85 + 170 per tile of 512 px, four tiles)."""
 
 
 class TokenCounter(Protocol):
@@ -14,7 +14,7 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """What counts: a tokenizer's name, or `estimate`."""
+        """The tokenizer's name, or `estimate`."""
         ...
 
     @property
@@ -52,7 +52,7 @@ def estimate_content(content: Content) -> int:
 
 
 def estimate_chunk(chunk: Chunk) -> int:
-    """What the chunk's content, calls and lines take, without the frame around them."""
+    """The tokens of the chunk's content, calls and lines, without the frame around them."""
     total = estimate_content(chunk.content)
     for call in chunk.calls:
         total += estimate_text(call.name) + estimate_text(call.arguments)

@@ -1,4 +1,4 @@
-"""The parameters of a tool's call in one form: what tells that two calls are the same."""
+"""The canonical form of a tool call's parameters, which shows that two calls are the same."""
 
 import json
 import math
@@ -14,8 +14,8 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
     """The parameters as compact JSON with sorted keys, characters as themselves.
 
     The order of keys does not matter. Values are compared as JSON writes them: `1`, `1.0`, `true` and
-    `"1"` are four, a list and a tuple are one. Raises `InvalidParameters` for what JSON cannot
-    hold exactly: NaN, infinities, keys that are no text, lone surrogates, other objects; and for anything but
+    `"1"` are four values, a list and a tuple are one. Raises `InvalidParameters` for values that JSON cannot
+    hold exactly: NaN, infinities, keys that are not texts, lone surrogates, other objects; and for anything but
     a mapping.
     """
     _check_is_mapping(tool, parameters)
@@ -25,7 +25,7 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidParameters(tool, "$", "a lone surrogate is no character") from None
+        raise InvalidParameters(tool, "$", "a lone surrogate is not a character") from None
     except ValueError as error:  # an integer of more digits than Python writes
         raise InvalidParameters(tool, "$", str(error)) from None
     return text
@@ -38,7 +38,7 @@ def cache_key(tool: str, parameters: str) -> str:
 
 def _check_is_mapping(tool: str, parameters: object) -> None:
     if not isinstance(parameters, Mapping):
-        raise InvalidParameters(tool, "$", f"a {type(parameters).__name__} is no mapping of names to values")
+        raise InvalidParameters(tool, "$", f"a {type(parameters).__name__} is not a mapping of names to values")
 
 
 def _check(tool: str, where: str, value: object, depth: int) -> None:
@@ -46,11 +46,11 @@ def _check(tool: str, where: str, value: object, depth: int) -> None:
         raise InvalidParameters(tool, where, f"it is nested more than {_DEPTH_MAX} deep")
     match value:
         case float() if not math.isfinite(value):
-            raise InvalidParameters(tool, where, f"{value} is no JSON number")
+            raise InvalidParameters(tool, where, f"{value} is not a JSON number")
         case Mapping():
             for key, inner in value.items():
                 if not isinstance(key, str):
-                    raise InvalidParameters(tool, where, f"the key {key!r} is no text")
+                    raise InvalidParameters(tool, where, f"the key {key!r} is not a text")
                 _check(tool, f"{where}.{key}", inner, depth + 1)
         case list() | tuple():
             for n, inner in enumerate(value):
@@ -58,7 +58,7 @@ def _check(tool: str, where: str, value: object, depth: int) -> None:
         case None | str() | int() | float():
             pass
         case _:
-            raise InvalidParameters(tool, where, f"a {type(value).__name__} is no JSON value")
+            raise InvalidParameters(tool, where, f"a {type(value).__name__} is not a JSON value")
 
 
 def _plain(value: object) -> object:

@@ -1,29 +1,29 @@
-"""The exception tree. Every class takes facts, says what happened and what to do next.
+"""The exception tree. Every class takes facts; its message says what happened and what to do next.
 
 MemoryEngineError
 ├── InvalidInput                 refused before anything was written; the log is as it was
 │   ├── InvalidEvent             a value that cannot be recorded faithfully
 │   ├── EventTooLarge
 │   ├── SeqNotInLog              a moment that a thread's history does not have
-│   ├── NothingToBisect, InvalidExpression   a predicate that does not turn, one that cannot be read
-│   ├── InvalidChange, ModelNotAllowed   what a what-if cannot change, a model it was not told to call
-│   ├── InvalidRedaction, UnreadableAnchors   what cannot be taken out of a log, a file that is no list of anchors
-│   ├── UnknownView, UnknownRow  what cannot be looked at or rebuilt
-│   ├── NoSuchTest               what no test can be made of
+│   ├── NothingToBisect, InvalidExpression   a predicate that never turns, one that cannot be read
+│   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
+│   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
+│   ├── UnknownView, UnknownRow  a view or a row that does not exist
+│   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
 │   ├── MissingExtra             an optional package is not installed
-│   ├── IngestError              a file's line that is no event
-│   ├── PreferenceError          what the domain does not allow
+│   ├── IngestError              a file's line that is not an event
+│   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
 │   ├── InvalidVector, InvalidSearch
-│   ├── InvalidDocument, UnreadableDocument   what no document can be, what none can be read from
-│   ├── InvalidPattern, UnknownPattern   what cannot be shared, what a tenant does not share
-│   ├── InvalidMemory, UnknownMemory   what no layer can take, an entry that cannot be seen
-│   ├── InvalidParameters        of a tool, that no canonical JSON can stand for
-│   ├── AnotherQuestionOpen      an answer to a question that is not the open one
-│   ├── UnknownLine, NotText     what agent.md does not hold, what it cannot be read from
+│   ├── InvalidDocument, UnreadableDocument   a document that cannot be taken, a file that cannot be read as one
+│   ├── InvalidPattern, UnknownPattern   a pattern that cannot be shared, one that the tenant does not have
+│   ├── InvalidMemory, UnknownMemory   an entry that no layer can take, one that cannot be seen
+│   ├── InvalidParameters        parameters of a tool without a canonical JSON form
+│   ├── AnotherQuestionOpen      an answer to another question than the open one
+│   ├── UnknownLine, NotText     a line that agent.md does not hold, a file that is not UTF-8 text
 │   └── UnknownFlow
 ├── ThreadError
 │   ├── ThreadNotFound
@@ -37,35 +37,35 @@ MemoryEngineError
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
 │   └── ReducerError
-├── InvalidOperation             what the executor refuses
+├── InvalidOperation             an operation that the executor refuses
 │   ├── UnknownChunk, DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
 │   ├── ConflictingPosition, ForeignAnchor, NotAContainer, TypeChanged
 │   ├── EmptyBatch, RepeatedChunk, ScatteredBatch, CriticalChunk, NestedTooDeep
-│   └── StaleEvent               it was made of a state that others have changed since
+│   └── StaleEvent               it was made from a state that has changed since
 ├── CompactionError
 │   ├── NothingToCompact
 │   ├── CompactionNotLive        it cannot be undone or redone now
-│   ├── CompactorFailed          it raised, timed out or gave what cannot be used
+│   ├── CompactorFailed          it raised, timed out or gave an unusable result
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
-├── ReadOnly, PastIsReadOnly     a write where one only looks
-├── PredicateFailed              what a bisection asks raised
+├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
+├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
 ├── NotGranted                   an agent asked for memory that another did not let it see
-├── NotJoined                    a tenant asked for patterns of an industry that it is not in
+├── NotJoined                    a tenant asked for patterns of an industry that it has not joined
 ├── TaskNotRunning               a step of a run at the wrong moment
-├── WrongThreadKind              a thread of a user's own stands where a scope's should
-├── RowsNotLoaded                a lazy projection looked at its rows
-├── HeadMoved, EventIdTaken      what a store refuses; the engine tries again, or says what it means
+├── WrongThreadKind              a thread made by hand has the id of a scope's
+├── RowsNotLoaded                a lazy projection read its rows
+├── HeadMoved, EventIdTaken      a store refused a commit; the engine tries again, or raises another error
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
-    ├── SchemaError              the file was written by a newer version, or is no store
-    ├── ImportRefused            a file that is no export, or not as it was written
+    ├── SchemaError              the file was written by a newer version, or is not a store
+    ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
     └── EventDecodeError
 
-`memory_engine.cli` and `memory_engine.inspector` have a few of their own, for what only they are asked.
+`memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
 from memory_engine.errors.base import ContentionError as ContentionError

@@ -1,4 +1,4 @@
-"""The root of the tree, how a class takes its facts, and the errors of input, threads and dispatching."""
+"""The root of the tree, the facts of a class, and the errors of input, threads and dispatching."""
 
 from typing import ClassVar, TypeVar, dataclass_transform
 
@@ -57,7 +57,7 @@ def facts(kind: type[AnError]) -> type[AnError]:
 
 
 def cut(text: str) -> str:
-    """What a message shows of a value: at most 60 characters of it."""
+    """The value as a message shows it: at most 60 characters of it."""
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -108,7 +108,7 @@ class EventTooLarge(InvalidInput):
 
 @facts
 class UndeclaredEvent(InvalidInput):
-    """A class that is no declared event."""
+    """A class that is not a declared event."""
 
     name: str
 
@@ -152,7 +152,7 @@ class MissingExtra(InvalidInput):
 
 @facts
 class IngestError(InvalidInput):
-    """A place in a file that is no event."""
+    """A place in a file that is not an event."""
 
     path: str
     line: int
@@ -164,7 +164,7 @@ class IngestError(InvalidInput):
 
 @facts
 class InvalidSearch(InvalidInput):
-    """What a search, or a context with recall, cannot be asked with."""
+    """An argument that a search, or a context with recall, cannot take."""
 
     what: str
     value: object
@@ -238,7 +238,7 @@ class ThreadHasForks(ThreadError):
 
 
 class DispatchError(MemoryEngineError):
-    """An event that was not recorded, or was recorded under another meaning."""
+    """An event that was not recorded, or whose id was recorded with another payload."""
 
 
 @facts
@@ -289,7 +289,7 @@ class EngineClosed(DispatchError):
 
 @facts
 class ReducerError(DispatchError):
-    """A reducer raised, or returned what the executor refuses. Nothing was written."""
+    """A reducer raised, or returned operations that the executor refuses. Nothing was written."""
 
     thread_id: str
     event_type: str

@@ -1,4 +1,4 @@
-"""Compaction, context and storage."""
+"""Errors of compaction, context and storage."""
 
 import msgspec
 
@@ -38,7 +38,7 @@ class NothingToCompact(CompactionError):
 
 @facts
 class CompactorFailed(CompactionError):
-    """The compactor raised, timed out, or gave what cannot be used. The originals stand."""
+    """The compactor raised, timed out, or gave an unusable result. The originals stand."""
 
     compactor: str
     reason: str
@@ -54,9 +54,9 @@ class ModelError(CompactionError):
     """The language model gave no usable answer.
 
     `reason`: timeout, rate_limited, unavailable, refused, truncated, authentication,
-    context_window, bad_request or invalid_response; or the name of what a model of the user's
-    own raised in place of this error. `retryable` says whether trying again may help, `usage`
-    what the answers took that were of no use.
+    context_window, bad_request or invalid_response; or the class name of another error that your
+    own model raised. `retryable` says whether trying again may help, `usage` counts the tokens
+    of the unusable answers.
     """
 
     model: str
@@ -71,7 +71,7 @@ class ModelError(CompactionError):
 
 @facts
 class ContextBudgetError(MemoryEngineError):
-    """What must be in the context does not fit into the budget."""
+    """The chunks that a context must hold do not fit into the budget."""
 
     thread_id: str
     needed: int
@@ -85,7 +85,7 @@ class ContextBudgetError(MemoryEngineError):
 
 
 class StorageError(MemoryEngineError):
-    """The store could not do it."""
+    """The store could not do what it was asked."""
 
 
 @facts
@@ -101,7 +101,7 @@ class StorageBusy(StorageError):
 
 @facts
 class StorageFailed(StorageError):
-    """The disk or the file failed. The store is read-only; what was acknowledged is readable."""
+    """The disk or the file failed. The store is read-only; acknowledged commits stay readable."""
 
     path: str
     why: str
@@ -146,7 +146,7 @@ class EventDecodeError(StorageError):
 
 
 class HeadMoved(MemoryEngineError):
-    """Another writer's commit came first: (seq, epoch) are not those expected. Nothing was written."""
+    """Another writer's commit came first: (seq, epoch) are not the expected ones. Nothing was written."""
 
     def __str__(self) -> str:
         return "another writer's commit came first; nothing was written: read the thread's head, then commit again"

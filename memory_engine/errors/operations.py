@@ -1,4 +1,4 @@
-"""What the executor refuses."""
+"""Errors of operations that the executor refuses."""
 
 from memory_engine.errors.base import MemoryEngineError, facts
 
@@ -93,7 +93,7 @@ class NotAContainer(InvalidOperation):
     chunk_id: str
 
     def __str__(self) -> str:
-        return f"{self.operation}: chunk {self.chunk_id!r} is no container (Chunk.is_container)"
+        return f"{self.operation}: chunk {self.chunk_id!r} is not a container (Chunk.is_container)"
 
 
 @facts
@@ -152,7 +152,7 @@ class CriticalChunk(InvalidOperation):
 
 @facts
 class NestedTooDeep(InvalidOperation):
-    """BATCH within BATCH beyond any use."""
+    """BATCH operations are nested too deep."""
 
     limit: int
 
@@ -162,7 +162,7 @@ class NestedTooDeep(InvalidOperation):
 
 @facts
 class StaleEvent(InvalidOperation):
-    """An event that was made of a state which is not the one before it: others came in between."""
+    """An event that was made from an older state than the one before it: others came in between."""
 
     seen: int
     seq: int

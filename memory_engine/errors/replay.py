@@ -1,4 +1,4 @@
-"""What goes wrong while you look back."""
+"""Errors of looking back: the past, bisections, what-ifs, redaction, imports, tests from logs."""
 
 from memory_engine.errors.base import InvalidInput, MemoryEngineError, facts
 from memory_engine.errors.effects import CompactionError, StorageError
@@ -6,7 +6,7 @@ from memory_engine.errors.effects import CompactionError, StorageError
 
 @facts
 class ReadOnly(MemoryEngineError):
-    """The engine was opened only to look."""
+    """A write was asked of a read-only engine."""
 
     what: str
 
@@ -67,7 +67,7 @@ class InvalidExpression(InvalidInput):
 
 @facts
 class InvalidChange(InvalidInput):
-    """What a what-if is to change does not fit the log."""
+    """A change of a what-if does not fit the log."""
 
     what: str
     why: str
@@ -78,7 +78,7 @@ class InvalidChange(InvalidInput):
 
 @facts
 class ModelNotAllowed(InvalidInput):
-    """A what-if, or a comparison, would call a model and was not told that it may."""
+    """A what-if, or a comparison, would call a model without permission."""
 
     what: str
 
@@ -112,9 +112,9 @@ class InvalidRedaction(InvalidInput):
 
 @facts
 class ImportRefused(StorageError):
-    """A file that is no export, or not the one that was written.
+    """A file that is not an export, or not the one that was written.
 
-    `kept` of its events are in the thread all the same: they were written before the file changed under the import.
+    `kept` of its events are in the thread all the same: they were written before the file changed during the import.
     """
 
     path: str
@@ -129,7 +129,7 @@ class ImportRefused(StorageError):
 
 @facts
 class UnreadableAnchors(InvalidInput):
-    """A file that is no list of anchors."""
+    """A file that is not a list of anchors."""
 
     path: str
     line: int
@@ -152,7 +152,7 @@ class WorkerFailed(MemoryEngineError):
 
 @facts
 class UnknownView(InvalidInput):
-    """A name of a view that no projection has."""
+    """No projection has this name."""
 
     name: str
     known: tuple[str, ...]
@@ -175,7 +175,7 @@ class UnknownRow(InvalidInput):
 
 @facts
 class NoSuchTest(InvalidInput):
-    """What no regression test can be made of."""
+    """No regression test can be made of this."""
 
     what: str
     why: str

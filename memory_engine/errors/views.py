@@ -5,7 +5,7 @@ from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, fact
 
 @facts
 class WrongThreadKind(MemoryEngineError):
-    """A thread stands where another kind's should: somebody made one of this id by hand."""
+    """A thread has the id of another kind's: somebody made it by hand."""
 
     thread_id: str
     kind: str
@@ -19,7 +19,7 @@ class WrongThreadKind(MemoryEngineError):
 
 
 class RowsNotLoaded(MemoryEngineError):
-    """A lazy projection looked at its rows while an event was applied; it may only put and drop them."""
+    """A lazy projection read its rows while an event was applied; it may only put and drop them."""
 
     def __str__(self) -> str:
         return "the rows of a lazy projection cannot be read in `apply`; put and drop them, or set lazy=False"
@@ -54,7 +54,7 @@ class DomainError(InvalidInput):
 
 @facts
 class InvalidVector(InvalidInput):
-    """A vector of the wrong size, or with numbers that are none."""
+    """A vector of the wrong size, or with numbers that are not finite."""
 
     source: str
     why: str
@@ -65,7 +65,7 @@ class InvalidVector(InvalidInput):
 
 @facts
 class InvalidParameters(InvalidInput):
-    """Parameters of a tool that no canonical JSON can stand for."""
+    """Parameters of a tool without a canonical JSON form."""
 
     tool: str
     where: str
@@ -77,7 +77,7 @@ class InvalidParameters(InvalidInput):
 
 @facts
 class AnotherQuestionOpen(InvalidInput):
-    """An answer to a question that is not the open one."""
+    """An answer to another question than the open one."""
 
     thread_id: str
     question: str
@@ -103,13 +103,13 @@ class UnknownLine(InvalidInput):
 
 @facts
 class NotText(InvalidInput):
-    """A file that is no UTF-8 text."""
+    """A file that is not UTF-8 text."""
 
     path: str
     offset: int
 
     def __str__(self) -> str:
-        return f"{self.path} is no UTF-8 text: see byte {self.offset}; save it as UTF-8; nothing was written"
+        return f"{self.path} is not UTF-8 text: see byte {self.offset}; save it as UTF-8; nothing was written"
 
 
 @facts
@@ -126,7 +126,7 @@ class InvalidDocument(InvalidInput):
 
 @facts
 class UnreadableDocument(InvalidInput):
-    """A file, or a part of one, that no document can be read from. `place` is empty for the whole file."""
+    """A file, or a part of one, that cannot be read as a document. `place` is empty for the whole file."""
 
     path: str
     place: str
@@ -185,7 +185,7 @@ class NotGranted(MemoryEngineError):
 
 @facts
 class UnknownFlow(InvalidInput):
-    """A run of a flow that a conversation does not hold."""
+    """The conversation does not hold this run of a flow."""
 
     flow_id: str
     thread_id: str
@@ -231,7 +231,7 @@ class NotJoined(MemoryEngineError):
 
 @facts
 class InvalidPattern(InvalidInput):
-    """Something that cannot be proposed, approved or asked for."""
+    """A pattern that cannot be proposed or approved, or an impossible question about patterns."""
 
     field: str
     value: object
@@ -243,7 +243,7 @@ class InvalidPattern(InvalidInput):
 
 @facts
 class UnknownPattern(InvalidInput):
-    """A pattern, or a proposal (a number), that this tenant has not."""
+    """A pattern, or a proposal (a number), that this tenant does not have."""
 
     tenant_id: str
     id: str

@@ -116,12 +116,12 @@ AS_RECORDED = EngineConfig(compaction=CompactionPolicy(enabled=False))
 _BEGINNING_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
 
-Progress = Callable[[str, str], None]
+ComparisonProgress = Callable[[str, str], None]
 """Called before each rerun, with the log's name and the compactor's."""
 
 
 @frozen(kw_only=True)
-class Kept(JsonForm):
+class CompactorScore(JsonForm):
     """The result of one compactor on one log, or on all (`log` is empty).
 
     `tokens` (estimated) and `facts` of the messages that were compacted: first those they held, then those
@@ -149,9 +149,9 @@ class Kept(JsonForm):
         """The share of facts that is left; `None` where none was compacted."""
         return self.facts[1] / self.facts[0] if self.facts[0] else None
 
-    def plus(self, other: "Kept") -> "Kept":
+    def plus(self, other: "CompactorScore") -> "CompactorScore":
         """Both together."""
-        return Kept(
+        return CompactorScore(
             log=self.log,
             compactor=self.compactor,
             compactions=self.compactions + other.compactions,
@@ -179,14 +179,14 @@ class Unread:
 class Comparison(JsonForm):
     """A result for each compactor and log, in the order of the logs, and the files that could not be read."""
 
-    rows: tuple[Kept, ...]
+    rows: tuple[CompactorScore, ...]
     unread: tuple[Unread, ...] = ()
 
-    def totals(self) -> tuple[Kept, ...]:
+    def totals(self) -> tuple[CompactorScore, ...]:
         """One for each compactor, over all logs."""
-        found: dict[str, Kept] = {}
+        found: dict[str, CompactorScore] = {}
         for row in self.rows:
-            found[row.compactor] = found.get(row.compactor, Kept(log="", compactor=row.compactor)).plus(row)
+            found[row.compactor] = found.get(row.compactor, CompactorScore(log="", compactor=row.compactor)).plus(row)
         return tuple(found.values())
 
     def as_data(self) -> dict[str, object]:
@@ -201,7 +201,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     policy: CompactionPolicy | None = None,
     plugins: Sequence[Plugin] = (),
     call_models: bool = False,
-    progress: Progress | None = None,
+    progress: ComparisonProgress | None = None,
 ) -> Comparison:
     """Run each log again under each compactor, in memory: nothing is written, and the logs stay as they are.
 
@@ -217,7 +217,7 @@ async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the t
     for compactor in compactors:
         if calls_model(compactor) and not call_models:
             raise ModelNotAllowed(f"the compactor {compactor.name!r}")
-    rows: list[Kept] = []
+    rows: list[CompactorScore] = []
     unread: list[Unread] = []
     for path in files_of(logs):
         try:
@@ -310,7 +310,7 @@ class _Timed:
             self.seconds += time.perf_counter() - begun
 
 
-async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Kept:
+async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> CompactorScore:
     """Run one log again, and measure what is left of the compacted messages."""
     loaded = await kernel.store.load(thread_id)
     policy = change.policy or loaded.record.policy or CompactionPolicy()
@@ -325,7 +325,7 @@ async def _kept(kernel: Kernel, thread_id: str, change: Change, name: str) -> Ke
     context = kernel[ContextBuilder].build(state, thread_id)
     lost = missing("\n".join(map(message_text, context.messages)), facts)
     summaries = [chunk for chunk in state.chunks() if chunk.type == ChunkType.COMPACTED]
-    return Kept(
+    return CompactorScore(
         log=name,
         compactor=change.compactor.name,
         compactions=run.after.completed,
@@ -393,12 +393,12 @@ def draw(comparison: Comparison) -> str:
     return svg.page(label, (WIDTH, HEIGHT), marks, colours=_COLOURS, style=_STYLE)
 
 
-def _shares(row: Kept) -> tuple[float, float]:
+def _shares(row: CompactorScore) -> tuple[float, float]:
     facts = row.facts_kept
     return min(row.tokens_kept or 0.0, 1.0), 1.0 if facts is None else facts
 
 
-def _place(row: Kept, right: float) -> tuple[float, float]:
+def _place(row: CompactorScore, right: float) -> tuple[float, float]:
     tokens, facts = _shares(row)
     x = LEFT + tokens / right * (WIDTH - LEFT - RIGHT)
     y = TOP + (1 - facts) * (HEIGHT - TOP - BOTTOM)
@@ -425,17 +425,17 @@ def _grid(right: float) -> list[str]:
     return parts
 
 
-def _dot(row: Kept, right: float, kind: str, radius: int) -> str:
+def _dot(row: CompactorScore, right: float, kind: str, radius: int) -> str:
     x, y = _place(row, right)
     return svg.dot(x, y, radius, kind, f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}")
 
 
-def _said(row: Kept) -> str:
+def _said(row: CompactorScore) -> str:
     tokens, facts = _shares(row)
     return f"{tokens:.0%} of tokens, {facts:.0%} of facts"
 
 
-def _labels(totals: Sequence[Kept], right: float) -> list[str]:
+def _labels(totals: Sequence[CompactorScore], right: float) -> list[str]:
     """The compactors' names beside their large dots, none over another."""
     parts: list[str] = []
     lowest = -1000.0

@@ -7,7 +7,7 @@ and what a chart adds of its own, each with a rule for light and one for dark pa
 from collections.abc import Iterable, Mapping
 from html import escape
 
-Place = tuple[float, float]
+SvgPoint = tuple[float, float]
 Size = tuple[int, int]
 
 _TEXT = 'text { font-size: 13px; font-family: system-ui, "Segoe UI", sans-serif; fill: #24292f; }'
@@ -44,7 +44,7 @@ def page(
     )
 
 
-def text(at: Place, words: str, kind: str = "", *, anchor: str = "start", turned: bool = False) -> str:
+def text(at: SvgPoint, words: str, kind: str = "", *, anchor: str = "start", turned: bool = False) -> str:
     """A line of text on a baseline; `anchor` says which end of it is at the place, `turned` stands it upright."""
     x, y = at
     turn = f' transform="rotate(-90 {x} {y})"' if turned else ""

@@ -38,7 +38,7 @@ _BEGIN = (
 )
 
 
-class _Asked(msgspec.Struct):
+class _WorkerTask(msgspec.Struct):
     """The first line for a process: where it finds modules, the file, and the plug-ins to open it with."""
 
     path: list[str]
@@ -46,7 +46,7 @@ class _Asked(msgspec.Struct):
     entry_points: bool
 
 
-class _Answer(msgspec.Struct, omit_defaults=True):
+class _WorkerAnswer(msgspec.Struct, omit_defaults=True):
     """How far a process is with its thread, or what it found. `gone`: the thread was deleted."""
 
     events: int = 0
@@ -59,7 +59,7 @@ class _Answer(msgspec.Struct, omit_defaults=True):
         return self.report is not None or self.gone or bool(self.failed)
 
 
-_ANSWERS = msgspec.json.Decoder(_Answer)
+_ANSWERS = msgspec.json.Decoder(_WorkerAnswer)
 
 
 async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
@@ -91,7 +91,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
         if several <= 1:
             await work.here(engine)
             return work.results()
-    asked = _Asked(sys.path, path, entry_points)
+    asked = _WorkerTask(sys.path, path, entry_points)
     await _together([work.elsewhere(asked) for _ in range(several)])
     return work.results()
 
@@ -135,7 +135,7 @@ class _Work:
             except ThreadNotFound:
                 self._gone(thread_id)
 
-    async def elsewhere(self, asked: _Asked) -> None:
+    async def elsewhere(self, asked: _WorkerTask) -> None:
         """Have a process verify one waiting thread after the other, until none is left."""
         async with _process() as process:
             await _tell(process, asked)
@@ -144,9 +144,9 @@ class _Work:
                 await _tell(process, thread_id)
                 self._take(thread_id, await self._followed(process, thread_id))
 
-    async def _followed(self, process: asyncio.subprocess.Process, thread_id: str) -> _Answer:
+    async def _followed(self, process: asyncio.subprocess.Process, thread_id: str) -> _WorkerAnswer:
         """The last answer about a thread. Raises `WorkerFailed` where the process ends before."""
-        answer = _Answer()
+        answer = _WorkerAnswer()
         while not answer.is_last:
             line = await process.stdout.readline() if process.stdout is not None else b""
             if not line.endswith(b"\n"):
@@ -155,7 +155,7 @@ class _Work:
             self._at(thread_id, answer.events)
         return answer
 
-    def _take(self, thread_id: str, answer: _Answer) -> None:
+    def _take(self, thread_id: str, answer: _WorkerAnswer) -> None:
         if answer.failed:
             raise WorkerFailed(thread_id, answer.failed)
         if answer.report is None:
@@ -257,11 +257,11 @@ def serve(asked: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with os.fdopen(os.dup(1), "wb") as answers:
         os.dup2(2, 1)  # what plug-ins print is not part of the answer
-        asyncio.run(_serve(msgspec.json.decode(asked, type=_Asked), answers))
+        asyncio.run(_serve(msgspec.json.decode(asked, type=_WorkerTask), answers))
 
 
-async def _serve(asked: _Asked, answers: BinaryIO) -> None:
-    def answer(value: _Answer) -> None:
+async def _serve(asked: _WorkerTask, answers: BinaryIO) -> None:
+    def answer(value: _WorkerAnswer) -> None:
         answers.write(msgspec.json.encode(value) + b"\n")
         answers.flush()
 
@@ -270,13 +270,15 @@ async def _serve(asked: _Asked, answers: BinaryIO) -> None:
         async with _only_read(asked.file, entry_points=asked.entry_points) as engine:
             while thread_id is not None:
                 try:
-                    report = await Verifier.of(engine.kernel).verify(thread_id, lambda events: answer(_Answer(events)))
-                    answer(_Answer(report=report))
+                    report = await Verifier.of(engine.kernel).verify(
+                        thread_id, lambda events: answer(_WorkerAnswer(events))
+                    )
+                    answer(_WorkerAnswer(report=report))
                 except ThreadNotFound:
-                    answer(_Answer(gone=True))
+                    answer(_WorkerAnswer(gone=True))
                 thread_id = await _next_thread()
     except Exception as error:  # the end of this process: any error goes to the process that asked
-        answer(_Answer(failed=f"{type(error).__name__}: {error}"))
+        answer(_WorkerAnswer(failed=f"{type(error).__name__}: {error}"))
 
 
 async def _next_thread() -> str | None:

@@ -16,7 +16,16 @@ from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import IngestError
-from memory_engine.ingest.records import Format, Reading, Record, Unusable, event_id, kind_of, read_records
+from memory_engine.ingest.records import (
+    Format,
+    Record,
+    RecordReading,
+    UnusableRecord,
+    event_id,
+    kind_of,
+    read_records,
+    text_of,
+)
 
 _ROLES = "assistant, developer, function, system, tool, user"
 
@@ -38,25 +47,25 @@ class ChatReader:
         """Forget the message read last: the engine has not taken its events."""
         self._has_instructions, self._open = self._before
 
-    def read(self, value: object, number: int) -> Reading:
-        """The events of message `number` (from 1). Raises `Unusable`, and then has not taken the message."""
+    def read(self, value: object, number: int) -> RecordReading:
+        """The events of message `number` (from 1). Raises `UnusableRecord`, and then has not taken the message."""
         self._before = (self._has_instructions, dict(self._open))
         if not isinstance(value, Mapping):
-            raise Unusable(f"a message is an object, this is {kind_of(value)}")
+            raise UnusableRecord(f"a message is an object, this is {kind_of(value)}")
         role = value.get("role")
         match role:
             case "system" | "developer":
                 events = [self._instructions(value)]
             case "user":
-                events = [UserMessage(content=_said(value), name=_text(value, "name"))]
+                events = [UserMessage(content=_said(value), name=text_of(value, "name"))]
             case "assistant":
                 events = self._response(value, number)
             case "tool" | "function":
                 events = [self._result(value)]
             case _:
-                raise Unusable(f"the role {json.dumps(role)[:60]} is not one of {_ROLES}")
+                raise UnusableRecord(f"the role {json.dumps(role)[:60]} is not one of {_ROLES}")
         ids = (event_id(self._thread_id, number, part) for part in range(len(events) - 1, -1, -1))
-        return Reading([NewEvent(event, new_id) for event, new_id in zip(events, ids, strict=True)])
+        return RecordReading([NewEvent(event, new_id) for event, new_id in zip(events, ids, strict=True)])
 
     def _instructions(self, message: Mapping[str, object]) -> Event:
         content = _said(message)
@@ -66,19 +75,19 @@ class ChatReader:
         return SessionStarted(content=content)
 
     def _response(self, message: Mapping[str, object], number: int) -> list[Event]:
-        reasoning = _text(message, "reasoning_content") or _text(message, "reasoning")
+        reasoning = text_of(message, "reasoning_content") or text_of(message, "reasoning")
         response_id = f"message-{number}" if reasoning else ""
         events: list[Event] = [LlmThinking(content=reasoning, response_id=response_id)] if reasoning else []
         calls = self._calls(message, number)
-        content = _content(message) or _text(message, "refusal")
+        content = _content(message) or text_of(message, "refusal")
         if calls:
             text = content if isinstance(content, str) else _joined(content)
             events.append(LlmToolCall(calls=calls, content=text, response_id=response_id))
         elif content or message.get("content") is not None:
-            name = _text(message, "name")
+            name = text_of(message, "name")
             events.append(LlmTextResponse(content=content, response_id=response_id, name=name))
         elif not events:
-            raise Unusable("an assistant's message holds neither content nor tool_calls")
+            raise UnusableRecord("an assistant's message holds neither content nor tool_calls")
         self._open.update((call.id, call.name) for call in calls)
         return events
 
@@ -89,23 +98,23 @@ class ChatReader:
         if found is None:
             return ()
         if not isinstance(found, Sequence) or isinstance(found, str):
-            raise Unusable(f"tool_calls is a list, this is {kind_of(found)}")
+            raise UnusableRecord(f"tool_calls is a list, this is {kind_of(found)}")
         calls = tuple(_tool_call(_object(call, "a tool call")) for call in found)
         ids = [call.id for call in calls]
         for n, call_id in enumerate(ids):
             if call_id in ids[:n] or call_id in self._open:
-                raise Unusable(f"the call id {call_id!r} is used twice before its result")
+                raise UnusableRecord(f"the call id {call_id!r} is used twice before its result")
         return calls
 
     def _result(self, message: Mapping[str, object]) -> Event:
-        name = _text(message, "name")
-        call_id = _text(message, "tool_call_id")
+        name = text_of(message, "name")
+        call_id = text_of(message, "tool_call_id")
         if message.get("role") == "function" and not call_id:
             call_id = next((open_id for open_id, open_name in self._open.items() if open_name == name), "")
         elif not call_id:
-            raise Unusable("a tool's result has no tool_call_id")
+            raise UnusableRecord("a tool's result has no tool_call_id")
         if call_id not in self._open:
-            raise Unusable(f"a result without its call: none that waits has the id {call_id or name!r}")
+            raise UnusableRecord(f"a result without its call: none that waits has the id {call_id or name!r}")
         event = ToolResult(call_id=call_id, content=_content(message), name=name)
         del self._open[call_id]
         return event
@@ -113,27 +122,27 @@ class ChatReader:
 
 def _tool_call(call: Mapping[str, object]) -> ToolCall:
     if call.get("type", "function") != "function":
-        raise Unusable(f"a tool call of type {json.dumps(call['type'])[:60]} is not a call of a function")
-    call_id = _text(call, "id")
+        raise UnusableRecord(f"a tool call of type {json.dumps(call['type'])[:60]} is not a call of a function")
+    call_id = text_of(call, "id")
     if not call_id:
-        raise Unusable("a tool call has no id")
+        raise UnusableRecord("a tool call has no id")
     return _function_call(_object(call.get("function"), "the function of a tool call"), call_id)
 
 
 def _function_call(function: Mapping[str, object], call_id: str) -> ToolCall:
-    name = _text(function, "name")
+    name = text_of(function, "name")
     if not name:
-        raise Unusable("a tool call names no function")
+        raise UnusableRecord("a tool call names no function")
     arguments = function.get("arguments", "{}")
     if isinstance(arguments, Mapping):
         return ToolCall.create(call_id, name, arguments)
-    return ToolCall(id=call_id, name=name, arguments=_text(function, "arguments") or "{}")
+    return ToolCall(id=call_id, name=name, arguments=text_of(function, "arguments") or "{}")
 
 
 def _said(message: Mapping[str, object]) -> Content:
     """The content of a message that must have one."""
     if message.get("content") is None:
-        raise Unusable("the message has no content")
+        raise UnusableRecord("the message has no content")
     return _content(message)
 
 
@@ -145,43 +154,34 @@ def _content(message: Mapping[str, object]) -> Content:
     if isinstance(value, str):
         return value
     if not isinstance(value, Sequence):
-        raise Unusable(f"content is a text or a list of parts, this is {kind_of(value)}")
+        raise UnusableRecord(f"content is a text or a list of parts, this is {kind_of(value)}")
     return tuple(_part(_object(part, "a part of content")) for part in value)
 
 
 def _part(part: Mapping[str, object]) -> TextPart | ImagePart:
     match part.get("type"):
         case "text":
-            return TextPart(_text(part, "text"))
+            return TextPart(text_of(part, "text"))
         case "refusal":
-            return TextPart(_text(part, "refusal"))
+            return TextPart(text_of(part, "refusal"))
         case "image_url":
             image = part.get("image_url")
-            url = image if isinstance(image, str) else _text(_object(image, "image_url"), "url")
+            url = image if isinstance(image, str) else text_of(_object(image, "image_url"), "url")
             if not url:
-                raise Unusable("an image has no url")
+                raise UnusableRecord("an image has no url")
             return ImagePart(url)
-    raise Unusable(f"a part of type {json.dumps(part.get('type'))[:60]} is neither text nor image_url")
+    raise UnusableRecord(f"a part of type {json.dumps(part.get('type'))[:60]} is neither text nor image_url")
 
 
 def _joined(parts: tuple[TextPart | ImagePart, ...]) -> str:
     if any(isinstance(part, ImagePart) for part in parts):
-        raise Unusable("a message with tool_calls holds an image")
+        raise UnusableRecord("a message with tool_calls holds an image")
     return "\n".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def _object(value: object, what: str) -> Mapping[str, object]:
     if not isinstance(value, Mapping):
-        raise Unusable(f"{what} is an object, this is {kind_of(value)}")
-    return value
-
-
-def _text(message: Mapping[str, object], key: str) -> str:
-    value = message.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise Unusable(f"{key} is a text, this is {kind_of(value)}")
+        raise UnusableRecord(f"{what} is an object, this is {kind_of(value)}")
     return value
 
 
@@ -189,7 +189,7 @@ Shape = Literal["message", "conversation", "event"]
 
 
 @frozen
-class Conversation:
+class ConversationRecords:
     """The records of one thread, in order. `part` says that the file holds several threads."""
 
     thread_id: str
@@ -199,7 +199,7 @@ class Conversation:
     part: bool = False
 
 
-def conversations(path: Path, format: Format, name: str) -> Iterator[Conversation | IngestError]:
+def conversations(path: Path, format: Format, name: str) -> Iterator[ConversationRecords | IngestError]:
     """The threads of a file, under `name`, or under names that begin with it where there are several.
 
     Its first usable record decides what all of them are. Each conversation's records are
@@ -219,7 +219,7 @@ def conversations(path: Path, format: Format, name: str) -> Iterator[Conversatio
         if shape == "conversation":
             yield from _several(everything, path, format, name)
         else:
-            yield Conversation(name, first.line, everything, shape)
+            yield ConversationRecords(name, first.line, everything, shape)
 
 
 def holds_a_log(path: Path) -> bool:
@@ -251,7 +251,7 @@ def _shape(value: object, format: Format) -> Shape | None:
 
 def _several(
     records: Iterator[Record | IngestError], path: Path, format: Format, name: str
-) -> Iterator[Conversation | IngestError]:
+) -> Iterator[ConversationRecords | IngestError]:
     taken: set[str] = set()
     for record in records:
         if isinstance(record, IngestError):
@@ -267,7 +267,7 @@ def _several(
         else:
             taken.add(thread_id)
             parts = (Record(value, record.line, n, False) for n, value in enumerate(messages, 1))
-            yield Conversation(thread_id, record.line, parts, part=True)
+            yield ConversationRecords(thread_id, record.line, parts, part=True)
 
 
 def _messages(value: object, format: Format) -> list[object] | None:

@@ -10,8 +10,8 @@ from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.records import NewEvent, RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
-from memory_engine.ingest.chat import ChatReader, Conversation, conversations
-from memory_engine.ingest.records import EventReader, Format, Reader, Reading, Record, Unusable
+from memory_engine.ingest.chat import ChatReader, ConversationRecords, conversations
+from memory_engine.ingest.records import EventReader, Format, Reader, Record, RecordReading, UnusableRecord
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.thread import Thread
 
@@ -116,10 +116,10 @@ class Ingestion:
             self.report.errors.append(error)
         return not self._options.skip_invalid
 
-    async def _conversation(self, conversation: Conversation, path: str) -> bool:
+    async def _conversation(self, conversation: ConversationRecords, path: str) -> bool:
         try:
             thread = await self._thread(conversation.thread_id)
-        except (InvalidInput, Unusable) as error:
+        except (InvalidInput, UnusableRecord) as error:
             return not self._ends(IngestError(path, conversation.line, str(error)))
         into = _Target(thread, (await thread.state()).seq, ThreadIngested(thread.id))
         self.report.threads.append(into.result)
@@ -149,7 +149,7 @@ class Ingestion:
         count = into.result.messages
         return "" if self._options.skip_invalid else f" (kept {count} message{'s' * (count != 1)} before it)"
 
-    def _reader(self, conversation: Conversation) -> Reader:
+    def _reader(self, conversation: ConversationRecords) -> Reader:
         if conversation.shape == "event":
             return EventReader(conversation.thread_id, self._engine.events)
         return ChatReader(conversation.thread_id)
@@ -163,7 +163,7 @@ class Ingestion:
         info = await thread.info()
         for what, asked, held in (("user", user, info.user_id), ("tenant", tenant, info.tenant_id)):
             if asked and asked != held:
-                raise Unusable(f"thread {thread_id!r} is of {what} {held!r}, not {asked!r}; use --thread")
+                raise UnusableRecord(f"thread {thread_id!r} is of {what} {held!r}, not {asked!r}; use --thread")
         return thread
 
 
@@ -180,7 +180,7 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
     """Dispatch one record; returns why it cannot be dispatched, if so."""
     try:
         reading = reader.read(record.value, record.number)
-    except Unusable as error:
+    except UnusableRecord as error:
         return str(error)
     try:
         await _check_place(reading, into)
@@ -192,7 +192,7 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
             f"it was ingested before, as seq {error.seq} of thread {error.thread_id!r}, with other content; "
             "a log is never changed: ingest the changed file as another thread (--thread)"
         )
-    except (InvalidInput, ReducerError, Unusable) as error:
+    except (InvalidInput, ReducerError, UnusableRecord) as error:
         reader.refused()
         return str(error)
     for receipt in receipts:
@@ -203,16 +203,16 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
     return ""
 
 
-async def _check_place(reading: Reading, into: _Target) -> None:
+async def _check_place(reading: RecordReading, into: _Target) -> None:
     """An event with a seq must come to stand at that seq: later events name chunks by it."""
     if reading.seq is None or reading.seq == into.head + 1:
         return
     if reading.seq > into.head:
         ends = f"the thread ends at {into.head}"
-        raise Unusable(f"it is seq {reading.seq} of its log and {ends}; ingest the log from its start")
+        raise UnusableRecord(f"it is seq {reading.seq} of its log and {ends}; ingest the log from its start")
     async for there in into.thread.events(after=reading.seq - 1, upto=reading.seq):
         if there.id != reading.events[0].id:
-            raise Unusable(
+            raise UnusableRecord(
                 f"seq {reading.seq} of thread {into.thread.id!r} is another event; "
                 "ingest the log as a thread of its own (--thread)"
             )
@@ -222,10 +222,10 @@ async def _check_open(events: Sequence[NewEvent], thread: Thread) -> None:
     """A paused thread would let the file wait for ever."""
     resumes = all(isinstance(new.event, ExecutionResume) for new in events)
     if await thread.blocking_reason() is BlockingReason.PAUSED and not resumes:
-        raise Unusable(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
+        raise UnusableRecord(f"thread {thread.id!r} is paused and takes nothing until it is resumed")
 
 
-def _placed(why: str, conversation: Conversation, record: Record | IngestError, path: str) -> IngestError:
+def _placed(why: str, conversation: ConversationRecords, record: Record | IngestError, path: str) -> IngestError:
     """The error with its place, as exactly as the file lets it be known."""
     if isinstance(record, IngestError) or record.is_line:
         return IngestError(path, record.line, why)

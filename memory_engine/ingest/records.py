@@ -154,12 +154,12 @@ NAMESPACE = uuid.UUID("6b0c1f0e-3c56-5d4e-9a53-0f1a7c2d8e41")
 """The namespace of the event ids (version 5 UUIDs). Never change it: known events would be ingested again as new."""
 
 
-class Unusable(Exception):
+class UnusableRecord(Exception):
     """A record that cannot become an event; the text says why."""
 
 
 @frozen
-class Reading:
+class RecordReading:
     """The events of one record. `seq`: the place in its log that the record claims, if it claims one."""
 
     events: Sequence[NewEvent]
@@ -169,8 +169,8 @@ class Reading:
 class Reader(Protocol):
     """Turns the records of one thread, in their order, into events."""
 
-    def read(self, value: object, number: int) -> Reading:
-        """The events of record `number` (from 1). Raises `Unusable`, and then has not taken the record."""
+    def read(self, value: object, number: int) -> RecordReading:
+        """The events of record `number` (from 1). Raises `UnusableRecord`, and then has not taken the record."""
         ...
 
     def refused(self) -> None:
@@ -205,49 +205,50 @@ class EventReader:
         self._registry = registry
         self._versions = {cls.event_type: cls.event_version for cls in registry.classes()}
 
-    def read(self, value: object, number: int) -> Reading:
-        """The event of record `number` (from 1). Raises `Unusable`."""
+    def read(self, value: object, number: int) -> RecordReading:
+        """The event of record `number` (from 1). Raises `UnusableRecord`."""
         if not isinstance(value, Mapping):
-            raise Unusable(f"an event is an object, this is {kind_of(value)}")
+            raise UnusableRecord(f"an event is an object, this is {kind_of(value)}")
         new = NewEvent(
             self._event(value),
-            id=_text(value, "id") or event_id(self._thread_id, number),
+            id=text_of(value, "id") or event_id(self._thread_id, number),
             occurred_at=_moment(value, "occurred_at"),
-            causation_id=_text(value, "causation_id"),
-            correlation_id=_text(value, "correlation_id"),
+            causation_id=text_of(value, "causation_id"),
+            correlation_id=text_of(value, "correlation_id"),
         )
-        return Reading((new,), seq=_number(value, "seq"))
+        return RecordReading((new,), seq=_number(value, "seq"))
 
     def refused(self) -> None:
         """Nothing to forget: every event stands for itself."""
 
     def _event(self, value: Mapping[str, object]) -> Event:
-        name = _text(value, "type")
+        name = text_of(value, "type")
         if name not in self._versions:
-            raise Unusable(f"the event type {name[:60]!r} is not known here")
+            raise UnusableRecord(f"the event type {name[:60]!r} is not known here")
         newest = self._versions[name]
         version = _number(value, "version") or newest
         payload = value.get("payload")
         if not isinstance(payload, Mapping):
-            raise Unusable(f"the payload of an event is an object, this is {kind_of(payload)}")
+            raise UnusableRecord(f"the payload of an event is an object, this is {kind_of(payload)}")
         try:
             event = self._registry.decode(name, version, json.dumps(payload).encode())
         except EventDecodeError as error:
-            raise Unusable(f"the payload does not fit {name}: {error.why}") from None
+            raise UnusableRecord(f"the payload does not fit {name}: {error.why}") from None
         if not isinstance(event, Event):
-            raise Unusable(f"version {version} of {name} is not known here, {newest} is the newest")
+            raise UnusableRecord(f"version {version} of {name} is not known here, {newest} is the newest")
         unknown = set(payload) - set(event.__struct_fields__) if version == newest else set()
         if unknown:
-            raise Unusable(f"the payload of {name} has no {', '.join(sorted(unknown))[:60]!r}")
+            raise UnusableRecord(f"the payload of {name} has no {', '.join(sorted(unknown))[:60]!r}")
         return event
 
 
-def _text(value: Mapping[str, object], key: str) -> str:
+def text_of(value: Mapping[str, object], key: str) -> str:
+    """The text under a key, empty where there is none. Raises `Unusable` for what is not a text."""
     found = value.get(key)
     if found is None:
         return ""
     if not isinstance(found, str):
-        raise Unusable(f"{key} is a text, this is {kind_of(found)}")
+        raise UnusableRecord(f"{key} is a text, this is {kind_of(found)}")
     return found
 
 
@@ -256,18 +257,18 @@ def _number(value: Mapping[str, object], key: str) -> int | None:
     if found is None:
         return None
     if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise Unusable(f"{key} is a whole number from 1 on")
+        raise UnusableRecord(f"{key} is a whole number from 1 on")
     return found
 
 
 def _moment(value: Mapping[str, object], key: str) -> datetime | None:
-    text = _text(value, key)
+    text = text_of(value, key)
     if not text:
         return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise Unusable(f"{key} is a moment in ISO 8601, not {text[:60]!r}") from None
+        raise UnusableRecord(f"{key} is a moment in ISO 8601, not {text[:60]!r}") from None
     if moment.tzinfo is None:
-        raise Unusable(f"{key} has no time zone: {text[:60]!r}")
+        raise UnusableRecord(f"{key} has no time zone: {text[:60]!r}")
     return moment

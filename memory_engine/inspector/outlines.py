@@ -29,17 +29,18 @@ from memory_engine.core.operations import (
     Replace,
     Update,
     operation_name,
+    place_of,
 )
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import Head
 from memory_engine.errors import IntegrityError
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 THREADS_MAX = 64
 
 
 @frozen(kw_only=True)
-class Compaction(JsonForm):
+class CompactionOutline(JsonForm):
     """A compaction as its events tell it. `started` and `seq` are where it began and ended, `seq` 0: it has not."""
 
     id: str
@@ -61,9 +62,9 @@ class Outlines:
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
-        self._kept: OrderedDict[str, tuple[int, Mapping[str, Compaction]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[int, Mapping[str, CompactionOutline]]] = OrderedDict()
 
-    async def compactions(self, thread_id: str, head: Head) -> Sequence[Compaction]:
+    async def compactions(self, thread_id: str, head: Head) -> Sequence[CompactionOutline]:
         """The compactions of a log up to its head, in the order of their beginnings.
 
         One that began and has no end in the log runs while the head says so; else it was abandoned.
@@ -84,12 +85,12 @@ class Outlines:
         ]
 
 
-def _apply(found: dict[str, Compaction], recorded: RecordedEvent) -> None:
+def _apply(found: dict[str, CompactionOutline], recorded: RecordedEvent) -> None:
     event, seq = recorded.event, recorded.seq
     match event:
         case CompactionStarted():
             covers = len(event.chunk_ids)
-            found[event.compaction_id] = Compaction(
+            found[event.compaction_id] = CompactionOutline(
                 id=event.compaction_id, started=seq, covers=covers, compactor=event.compactor
             )
         case CompactionCompleted():
@@ -111,8 +112,8 @@ def _apply(found: dict[str, Compaction], recorded: RecordedEvent) -> None:
             found[event.compaction_id] = evolve(_known(found, event.compaction_id), status="undone")
 
 
-def _known(found: Mapping[str, Compaction], compaction_id: str) -> Compaction:
-    return found.get(compaction_id) or Compaction(id=compaction_id)
+def _known(found: Mapping[str, CompactionOutline], compaction_id: str) -> CompactionOutline:
+    return found.get(compaction_id) or CompactionOutline(id=compaction_id)
 
 
 SAID_MAX = 200
@@ -180,10 +181,10 @@ def operation_line(operation: Operation) -> str:
     """An operation in one line."""
     name = operation_name(operation)
     match operation:
-        case Add(chunk=chunk, container=container):
-            return f"{name} {chunk}{f' in {container}' if container else ''}{_place(operation)}"
+        case Add(chunk=chunk):
+            return f"{name} {chunk}{place_of(operation)}"
         case Reorder(chunk=chunk):
-            return f"{name} {chunk}{_place(operation) or ' last'}"
+            return f"{name} {chunk}{place_of(operation) or ' last'}"
         case Update(chunk=chunk, by=by) | Replace(chunk=chunk, by=by):
             return f"{name} {chunk} → {by}"
         case Delete(chunk=chunk):
@@ -192,12 +193,6 @@ def operation_line(operation: Operation) -> str:
             return f"{name} {_ids(chunks)} → {_ids(by) or 'nothing'}"
         case Batch(operations=operations):
             return f"{name} " + "; ".join(map(operation_line, operations[:IDS_MAX])) + _more(len(operations))
-
-
-def _place(operation: Add | Reorder) -> str:
-    if operation.first:
-        return " first"
-    return f" before {operation.before}" if operation.before else f" after {operation.after}" if operation.after else ""
 
 
 def _ids(ids: tuple[str, ...]) -> str:

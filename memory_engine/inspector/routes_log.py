@@ -22,8 +22,10 @@ from memory_engine.inspector.outlines import chunk_row, event_row, operation_lin
 from memory_engine.inspector.states import Laid, Seen
 from memory_engine.replay.data import chunk_as_data, event_as_data
 from memory_engine.replay.diff import ContextDiff, Diff, Point, diff
+from memory_engine.replay.ledger import cache_ledger
 from memory_engine.replay.lineage import shared_seq
 from memory_engine.replay.matching import Side, match
+from memory_engine.replay.why import why as explain
 from memory_engine.store.protocol import Store, ThreadFilter
 from memory_engine.thread import Past
 
@@ -169,7 +171,7 @@ async def outline(inspection: Inspection, query: Query) -> object:
 async def find(inspection: Inspection, query: Query) -> object:
     """Events after a seq that hold a text, are of a type, or both; `next` is where to go on, `null` at the end."""
     thread_id, kind = query.text("thread"), query.text("type", "")
-    wanted = _Wanted(query.text("q", ""))
+    wanted = _PayloadFilter(query.text("q", ""))
     after, limit = query.number("after", 0), query.number("limit", 50, least=1, most=FOUND_MAX)
     reader = inspection.engine.reader
     head = await inspection.engine.store.head(thread_id)
@@ -188,7 +190,7 @@ async def find(inspection: Inspection, query: Query) -> object:
     return {"events": events, "next": None}
 
 
-class _Wanted:
+class _PayloadFilter:
     """A text to be found in payloads, in any case of letters: first in the bytes, then in the decoded values."""
 
     def __init__(self, text: str) -> None:
@@ -280,8 +282,6 @@ _WINDOW = 512
 
 async def why(inspection: Inspection, query: Query) -> object:
     """The explanation of a chunk, or a view's row (`view:NAME/KEY`): a tree that ends at events."""
-    from memory_engine.replay.why import why as explain
-
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
     head = await inspection.engine.store.head(thread_id)
     past = await inspection.seen(thread_id, head.seq).held()
@@ -300,8 +300,6 @@ async def diff_of_points(inspection: Inspection, query: Query) -> object:
 
 async def ledger(inspection: Inspection, query: Query) -> object:
     """Which events broke the prompt cache between two seqs; by default over the latest calls before `upto`."""
-    from memory_engine.replay.ledger import cache_ledger
-
     engine, thread_id = inspection.engine, query.text("thread")
     head = await engine.store.head(thread_id)
     if head.chunks > LEDGER_STATE_CHUNKS_MAX:

@@ -146,7 +146,7 @@ STATE_ROUTES = (
 )
 
 
-Found = Sequence[tuple[ThreadRecord, Head]]
+ThreadsFound = Sequence[tuple[ThreadRecord, Head]]
 
 THREADS_AT_ONCE_MAX = 1_000
 FORKS_MAX = 2_000
@@ -174,7 +174,7 @@ def _version() -> str:
 
 async def threads(inspection: Inspection, query: Query) -> object:
     """Threads that match, newest first, and which kinds and statuses there are at all."""
-    wanted = _Wanted(
+    wanted = _ThreadFilter(
         query.text("q", "").casefold(),
         {name: query.text(name, "") for name in ("kind", "user", "tenant", "agent", "status")},
     )
@@ -184,7 +184,7 @@ async def threads(inspection: Inspection, query: Query) -> object:
 
 
 @frozen
-class _Wanted:
+class _ThreadFilter:
     """The values that the threads of a list must match."""
 
     text: str
@@ -207,7 +207,7 @@ class _Wanted:
         return any(self.text in text.casefold() for text in (*said, *metadata))
 
 
-def _listed(found: Found, wanted: _Wanted, offset: int, limit: int) -> dict[str, object]:
+def _listed(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
     matching = [(record, head) for record, head in reversed(found) if wanted.takes(record, head)]
     return {
         "total": len(matching),

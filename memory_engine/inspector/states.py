@@ -12,14 +12,14 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from memory_engine.core.chain import fold
+from memory_engine.core.chain import apply_rows
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.state import Placed, State
 from memory_engine.engine import Engine
 from memory_engine.inspector.offload import beside
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import Store, StoreStats
-from memory_engine.store.reading import FAR, LogReader, Moment
+from memory_engine.store.reader import FAR, LogReader, MomentLike
 from memory_engine.thread import Past
 
 T = TypeVar("T", bound=Sized)
@@ -111,7 +111,7 @@ class States:
             upto = min(seq, (kept.seq // MARKS_EVERY + 1) * MARKS_EVERY)
             draft = kept.draft()
             async for page in self._reader.pages(thread_id, after=kept.seq, upto=upto):
-                fold(draft, page, thread_id)
+                apply_rows(draft, page, thread_id)
             kept = draft.freeze(upto)
             self._thin[thread_id, upto] = kept
             if len(self._thin) > STATES_MAX:
@@ -141,7 +141,7 @@ class Seen(Past):
         super().__init__(engine.kernel, thread_id, seq)
         self._states = states
 
-    async def state(self, *, at: Moment | None = None) -> State:
+    async def state(self, *, at: MomentLike | None = None) -> State:
         """The state as it was."""
         return await self._states.whole(self.id, await self.upto(at) or 0)
 

@@ -33,21 +33,21 @@ class LanguageModel(Protocol):
 
     @property
     def name(self) -> str:
-        """What the user calls the model."""
+        """The user's name for the model."""
         ...
 
     async def complete(
         self, messages: Sequence[Message], *, temperature: float, max_tokens: int, timeout_s: float
     ) -> Completion:
-        """The answer, of at most `max_tokens` tokens, within `timeout_s` seconds, retries included.
+        """Return the answer, of at most `max_tokens` tokens, within `timeout_s` seconds including retries.
 
-        Raises `ModelError` for everything that is not a whole, non-empty answer: a refusal
-        and an answer that met `max_tokens` too. Ends promptly when cancelled.
+        Raises `ModelError` for everything that is not a whole, non-empty answer, including a
+        refusal and an answer that met `max_tokens`. Ends promptly when cancelled.
         """
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Calls under way may fail."""
+        """Close connections. Calls under way may fail."""
         ...
 
 
@@ -60,7 +60,7 @@ class MemoryModel(msgspec.Struct, frozen=True):
 _log = logging.getLogger("memory_engine.llm")
 
 PATIENCE = 2
-"""A model that does not keep its time is left after so many times as long. (The first call of a process imports
+"""A model that exceeds its time is abandoned after this many times as long. (The first call of a process imports
 its library before its time begins.)"""
 
 
@@ -69,8 +69,8 @@ async def ask(
 ) -> Completion:
     """A whole answer, in a text that the log can hold.
 
-    Raises `ModelError` for everything else, whatever the model does: what else it raises, an answer that is no
-    `Completion` or holds a lone surrogate, and one that does not come within twice `timeout_s`.
+    Raises `ModelError` for everything else: another error of the model, an answer that is not a `Completion` or holds
+    a lone surrogate, and one that does not come within twice `timeout_s`.
     """
     try:
         async with asyncio.timeout(timeout_s * PATIENCE):
@@ -81,18 +81,18 @@ async def ask(
         raise
     except TimeoutError as error:
         raise ModelError(model.name, "timeout", "it did not keep its time") from error
-    except Exception as error:  # the boundary to the user's model: callers do without it, whatever it raises
+    except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises
         _log.warning("model %r raised what it may not raise", model.name, exc_info=True)
         raise ModelError(model.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
     if not isinstance(completion, Completion):
-        raise ModelError(model.name, "invalid_response", f"a {type(completion).__name__} is no Completion")
+        raise ModelError(model.name, "invalid_response", f"a {type(completion).__name__} is not a Completion")
     if not _is_text(completion.text):
-        raise ModelError(model.name, "invalid_response", "its answer is no text", usage=completion.usage)
+        raise ModelError(model.name, "invalid_response", "its answer is not a text", usage=completion.usage)
     return completion
 
 
 def _is_text(text: object) -> bool:
-    """Whether the log could hold it: a lone surrogate is no character."""
+    """Whether the log could hold it: a lone surrogate is not a character."""
     try:
         return isinstance(text, str) and text.encode() is not None
     except UnicodeEncodeError:

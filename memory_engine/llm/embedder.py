@@ -12,8 +12,8 @@ from memory_engine.llm.vectors import Vector
 class LiteLLMEmbedder:
     """An `Embedder` by its litellm name (`"openai/text-embedding-3-small"`, `"ollama/nomic-embed-text"`, ...).
 
-    `dimension` is what the model's vectors must have; if it is not given it is learned from the
-    first answer, and is 0 before. Without `api_key`, litellm takes the provider's environment
+    The model's vectors must have `dimension` numbers; if you do not give it, it is learned from
+    the first answer, and is 0 before. Without `api_key`, litellm takes the provider's environment
     variable. Raises `MissingExtra` where litellm is not installed.
     """
 
@@ -43,9 +43,9 @@ class LiteLLMEmbedder:
         return f"LiteLLMEmbedder({self.name!r})"
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """One vector a text, in the same order; a blank text has a vector of zeros (providers refuse it).
+        """Return one vector a text, in the same order; a blank text has a vector of zeros (providers refuse it).
 
-        Raises `ModelError` where the model could not be reached, refused, or gave what are no
+        Raises `ModelError` where the model could not be reached, refused, or gave other than
         such vectors. One request after the other, `RequestOptions.batch` texts in each.
         """
         said = [place for place, text in enumerate(texts) if text.strip()]
@@ -75,7 +75,7 @@ class LiteLLMEmbedder:
         for item in items:
             vector = item.get("embedding")
             if not isinstance(vector, list) or not all(isinstance(number, int | float) for number in vector):
-                raise self._invalid("what is no list of numbers")
+                raise self._invalid("something that is not a list of numbers")
             expected = self._dimension or len(items[0]["embedding"])
             if not vector or len(vector) != expected:
                 raise self._invalid(f"a vector of {len(vector)} numbers instead of {expected}", retryable=False)
@@ -115,7 +115,7 @@ class LiteLLMReranker:
         return f"LiteLLMReranker({self.name!r})"
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """A score for each text, in the order of the texts, as the provider gives them: mostly from 0 to 1.
+        """Return a score for each text, in the order of the texts, as the provider gives it: mostly from 0 to 1.
 
         A blank text (providers refuse it) has the lowest score of its call, and 0 if all are blank.
         Raises `ModelError`. One request after the other, `RequestOptions.batch` texts in each.

@@ -1,4 +1,4 @@
-"""What went wrong between us and a provider, as `ModelError`: one table for all that the libraries raise.
+"""Failures of calls to providers, as `ModelError`: one table for all errors that the libraries raise.
 
 Classes are known by name, so that reading the table imports neither library. An exception's own
 classes are looked up from the most special to the most general.
@@ -21,21 +21,21 @@ Reason = Literal[
     "bad_request",
     "invalid_response",
 ]
-Verdict = tuple[Reason, bool]
+FailureVerdict = tuple[Reason, bool]
 """The reason, and whether another try may help."""
 
 ERROR_CHARS_MAX = 500
-"""What an error says goes into the log, and providers quote whole requests in it."""
+"""Characters kept of an error's text: it goes into the log, and providers quote whole requests in it."""
 
-BY_CODE: Mapping[str, Verdict] = {
+BY_CODE: Mapping[str, FailureVerdict] = {
     "content_filter": ("refused", False),
     "content_policy_violation": ("refused", False),
     "context_length_exceeded": ("context_window", False),
     "invalid_api_key": ("authentication", False),
 }
-"""By the provider's own code, which says more than the class."""
+"""Failures by the provider's own code, which says more than the class."""
 
-BY_CLASS: Mapping[str, Verdict] = {
+BY_CLASS: Mapping[str, FailureVerdict] = {
     # the provider will not
     "BlockedPiiEntityError": ("refused", False),
     "BudgetExceededError": ("refused", False),
@@ -68,15 +68,15 @@ BY_CLASS: Mapping[str, Verdict] = {
     # not like this
     "APIResponseValidationError": ("invalid_response", True),
 }
-BY_CAUSE: Mapping[str, Verdict] = {
+BY_CAUSE: Mapping[str, FailureVerdict] = {
     "json.decoder.JSONDecodeError": ("invalid_response", True),
     "openai.APIResponseValidationError": ("invalid_response", True),
     "openai.OpenAIError": ("authentication", False),  # itself, it is raised for missing credentials only
     "builtins.UnicodeEncodeError": ("bad_request", False),
 }
-"""By an exception underneath: litellm says InternalServerError for whatever it cannot place."""
+"""Failures by an underlying exception: litellm raises InternalServerError for every error it does not know."""
 
-BY_STATUS: Mapping[int, Verdict] = {
+BY_STATUS: Mapping[int, FailureVerdict] = {
     401: ("authentication", False),
     402: ("authentication", False),
     403: ("authentication", False),
@@ -88,8 +88,8 @@ BY_STATUS: Mapping[int, Verdict] = {
 }
 
 
-def verdict_on(error: BaseException) -> Verdict:
-    """Why a call failed and whether to try again; what nobody foresaw is an invalid response, and final."""
+def verdict_on(error: BaseException) -> FailureVerdict:
+    """The reason of a failed call, and whether to retry; an unforeseen failure is an invalid response, and final."""
     code = getattr(error, "code", None)
     if isinstance(code, str) and code in BY_CODE:
         return BY_CODE[code]
@@ -104,7 +104,7 @@ def verdict_on(error: BaseException) -> Verdict:
 
 
 def model_error(model: str, error: Exception, *, secret: str | None = None) -> ModelError:
-    """The typed error. `secret` is blotted out of its text, which is shortened: it will be recorded."""
+    """The typed error. `secret` is removed from its text, which is shortened, since it will be recorded."""
     reason, retryable = verdict_on(error)
     text = " ".join(str(error).split()) or type(error).__name__
     if secret:
@@ -115,7 +115,7 @@ def model_error(model: str, error: Exception, *, secret: str | None = None) -> M
 
 
 def retry_after_s(error: BaseException | None) -> float:
-    """What a provider's Retry-After header asks for, in seconds (0: nothing)."""
+    """The pause that a provider's Retry-After header asks for, in seconds (0: none)."""
     for source in (error, getattr(error, "response", None)):
         for name in ("litellm_response_headers", "headers"):
             headers = getattr(source, name, None)
@@ -124,7 +124,7 @@ def retry_after_s(error: BaseException | None) -> float:
     return 0.0
 
 
-def _by_status(status: object) -> Verdict:
+def _by_status(status: object) -> FailureVerdict:
     if not isinstance(status, int):
         return ("invalid_response", False)
     if status in BY_STATUS:
@@ -135,7 +135,7 @@ def _by_status(status: object) -> Verdict:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What lies underneath, through at most ten layers."""
+    """The exceptions underneath, through at most ten layers."""
     current = error.__cause__ or error.__context__
     for _ in range(10):
         if current is None:

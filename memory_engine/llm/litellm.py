@@ -1,8 +1,7 @@
 """Any provider's models through the litellm package (extra `llm`): the model, its requests, the module itself.
 
-Importing litellm takes seconds and does things to the process that nobody asked for. It is imported late and off the
-event loop; its side effects are undone or prevented here, unless your own code imported it before us; and its
-connections are closed after use.
+Importing litellm takes seconds and changes the process. It is imported late and off the event loop; its side effects
+are undone or prevented here, unless your own code imported it before; and its connections are closed after use.
 """
 
 import asyncio
@@ -48,14 +47,14 @@ def _import() -> Any:
     importlib.import_module("openai.resources")  # else the first call imports it, on the event loop
     litellm.ModelResponse()  # the same: builds what checks answers, under the filters of warnings that litellm sets
     if cache_dir is not None:
-        os.environ["TIKTOKEN_CACHE_DIR"] = cache_dir  # it has put its own in the place
+        os.environ["TIKTOKEN_CACHE_DIR"] = cache_dir  # it has replaced it with its own
     litellm.suppress_debug_info = True  # else errors print to stdout, where another protocol may run
     return litellm
 
 
 @define(eq=False)
 class _Connections:
-    """Of one event loop: who calls models, and the HTTP clients that litellm made for these calls."""
+    """One event loop's users of litellm, and the HTTP clients that litellm made for their calls."""
 
     users: WeakSet[Any] = field(factory=WeakSet)
     clients: dict[str, Any] = field(factory=dict)
@@ -69,8 +68,8 @@ def noting_clients(litellm: Any, user: object) -> Iterator[None]:
     """Note which clients litellm puts into its cache during a call, so that they can be closed.
 
     litellm caches them for the process and never closes them: without this, each leaves a
-    ResourceWarning and an open socket behind. Those without the loop's id in their key belong
-    to no loop; they are litellm's own.
+    ResourceWarning and an open socket behind. Clients without the loop's id in their key do not
+    belong to a loop; they are litellm's own.
     """
     loop = asyncio.get_running_loop()
     mine = _connections.setdefault(loop, _Connections())
@@ -87,8 +86,8 @@ def noting_clients(litellm: Any, user: object) -> Iterator[None]:
 async def close_clients(litellm: Any, user: object) -> None:
     """Close the clients of this loop's calls once no other user is left; litellm makes new ones at need.
 
-    A client that is just serving a call of somebody else's (litellm shares them) stays open, in
-    litellm's care.
+    A client that is serving somebody else's call (litellm shares them) stays open, and litellm
+    keeps it.
     """
     mine = _connections.get(asyncio.get_running_loop())
     if mine is None:
@@ -120,7 +119,7 @@ def _is_busy(client: Any) -> bool:
 
 @frozen(kw_only=True)
 class LiteLLMOptions:
-    """How to wait between tries, and what else to send.
+    """The waits between tries, and further parameters to send.
 
     Try n comes after `backoff_s` * 2**(n-1) seconds, at most `backoff_max_s`, of which a
     random half is taken off (`jitter`: a number from 0 to 1), or later where the provider's
@@ -184,7 +183,7 @@ class LiteLLM:
             "messages": [dict(message) for message in messages],
             "temperature": temperature,
             "max_tokens": max_tokens,
-            "timeout": timeout_s,  # not what is left of it: litellm keeps one client for each value
+            "timeout": timeout_s,  # not the time left: litellm keeps one client for each value
             "max_retries": 0,
             "drop_params": True,
             "api_base": self._api_base,
@@ -237,7 +236,7 @@ class LiteLLM:
 
 
 def _total(spent: Sequence[Usage]) -> Usage:
-    """What all answers took together."""
+    """The tokens of all answers together."""
     return functools.reduce(Usage.plus, spent, Usage())
 
 
@@ -263,7 +262,7 @@ def text_of(model: str, response: Any) -> str:
 
 
 def usage_of(response: Any) -> Usage:
-    """What the provider counted; what it did not say is 0."""
+    """The tokens that the provider counted; a missing count is 0."""
     usage = getattr(response, "usage", None)
     hidden = getattr(response, "_hidden_params", None) or {}
     return Usage(
@@ -277,7 +276,7 @@ T = TypeVar("T")
 
 
 class _Given(int):
-    """A number that is true even where it is 0: in the place of one that is not, litellm's embedding puts two."""
+    """A number that is true even where it is 0: litellm's embedding replaces a falsy number of retries with two."""
 
     def __bool__(self) -> bool:
         return True
@@ -288,11 +287,11 @@ NO_RETRIES = _Given(0)
 
 @frozen(kw_only=True)
 class RequestOptions(LiteLLMOptions):
-    """How requests are made, beside what `LiteLLMOptions` says of tries and parameters.
+    """How requests are made, beside the tries and parameters of `LiteLLMOptions`.
 
     `retries` is how often a failure that may pass is tried again, within `timeout_s` seconds a
     request. One request takes at most `batch` texts, and of each the first `chars_max`
-    characters: models take so many tokens, and one text too long fails all that go with it.
+    characters: models take only so many tokens, and one text that is too long fails its whole request.
     """
 
     retries: int = 2
@@ -313,7 +312,7 @@ class LiteLLMCalls:
         self._litellm: Any = None
 
     async def call(self, function: str, arguments: Mapping[str, object], read: Callable[[Any], T]) -> T:
-        """What `read` makes of the answer of one of litellm's functions. `read` raises `ModelError` for a bad one.
+        """Call one of litellm's functions and read its answer with `read`, which raises `ModelError` for a bad one.
 
         Raises `ModelError` when all tries are used up, or the time.
         """
@@ -366,7 +365,7 @@ class LiteLLMCalls:
 
 
 def sendable(texts: Sequence[str], chars_max: int) -> list[str]:
-    """The texts, cut to so many characters, without what no encoding holds (lone surrogates)."""
+    """The texts, cut to this many characters, without lone surrogates, which no encoding holds."""
     return [text[:chars_max].encode(errors="replace").decode() for text in texts]
 
 

@@ -1,7 +1,7 @@
 """Exact token counts with OpenAI's encodings, without a network.
 
-tiktoken downloads an encoding's table when it is first asked for it. litellm brings three of the
-tables along; they are read from there without importing it, else from tiktoken's cache.
+tiktoken downloads an encoding's table at its first use. The package litellm contains three of the
+tables; they are read from there without importing it, else from tiktoken's cache.
 """
 
 import base64
@@ -22,7 +22,7 @@ from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidIdentifier, MissingExtra
 
 CACHED_COUNTS_MAX = 4096
-"""Counts kept by one tokenizer; of a long text its digest is kept, not the text."""
+"""Counts kept by one tokenizer, under the text, or under the digest of a long text."""
 KEY_CHARS_MAX = 256
 PIECE_CHARS_MAX = 100_000
 """Beyond a few hundred thousand blanks in a row, tiktoken panics (its regex engine's stack overflows)."""
@@ -43,7 +43,7 @@ _O200K = (
 
 
 class _Table(msgspec.Struct, frozen=True):
-    """A file of tiktoken's: its address there names it in every cache, its digest proves it."""
+    """A file of tiktoken's: its address names it in every cache, its digest proves its content."""
 
     address: str
     sha256: str
@@ -81,7 +81,7 @@ class Tokenizer:
     """Counts as OpenAI's models do: a `TokenCounter` that is exact.
 
     `model_or_encoding` is a model (`"gpt-4o"`, also `"openai/gpt-4o"`) or an encoding
-    (`"o200k_base"`). What looks like a special token counts as the text it is. Reading the
+    (`"o200k_base"`). Text that looks like a special token counts as plain text. Reading the
     table takes up to half a second; it is shared by all tokenizers of a process. Raises
     `MissingExtra` where tiktoken or the table is missing, and `InvalidIdentifier` for a
     model whose encoding is not known: another provider's model has another tokenizer.
@@ -153,7 +153,7 @@ def _encoding(name: str) -> Any:
 
 
 def _folders() -> Iterator[Path]:
-    """Where tables may be: in litellm's package, then where tiktoken keeps them."""
+    """The places where tables may be: litellm's package, then tiktoken's cache."""
     spec = importlib.util.find_spec("litellm")
     for place in (spec.submodule_search_locations or ()) if spec is not None else ():
         yield Path(place, "litellm_core_utils", "tokenizers")

@@ -1,4 +1,4 @@
-"""What similarity asks of the outside: vectors of texts, and the nearest of many vectors."""
+"""The seams that similarity needs: embedders of texts, and indexes of vectors."""
 
 import logging
 import sys
@@ -13,13 +13,13 @@ from memory_engine.errors import InvalidVector, ModelError
 _log = logging.getLogger("memory_engine.recall")
 
 Vector = Sequence[float]
-"""Finite numbers, as many as the embedder's dimension. Any length in space: what counts is the direction."""
+"""Finite numbers, as many as the embedder's dimension. Only its direction counts, not its length in space."""
 Packed = bytes
 """A vector as it is stored (see `packed`): its numbers in single precision, four bytes each, the lowest byte first."""
 
 
 INVALID = "invalid_response"
-"""The reason of a `ModelError` where an answer came that is no use: another try would bring the same."""
+"""The reason of a `ModelError` for an unusable answer: another try would bring the same."""
 GREATEST = (2 - 2**-23) * 2.0**127
 """The greatest number of single precision: beyond it a stored vector would hold an infinity."""
 
@@ -45,7 +45,7 @@ class Embedder(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Calls under way may fail."""
+        """Close connections. Calls under way may fail."""
         ...
 
 
@@ -74,9 +74,9 @@ class VectorIndex(Protocol):
         ...
 
     def build(self, at_most: int | None = None) -> int:
-        """Make searches faster with what was put, at most so many of them; how many still wait. It may take long.
+        """Prepare up to this many added vectors for faster searches; return how many still wait. It may take long.
 
-        Called from a worker thread while others search. What waits is found all the same.
+        Called from a worker thread while others search. Searches find waiting vectors all the same.
         """
         ...
 
@@ -88,10 +88,10 @@ VectorIndexFactory = Callable[[int], VectorIndex]
 
 
 class Match(msgspec.Struct, frozen=True):
-    """An entry that is like a query: `score` from 0 to 1, the words that both have (in the entry's order).
+    """An entry that is similar to a query: `score` from 0 to 1, and the words that both have (in the entry's order).
 
     `how` is `"lexical"` for likeness of words, `"embedding"` for likeness by a model. `failure`
-    says why words had to do although there is a model.
+    says why only words were compared although there is a model.
     """
 
     key: str
@@ -131,7 +131,7 @@ async def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
         raise
     except (InvalidVector, TypeError) as error:
         raise ModelError(embedder.name, INVALID, str(error)) from error
-    except Exception as error:  # the boundary to the user's model: callers do without it, whatever it raises
+    except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises
         _log.warning("embedder %r raised what it may not raise", embedder.name, exc_info=True)
         raise ModelError(embedder.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
 
@@ -140,7 +140,9 @@ def checked_embedder(embedder: Embedder) -> Embedder:
     """The embedder, if it is one. Raises `TypeError`, before a search stumbles over it."""
     missing = [name for name in ("name", "dimension", "embed", "aclose") if not hasattr(embedder, name)]
     if missing:
-        raise TypeError(f"{embedder!r} is no embedder: it has no {' and no '.join(missing)} (see docs/embeddings.md)")
+        raise TypeError(
+            f"{embedder!r} is not an embedder: it has no {' and no '.join(missing)} (see docs/embeddings.md)"
+        )
     return embedder
 
 

@@ -1,4 +1,4 @@
-"""What a projection is: a pure fold of one thread's events into keyed rows."""
+"""Projections: pure folds of one thread's events into keyed rows."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class View(Projection[V], Protocol[V]):
 
     A thread is opened without its rows: they are read when somebody asks for them, or when an
     event of `events` comes. With `lazy` the second case reads nothing either: `apply` may then put
-    and drop rows, and not look at them.
+    and drop rows, but not read them.
     """
 
     events: tuple[type[Event], ...]
@@ -80,7 +80,7 @@ class ReadableRows(Protocol[V_co]):
         ...
 
     def between(self, first: str, last: str) -> list[str]:
-        """The keys with `first` <= key < `last`, found without looking at the others."""
+        """The keys with `first` <= key < `last`, found without visiting the others."""
         ...
 
     @property
@@ -118,11 +118,11 @@ class Rows(Generic[V]):
 
     @property
     def is_changed(self) -> bool:
-        """Whether there are changes that were not written yet."""
+        """Whether there are unwritten changes."""
         return bool(self._changed or self._ranges)
 
     def get(self, key: str) -> V | None:
-        """The value under a key. Frozen values are shared; changing another changes no row: put it back.
+        """The value under a key. Frozen values are shared. Changing a mutable one does not change the row: put it back.
 
         Raises `RowsNotLoaded` for blind rows.
         """
@@ -189,7 +189,7 @@ class Rows(Generic[V]):
                 yield key, value
 
     def between(self, first: str, last: str) -> list[str]:
-        """The keys with `first` <= key < `last`, in order: found without looking at the others."""
+        """The keys with `first` <= key < `last`, in order: found without visiting the others."""
         self.keys()
         keys = self._sorted or []
         return keys[bisect_left(keys, first) : bisect_left(keys, last)]
@@ -206,10 +206,10 @@ class Rows(Generic[V]):
             raise RowsNotLoaded
         return self._kept
 
-    # what the engine does with them
+    # for the engine
 
     def changes(self) -> "RowChanges":
-        """What changed since the last `keep`."""
+        """The changes since the last `keep`."""
         return RowChanges(dict(self._changed), tuple(self._ranges))
 
     def keep(self) -> None:
@@ -255,7 +255,7 @@ class RowChanges(msgspec.Struct, frozen=True):
 
 
 def _is_frozen(row: object) -> bool:
-    """Whether nothing in a value of this type can be changed, so that one value may be given to all who ask."""
+    """Whether values of this type are immutable throughout, so that all readers may share one value."""
     return _holds_no_mutable(msgspec.inspect.type_info(row), set())
 
 
@@ -280,7 +280,7 @@ def _holds_no_mutable(info: msgspec.inspect.Type, seen: set[type]) -> bool:
 
 
 def apply_one(projection: Projection[V], rows: Rows[V], event: RecordedEvent) -> None:
-    """Apply one event; whatever the projection raises becomes a `ReducerError` that names it."""
+    """Apply one event; every error of the projection becomes a `ReducerError` that names it."""
     try:
         projection.apply(rows, event)
     except Exception as error:  # the boundary to user code

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 from memory_engine.errors import MemoryEngineError
 from memory_engine.projections.base import Projection, Rows, apply_one
 from memory_engine.store.protocol import ProjectionChange, Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 _log = logging.getLogger("memory_engine.projections")
 
@@ -37,7 +37,7 @@ class ProjectionWorker:
             self._wake.set()
 
     async def run(self) -> None:
-        """Catch up with all that is behind, then follow. Ends only by cancellation."""
+        """Catch up with every log that is ahead, then follow. Ends only by cancellation."""
         for projection in self._projections:
             for thread_id in await self._store.behind(projection.name, projection.version):
                 self._dirty[thread_id] = None
@@ -57,9 +57,9 @@ class ProjectionWorker:
                 _log.warning("projection %s stopped for thread %r: %s", projection.name, thread_id, error)
 
     async def catch_up(self, projection: Projection[object], thread_id: str) -> Rows[object]:
-        """Bring one projection of one thread to the head, and give its rows.
+        """Bring one projection of one thread to the head, and return its rows.
 
-        Raises what the projection raised, as `ReducerError`; the rows then stand at their checkpoint.
+        Raises `ReducerError` where the projection fails; the rows then stand at their checkpoint.
         """
         lock = self._locks.setdefault((projection.name, thread_id), asyncio.Lock())
         async with lock:

@@ -1,8 +1,8 @@
 """Inline projections of one open thread: computed before the commit, written by it.
 
-A projection that reads every event is loaded with its thread. A view (see `base.View`) is brought in
-when somebody reads it or when one of its events comes: the head's marks say whether its rows are up to
-date, so a thread's views cost nothing while nobody uses them.
+A projection that reads every event is loaded with its thread. A view (see `base.View`) is
+brought in when somebody reads it or when one of its events comes: the head's marks say whether its rows are up
+to date, so a thread's views cost nothing while nobody uses them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,13 +13,13 @@ from memory_engine.core.threads import Head
 from memory_engine.errors import HeadMoved, ReducerError
 from memory_engine.projections.base import Projection, RowChanges, Rows, apply_one, event_types, is_lazy
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 V = TypeVar("V")
 
 
 class InlinePlan:
-    """Which inline projections an engine has, and which of them an event type concerns."""
+    """The inline projections of an engine, and those that an event type concerns."""
 
     def __init__(self, projections: Sequence[Projection[object]]) -> None:
         inline = [p for p in projections if p.mode == "inline"]
@@ -36,7 +36,7 @@ class InlinePlan:
         return self._of_type.get(event_type, ())
 
     def concerned(self, event_type: str) -> tuple[Projection[object], ...]:
-        """All that read events of a type."""
+        """All projections that read events of a type."""
         return self.always + self.views_of(event_type)
 
 
@@ -52,16 +52,16 @@ class InlineProjections:
         self._touched: dict[str, None] = {}
 
     async def load(self) -> None:
-        """Read the rows back of those that read every event, and let go of the views.
+        """Read back the rows of the projections that read every event, and drop those of the views.
 
-        Raises `ReducerError` where a projection fails on what the log holds.
+        Raises `ReducerError` where a projection fails on an event of the log.
         """
         self._rows = {}
         for projection in self._plan.always:
             await self.bring(projection)
 
     def missing(self, event_type: str) -> list[Projection[object]]:
-        """What must be brought in before an event of this type can be applied."""
+        """The projections to bring in before an event of this type can be applied."""
         concerned = self._plan.concerned(event_type)
         return [one for one in concerned if one.name not in self._rows] if concerned else []
 
@@ -94,7 +94,7 @@ class InlineProjections:
                     apply_one(projection, rows, self._reader.decode(thread_id, row))
         change = _change(projection, rows.changes(), head.seq)
         try:
-            # as a commit, since another process may write the same rows with its next event
+            # in one commit, since another process may write the same rows with its next event
             await store.commit(CommitUnit(thread_id=thread_id, expected=head, head=head, projections=[change]))
         except HeadMoved:
             return None
@@ -106,7 +106,7 @@ class InlineProjections:
         return bool(self._plan.always) or bool(self._plan.views_of(event_type))
 
     def apply(self, events: Sequence[RecordedEvent]) -> None:
-        """Change the rows by these events, by all or none.
+        """Change the rows by all of these events, or by none.
 
         Raises `ReducerError` naming the projection that fails.
         """
@@ -125,13 +125,13 @@ class InlineProjections:
         self._touched.update(dict.fromkeys(before))
 
     def changes(self, seq: int) -> list[ProjectionChange]:
-        """What was applied since the last commit, to be written with the events up to `seq`."""
+        """The changes since the last commit, to be written with the events up to `seq`."""
         if not self._touched:
             return []
         return [_change(self._plan.named[name], self._rows[name].changes(), seq) for name in self._touched]
 
     def has(self, projection: Projection[V]) -> bool:
-        """Whether a projection was brought in."""
+        """Whether a projection's rows are here."""
         return projection.name in self._rows
 
     def readable(self, projection: Projection[V]) -> Rows[V] | None:
@@ -140,15 +140,15 @@ class InlineProjections:
         return cast("Rows[V]", rows) if rows is not None and not rows.is_blind else None
 
     def keep(self) -> None:
-        """The commit is durable."""
+        """Note that the commit is durable."""
         for name in self._touched:
             self._rows[name].keep()
         self._touched.clear()
 
     def discard(self) -> None:
-        """The commit did not happen."""
+        """Note that the commit did not happen."""
         for name in self._touched:
-            if name in self._rows:  # else it was let go of meanwhile, with its changes
+            if name in self._rows:  # else it was dropped meanwhile, with its changes
                 self._rows[name].discard()
         self._touched.clear()
 

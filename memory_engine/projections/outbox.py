@@ -2,10 +2,10 @@
 
 An event may bring facts for other threads (`deliveries`). They are rows of the outbox from the commit of
 the event on; the engine's relay dispatches each to its thread under an id derived from the event, and
-records that it arrived. Whoever opens the store next delivers what is still there: the id makes a second
-attempt the first one's.
+records its arrival. The next process that opens the store delivers the remaining ones: the derived id makes
+a second attempt idempotent.
 
-Event ids made from what an event is about: a second attempt at the same thing is the first one's.
+Other parts derive event ids in the same way (see `derived_id`), so that their second attempts are idempotent too.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from memory_engine.errors import EventDecodeError, InvalidEvent
 from memory_engine.projections.base import ProjectionMode, Rows
 
 
-class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
+class OutboxFact(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fact for another thread. `seq` and `event_id` are of the event that brought it.
 
     `id` is its place in the thread, `arrival` the id under which it is dispatched: made of the event's hash,
@@ -41,7 +41,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 class WaitingFact(msgspec.Struct, frozen=True):
     """A fact that has not arrived yet, with the event to dispatch."""
 
-    fact: Fact
+    fact: OutboxFact
     version: int
     payload: msgspec.Raw
 
@@ -56,7 +56,7 @@ class WaitingFact(msgspec.Struct, frozen=True):
 def check_destinations(event: Event, tenant_id: str) -> None:
     """Raise `InvalidEvent` where a fact would leave its thread's tenant, `InvalidIdentifier` for no thread's id.
 
-    Of a tenant's events those that deliver to an industry leave it: approved patterns, and their end.
+    The only events that leave a tenant deliver to an industry: approved patterns, and their end.
     """
     for delivery in event.deliveries() if isinstance(event, Delivering) else ():
         destination = delivery.destination
@@ -82,11 +82,11 @@ class OutboxFold:
     lazy = False
 
     def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
-        """Of an engine whose events that bring facts are these."""
+        """Make it for an engine whose events that bring facts are these."""
         self.events: tuple[type[Event], ...] = (*delivering, FactsDelivered)
 
     def apply(self, rows: Rows[WaitingFact], event: RecordedEvent) -> None:
-        """Take what an event brings; let go of what has arrived, and of what is forgotten before it left."""
+        """Add the facts of an event; drop those that arrived, and those forgotten before they left."""
         body = event.event
         if isinstance(body, FactsDelivered):
             for fact_id in (*body.facts, *(refused.id for refused in body.refused)):
@@ -101,31 +101,31 @@ class OutboxFold:
 
 
 class FactsFold:
-    """Every fact that left a thread, by id: where they went must be known to forget them there."""
+    """Every fact that left a thread, by id: a forgetting must reach the threads that they went to."""
 
     name = "facts"
     version = 1
     mode: ProjectionMode = "inline"
-    row = Fact
+    row = OutboxFact
     lazy = False
 
     def __init__(self, delivering: Iterable[type[Event]] = ()) -> None:
-        """Of an engine whose events that bring facts are these."""
+        """Make it for an engine whose events that bring facts are these."""
         self.events: tuple[type[Event], ...] = tuple(delivering)
 
-    def apply(self, rows: Rows[Fact], event: RecordedEvent) -> None:
-        """Note what an event brings."""
+    def apply(self, rows: Rows[OutboxFact], event: RecordedEvent) -> None:
+        """Note the facts of an event."""
         for _, fact in _facts(event):
             rows.put(fact.id, fact)
 
 
-def _facts(event: RecordedEvent) -> list[tuple[Delivery, Fact]]:
+def _facts(event: RecordedEvent) -> list[tuple[Delivery, OutboxFact]]:
     if not isinstance(event.event, Delivering):
         return []
     sources = tuple(getattr(event.event, "sources", ()))
     found = []
     for n, delivery in enumerate(event.event.deliveries()):
-        fact = Fact(
+        fact = OutboxFact(
             id=f"{event.seq:010d}.{n}",
             arrival=f"fact:{_arrival(event.hash, delivery.destination)}.{n}",
             destination=delivery.destination,
@@ -139,7 +139,7 @@ def _facts(event: RecordedEvent) -> list[tuple[Delivery, Fact]]:
 
 
 def _arrival(event_hash: str, destination: Destination) -> str:
-    """What the id of an arrival is made of. An industry learns no hash of a tenant's log."""
+    """The parts of an arrival's id. An industry does not learn hashes of a tenant's log."""
     if destination.kind == "industry":
         return sha256(f"{destination.kind} {event_hash}".encode()).hexdigest()[:32]
     return event_hash[:32]
@@ -147,7 +147,7 @@ def _arrival(event_hash: str, destination: Destination) -> str:
 
 OUTBOX = OutboxFold()
 FACTS = FactsFold()
-"""What to ask a thread's rows for. An engine's own, which know the events that it has, are those of `folds_of`."""
+"""The projections to ask a thread's rows for. `folds_of` gives those of an engine, which know its events."""
 
 
 def folds_of(classes: Iterable[type[Event]]) -> tuple[OutboxFold, FactsFold]:
@@ -157,7 +157,7 @@ def folds_of(classes: Iterable[type[Event]]) -> tuple[OutboxFold, FactsFold]:
 
 
 def derived_id(purpose: str, *parts: str) -> str:
-    """An id that only the same purpose with the same parts gives. Parts may be any text of any length."""
+    """The id of a purpose and its parts: different ones never share an id. Parts may be texts of any length."""
     digest = sha256()
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")

@@ -1,4 +1,4 @@
-"""What derives from a log, made again beside the old, and swapped in by one commit. No reducer runs.
+"""Rebuilds what derives from a log beside the old, and swaps it in by one commit. No reducer runs.
 
 Projections are folded anew in one pass over the log: for rebuilding, verifying, and views of the past.
 """
@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 from attrs import define, field
 
-from memory_engine.core.chain import decode_row, fold, live_chunk
+from memory_engine.core.chain import apply_rows, decode_row, live_chunk
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import Head, LiveChunk
@@ -19,14 +19,14 @@ from memory_engine.projections.inline import InlinePlan, last_of
 from memory_engine.store import snapshots
 from memory_engine.store.passages import Extractors, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 from memory_engine.store.snapshots import ROWS_SHARE, WINDOW
 
 V = TypeVar("V")
 
 
 class Refolding:
-    """The rows of projections while the rows of a log go by."""
+    """The rows of projections while the events of a log are read."""
 
     def __init__(self, projections: Sequence[Projection[object]], reader: LogReader, thread_id: str) -> None:
         self._plan = InlinePlan(projections)
@@ -37,9 +37,9 @@ class Refolding:
         self.failed = ""
 
     def apply(self, stored: StoredEvent) -> None:
-        """Go on by one event; it is decoded only if somebody reads it.
+        """Apply one event; it is decoded only if a projection reads it.
 
-        Raises what the projection raised, as `ReducerError`; `failed` then names it.
+        Raises `ReducerError` where a projection fails; `failed` then names it.
         """
         concerned = self._always + self._plan.views_of(stored.type)
         if not concerned:
@@ -58,7 +58,7 @@ class Refolding:
 async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, seq: int) -> Rows[V]:
     """The rows of a projection after the event at `seq`, from the log alone.
 
-    Only events that it reads are read, from the nearest rows that were kept on; what was folded from far is kept.
+    It reads only the projection's events, starting from the nearest snapshot, and keeps a snapshot of a long fold.
     """
     types = event_types(projection)
     if types is not None:
@@ -80,8 +80,8 @@ async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, 
     return rows
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be made again. `extractors` for the index of passages."""
+class RebuildScope(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts to make again. `extractors` are for the index of passages."""
 
     projections: Sequence[Projection[object]]
     state: bool = True
@@ -98,12 +98,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 @define
 class Remaking:
-    """What derives from a thread's log up to `seq`, made again in memory."""
+    """Everything that derives from a thread's log up to `seq`, made again in memory."""
 
     store: Store
     reader: LogReader
     thread_id: str
-    wanted: Wanted
+    wanted: RebuildScope
     seq: int = 0
     draft: StateDraft = field(factory=lambda: State().draft())
     seen: dict[str, int] = field(factory=dict)
@@ -117,7 +117,7 @@ class Remaking:
         """Read on. Raises `IntegrityError`, and `ReducerError` where a projection or an extractor fails."""
         async for page in self.reader.pages(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types):
             if self.wanted.state:
-                fold(self.draft, page, self.thread_id)
+                apply_rows(self.draft, page, self.thread_id)
             for stored in page:
                 self.seen[stored.type] = stored.seq
                 self.refolding.apply(stored)
@@ -135,7 +135,7 @@ class Remaking:
             self.steps.append(step)
 
     async def put(self, head: Head) -> Head:
-        """Put all in the place of the old, in one commit; the head with its counters and marks set right.
+        """Replace the old rows in one commit, and correct the head's counters and marks.
 
         Raises `HeadMoved` if somebody has written to the thread since.
         """
@@ -157,7 +157,7 @@ class Remaking:
         return rebuilt
 
     async def _live(self) -> dict[str, LiveChunk | None]:
-        """The rows of the state; those that are not of it go."""
+        """The change that writes the rows of the state and drops all others."""
         stale = (row.chunk_id for row in (await self.store.load(self.thread_id)).live)
         live: dict[str, LiveChunk | None] = dict.fromkeys(stale)
         live.update((placed.chunk.id, live_chunk(placed)) for placed in self.draft.placed())
@@ -170,7 +170,7 @@ class Remaking:
         return ProjectionChange(projection.name, projection.version, rows, self.seq)
 
     def _dropped(self) -> ProjectionChange:
-        """Snapshots are made again when they are needed."""
+        """The change that drops snapshots: they are made again when they are needed."""
         names = frozenset(projection.name for projection in self.wanted.projections)
         return snapshots.dropped(self.seq, None if self.wanted.state else names)
 
@@ -187,6 +187,6 @@ async def rebuild_thread(
     to the thread meanwhile, `IntegrityError` where the recorded operations do not hold together.
     """
     head = await store.head(thread_id)
-    remaking = Remaking(store, reader, thread_id, Wanted(projections=projections))
+    remaking = Remaking(store, reader, thread_id, RebuildScope(projections=projections))
     await remaking.advance(head.seq)
     return await remaking.put(head)

@@ -1,6 +1,6 @@
 """Recall: finding what was said, done and remembered, by its words and by a model's vectors.
 
-The names below come from their modules when they are asked for: storage imports some of them, and must not get all.
+The names below are imported at their first use: storage needs some of them, and must not load all.
 """
 
 from typing import TYPE_CHECKING
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from memory_engine.recall.ranking import Weights as Weights
     from memory_engine.recall.ranking import rank as rank
     from memory_engine.recall.ranking import weighted as weighted
-    from memory_engine.recall.reranking import ModelReranker as ModelReranker
-    from memory_engine.recall.reranking import Reranker as Reranker
+    from memory_engine.recall.rerankers import ModelReranker as ModelReranker
+    from memory_engine.recall.rerankers import Reranker as Reranker
     from memory_engine.store.passages import Extracted as Extracted
     from memory_engine.store.passages import Extractor as Extractor
     from memory_engine.store.passages import Text as Text
@@ -40,6 +40,6 @@ __getattr__ = imported_when_asked(
         "likeness": "LexicalIndex TextIndex",
         "question": "Question",
         "ranking": "Candidate Ranked Ranker Statistics Weights rank weighted",
-        "reranking": "ModelReranker Reranker",
+        "rerankers": "ModelReranker Reranker",
     },
 )

@@ -21,14 +21,14 @@ from memory_engine.llm.failures import model_error
 from memory_engine.llm.vectors import Embedder, Vector, checked_embedder, checked_vector
 
 CAPACITY = 4_096
-"""Vectors that are kept: 12 MB of 384 numbers, 50 MB of 1,536."""
+"""Vectors that are kept: 12 MB with 384 numbers each, 50 MB with 1,536."""
 
 _Digest = bytes
 
 
 @define(eq=False)
-class _Call:
-    """One call of the inner embedder, and how many wait for it."""
+class _EmbeddingCall:
+    """One call of the inner embedder, and the number of its waiters."""
 
     task: asyncio.Task[dict[_Digest, Vector]]
     digests: tuple[_Digest, ...]
@@ -49,7 +49,7 @@ class CachedEmbedder:
         self._inner = checked_embedder(inner)
         self._capacity = capacity
         self._kept: OrderedDict[_Digest, array[float]] = OrderedDict()
-        self._under_way: dict[_Digest, _Call] = {}
+        self._under_way: dict[_Digest, _EmbeddingCall] = {}
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class CachedEmbedder:
         """
         digests = [_digest(self.name, text) for text in texts]
         found: dict[_Digest, Vector] = {}
-        calls: set[_Call] = set()
+        calls: set[_EmbeddingCall] = set()
         missing: dict[_Digest, str] = {}
         for digest, text in zip(digests, texts, strict=True):
             if digest in self._kept:
@@ -91,13 +91,13 @@ class CachedEmbedder:
         """Close the other. What was kept stays."""
         await self._inner.aclose()
 
-    def _begin(self, missing: dict[_Digest, str]) -> _Call:
-        call = _Call(asyncio.create_task(self._fetch(missing)), tuple(missing))
+    def _begin(self, missing: dict[_Digest, str]) -> _EmbeddingCall:
+        call = _EmbeddingCall(asyncio.create_task(self._fetch(missing)), tuple(missing))
         self._under_way.update(dict.fromkeys(missing, call))
         call.task.add_done_callback(lambda _: self._end(call))
         return call
 
-    async def _wait(self, calls: set[_Call]) -> list[dict[_Digest, Vector]]:
+    async def _wait(self, calls: set[_EmbeddingCall]) -> list[dict[_Digest, Vector]]:
         for call in calls:
             call.waiting += 1
         try:
@@ -121,12 +121,12 @@ class CachedEmbedder:
             self._kept.popitem(last=False)
         return fetched
 
-    def _end(self, call: _Call) -> None:
+    def _end(self, call: _EmbeddingCall) -> None:
         for digest in call.digests:
             if self._under_way.get(digest) is call:
                 del self._under_way[digest]
         if call.task.done() and not call.task.cancelled():
-            call.task.exception()  # looked at: who waits for several raises the first failure alone
+            call.task.exception()  # mark the failure as seen: a waiter for several calls raises only the first one
 
 
 def _digest(name: str, text: str) -> _Digest:
@@ -148,7 +148,7 @@ class LocalModel(Generic[M]):
         self._thread: ThreadPoolExecutor | None = None
 
     async def run(self, use: Callable[[M], T]) -> T:
-        """What `use` makes of the model, which the first call loads. Raises `ModelError` for whatever goes wrong.
+        """Return what `use` makes of the model, which the first call loads. Raises `ModelError` for every failure.
 
         Cancelling does not stop a computation that has begun: keep each short.
         """
@@ -158,11 +158,11 @@ class LocalModel(Generic[M]):
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._use, use)
         except (ModelError, MissingExtra):
             raise
-        except Exception as error:  # the boundary to libraries that raise anything: all becomes typed
+        except Exception as error:  # the boundary to libraries that raise anything: every error becomes typed
             raise model_error(self.name, error) from error
 
     async def aclose(self) -> None:
-        """Let go of model and thread. What waits is not begun; what has begun ends by itself."""
+        """Release the model and the thread. Waiting calls do not begin; a running one ends by itself."""
         thread, self._thread, self._model = self._thread, None, None
         if thread is not None:
             thread.shutdown(wait=False, cancel_futures=True)
@@ -181,10 +181,10 @@ def require(package: str, feature: str, extra: str) -> None:
 
 
 BATCH = 32
-"""Texts that are computed together: so long nobody else gets a turn, and a cancelled call still computes."""
+"""Texts computed together: meanwhile no other call gets a turn, and a cancelled call still computes."""
 
 
-class Row(Protocol):
+class NumericVector(Protocol):
     """A vector as numeric libraries give it."""
 
     def tolist(self) -> list[float]:
@@ -192,7 +192,7 @@ class Row(Protocol):
         ...
 
 
-Encode = Callable[[list[str]], Iterable[Row]]
+Encode = Callable[[list[str]], Iterable[NumericVector]]
 """One row a text, in the same order."""
 
 
@@ -233,7 +233,7 @@ class LocalEmbedder:
         return vectors
 
     async def aclose(self) -> None:
-        """Let go of the model. A later call loads it again."""
+        """Release the model. A later call loads it again."""
         await self._model.aclose()
 
 

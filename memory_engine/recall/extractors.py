@@ -1,4 +1,4 @@
-"""What search finds of events: how a text becomes passages, and what events without an extractor bring."""
+"""Extractors: how an event's texts become passages, also for events without an extractor of their own."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,12 +13,12 @@ PIECE_MAX = 1_500
 MEMORY = "memory"
 """The kind of entries of the layers."""
 SUMMARY = "summary"
-"""The kind of what stands for other passages. It is left out unless it is asked for: its originals are found."""
+"""The kind of summaries. A search leaves them out unless you ask for them, since it finds their originals."""
 _BREAKS = ("\n\n", "\n", ". ", " ")
 
 
 def pieces(text: str, *, whole_max: int = WHOLE_MAX, piece_max: int = PIECE_MAX) -> Iterator[str]:
-    """The text, or pieces of it if it is long; none for a blank one."""
+    """The text, in pieces if it is long; nothing for a blank one."""
     text = text.strip()
     if len(text) <= whole_max:
         if text:
@@ -41,7 +41,7 @@ def found(text: str, kind: str, *, role: str = "", speaker: str = "", key: str =
 
 
 def _noted(event: Event, _seq: int) -> Extracted:
-    """What events without an extractor of their own bring: the texts of their bodies."""
+    """The passages of events without an extractor of their own: the texts of their bodies."""
     said = ((content_text(body.content), body.label) for body in event.bodies())
     texts = tuple(Text(piece, "note", speaker=label) for text, label in said for piece in pieces(text))
     return Extracted(texts) if texts else NOTHING
@@ -53,5 +53,5 @@ def silent(_event: Event, _seq: int) -> Extracted:
 
 
 def extractors_of(extractors: Mapping[str, Extractor]) -> Extractors:
-    """These extractors, by event type; what others bring is the texts of their bodies. What they give is checked."""
+    """These extractors, by event type, with checks of their results; other events bring the texts of their bodies."""
     return Extractors({event_type: checked(extract) for event_type, extract in extractors.items()}, _noted)

@@ -1,4 +1,4 @@
-"""What a search gives: hits read back from the events that hold them, and how they were found."""
+"""The results of a search: hits read back from their events, and how they were found."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -12,24 +12,24 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.store.passages import PLACES_BITS, Extractors, Text
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
     "summary",
 )  # fmt: skip
-"""What passages of the embedded events are. Events of one's own may bring others."""
+"""The kinds of passages of the built-in events. Your own events may bring others."""
 
 
 class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """A passage that was found. What a search gives is recalled: nothing is learned from it a second time.
+    """A passage that was found. It counts as recalled: nothing is learned from it a second time.
 
-    `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` says what it
-    is (see `KINDS`), `role` and `speaker` who said it, `at` when (where nothing says when it happened: when it was
-    recorded). `about` is the title or heading it stands under. `score` is from 0 to 1 within its search; `why` names
+    `text` is the passage: the `n`-th (from 0) of the event `event_id` at `seq` of the thread. `kind` is one of
+    `KINDS`, `role` and `speaker` say who said it, `at` when (the time of recording, where no other is known).
+    `about` is the title or heading it stands under. `score` is from 0 to 1 within its search; `why` names
     the signals that it mostly rests on, `parts`, where they were asked for, what each has added. `key` names what
     the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question
-    and passage, where both have a vector. `alike` are ids of events that say the same and were left out.
+    and passage, where both have a vector. `alike` are ids of events with near-duplicates that were left out.
     """
 
     json_names = "text kind role speaker about at thread_id seq event_id event_type key score why parts alike"
@@ -55,7 +55,7 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Ids of the events that say this."""
+        """Ids of the events that hold this passage or a near-duplicate."""
         return (self.event_id, *self.alike)
 
     def rendered(self) -> str:
@@ -93,7 +93,7 @@ class Found(Sequence[Hit]):
 
 
 def rendered(text: str, *, speaker: str, about: str, at: datetime) -> str:
-    """A passage's text after its date, speaker and title: what is found is as much when and who as what."""
+    """A passage's text after its date, speaker and title, which questions ask for as often as for the words."""
     who = f"{speaker}: " if speaker else ""
     title = f"{about}: " if about else ""
     return f"[{at.day} {at:%B} {at.year}] {who}{title}{text}"
@@ -103,7 +103,7 @@ _N_MASK = (1 << PLACES_BITS) - 1
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """A passage with its text, and the event that it is of."""
+    """A passage with its text, and its event."""
 
     text: Text
     at_us: int
@@ -124,7 +124,7 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 async def shown(reader: LogReader, extractors: Extractors, thread_id: str, places: Collection[int]) -> dict[int, Shown]:
-    """The passages at these places. A place of no passage is left out. Raises `IntegrityError`."""
+    """The passages at these places. A place without a passage is left out. Raises `IntegrityError`."""
     rows = await reader.rows_at(thread_id, {place >> PLACES_BITS for place in places})
     texts: dict[int, tuple[Text, ...]] = {}
     for seq, stored in rows.items():

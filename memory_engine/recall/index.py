@@ -6,7 +6,7 @@ the next search reads what is missing.
 
 Vectors come after the event, by a queue that is the index itself, worked off in batches in the order of the log. What
 has no vector yet is known from the store, so nothing is lost when the process dies between an event and its vector,
-and an embedder that is down delays, never drops.
+and an embedder that is down delays vectors but never loses them.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from memory_engine.errors import MemoryEngineError, ModelError, ReadOnly, Storag
 from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
 from memory_engine.recall.hits import shown
 from memory_engine.recall.ranking import Ranker
-from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.vectors import Graphs
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange, passage_step
 
-Progress = Callable[[int, int], None]
-"""Called with how much is done, and how much there is to do."""
-UNFOLDED_MAX = 128
-"""Passages whose words a search may read one by one. Of more it has them folded."""
+IndexProgress = Callable[[int, int], None]
+"""Called with the number of passages done, and the number to do."""
+UNINDEXED_MAX = 128
+"""Passages whose words a search may read one by one. If more wait, it has them indexed first."""
 _NOTHING = LookUp()
 
 
@@ -44,22 +44,22 @@ class Indexing:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """What stands in a thread's index, up to date with its log.
+        """The matches in a thread's index, up to date with its log.
 
-        Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where it would have to be made by who only looks.
+        Raises `ThreadNotFound`, `IntegrityError`, and `ReadOnly` where a read-only engine would have to make the index.
         """
         passages = self._kernel.store.passages
         looked = await passages.look_up(thread_id, wanted)
-        needed = wanted.upto or looked.head  # not what others write meanwhile: they might never stop
+        needed = wanted.upto or looked.head  # not the events that others write meanwhile: they might never stop
         while looked.seq < needed:
             await self.catch_up(thread_id)
             looked = await passages.look_up(thread_id, wanted)
-        if looked.unfolded > UNFOLDED_MAX and not self._kernel.config.read_only:
-            await passages.fold(thread_id)  # for the searches after this one
+        if looked.unindexed > UNINDEXED_MAX and not self._kernel.config.read_only:
+            await passages.index_words(thread_id)  # for the searches after this one
         return looked
 
-    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
-        """Index what the log has and the index has not; all of it where there is no index."""
+    async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
+        """Index the events that the index lacks; all of them where there is no index."""
         if self._kernel.config.read_only:
             raise ReadOnly(f"the index that a search of thread {thread_id!r} needs")
         lock = self._locks.setdefault(thread_id, asyncio.Lock())
@@ -76,11 +76,11 @@ class Indexing:
         return (await self._kernel.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
 
     async def _finish(self, runtime: ThreadRuntime) -> None:
-        """Index the last events while none is committed; every commit from here on brings its own passages."""
+        """Index the last events while no commit is under way; every later commit writes its own passages."""
         await self._read(runtime.id, None)
         runtime.indexed = True
 
-    async def _read(self, thread_id: str, progress: Progress | None) -> None:
+    async def _read(self, thread_id: str, progress: IndexProgress | None) -> None:
         kernel = self._kernel
         looked = await kernel.store.passages.look_up(thread_id, _NOTHING)
         async for page in kernel.reader.pages(thread_id, after=max(0, looked.seq), upto=looked.head):
@@ -92,7 +92,7 @@ class Indexing:
                     steps.append(step)
             change = PassageChange(page[0].seq - 1, page[-1].seq, steps)
             if not await kernel.store.passages.write(thread_id, change):
-                return  # somebody else is at it, and has come further
+                return  # another process indexes too, and has come further
             if progress is not None:
                 progress(page[-1].seq, looked.head)
 
@@ -114,17 +114,19 @@ BATCH = 64
 RETRY_S = 1.0
 RETRY_MAX_S = 60.0
 EMBEDDED_CHARS = 8_192
-"""Of a longer text the beginning is embedded: models read no more."""
+"""Characters of a text that are embedded, from its beginning: models read no more."""
 
 
 async def embed(embedder: Embedder, texts: list[str]) -> list[Vector]:
     """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
-    whole = [text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts]  # there may be lone surrogates
+    whole = [
+        text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts
+    ]  # the texts may hold lone surrogates
     return await embedded(embedder, whole)
 
 
 class Embedding:
-    """Works off what is not embedded yet."""
+    """Embeds the passages that have no vector yet."""
 
     def __init__(self, kernel: Kernel, models: SearchModels) -> None:
         self._kernel = kernel
@@ -135,7 +137,7 @@ class Embedding:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def touched(self, thread_id: str) -> None:
-        """A thread has passages without a vector."""
+        """Note that a thread has passages without a vector."""
         if self._models.embedder is None or self._kernel.tasks.closing:
             return
         self._dirty[thread_id] = None
@@ -143,12 +145,12 @@ class Embedding:
             self._task = self._kernel.tasks.spawn(self._work(), until_close=True)
 
     async def settle(self) -> None:
-        """Embed all that waits. Raises `ModelError` where the embedder fails."""
+        """Embed all waiting passages. Raises `ModelError` where the embedder fails."""
         while thread_id := self._at or next(iter(self._dirty), ""):
             with suppress(ThreadNotFound):
                 await self.catch_up(thread_id)
             self._dirty.pop(thread_id, None)
-            await asyncio.sleep(0)  # the task that was at it goes on, too
+            await asyncio.sleep(0)  # the task that embeds already goes on, too
 
     async def waiting(self, thread_id: str) -> int:
         """How many passages of a thread have no vector yet."""
@@ -157,11 +159,10 @@ class Embedding:
             return 0
         return (await self._kernel.store.passages.unembedded(thread_id, embedder.name, 0))[1]
 
-    async def catch_up(self, thread_id: str, progress: Progress | None = None) -> None:
-        """Embed what a thread's index has and no vector stands for.
+    async def catch_up(self, thread_id: str, progress: IndexProgress | None = None) -> None:
+        """Embed the passages of a thread's index that have no vector.
 
-        When all is done, vectors of other models go: until then they stand beside. Raises `ModelError`,
-        `ThreadNotFound`.
+        Vectors of other models stay until all is done, and then go. Raises `ModelError`, `ThreadNotFound`.
         """
         embedder = self._models.embedder
         if embedder is None:
@@ -188,7 +189,7 @@ class Embedding:
             wait_s = min(2 * wait_s, RETRY_MAX_S) if is_down else RETRY_S
 
     async def _try(self, thread_id: str) -> bool:
-        """Embed what waits of a thread; whether it must be tried again later."""
+        """Embed a thread's waiting passages. Returns whether it must be tried again later."""
         try:
             await self.catch_up(thread_id)
         except ThreadNotFound:
@@ -198,13 +199,13 @@ class Embedding:
                 self._dirty[thread_id] = None
                 _log.warning("passages of thread %r wait for their vectors: %s", thread_id, error)
                 return True
-            # it will fail again: searches say how many wait, and the next event tries again
+            # a retry would fail too: searches say how many wait, and the next event tries again
             _log.warning("passages of thread %r get no vectors: %s", thread_id, error)
         return False
 
 
-async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: Progress | None) -> None:
-    """Embed with a model what it has not embedded yet, a batch at a time, each durable with its checkpoint."""
+async def embed_all(kernel: Kernel, thread_id: str, embedder: Embedder, progress: IndexProgress | None) -> None:
+    """Embed the passages that a model has not embedded yet, in batches, each durable with its checkpoint."""
     store = kernel.store.passages
     done = 0
     while True:

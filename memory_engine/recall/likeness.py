@@ -1,7 +1,7 @@
 """Likeness over the rows of a view: by an embedder's vectors where there is one, else by words.
 
-The vectors stand in the store as rows of a projection that folds nothing, a cache that outlives its process: a thread's
-go with it, and all of them in the transaction of a forgetting, since a vector may tell of its text. What is missing is
+The vectors stand in the store as rows of a projection that folds nothing, a cache that outlives its process. They go
+with their thread, and in the transaction of a forgetting, since a vector may reveal its text. Missing vectors are
 embedded again.
 """
 
@@ -33,9 +33,9 @@ from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.snapshots import VIEW_VECTORS, forgotten_at, vectors_dropped
 
 COMMON_ENTRIES_MIN = 200
-"""From so many entries on, a feature that more than half of them have is skipped: it tells none from another."""
+"""From this many entries on, a feature that more than half of them have is skipped: it distinguishes none."""
 VISITS_MAX = 12_000
-"""What one search may visit in the postings, rarest features first: a few milliseconds."""
+"""Postings that one search may visit, rarest features first: a few milliseconds."""
 CANDIDATES_MIN = 64
 CANDIDATES_PER_RESULT = 4
 SCORE_DIGITS = 6
@@ -43,11 +43,11 @@ SCORE_DIGITS = 6
 
 
 class LexicalIndex:
-    """Texts by key, and which are like another: cosine of weighted words and pieces of words (tf-idf).
+    """Texts by key, searched for similar ones: cosine of weighted words and pieces of words (tf-idf).
 
-    What it answers depends on the entries alone, not on the order in which they came or
-    changed. A candidate is chosen by what it has in common with the query, then measured
-    exactly; with up to 64 entries all are. Any script, any text; the first 8,192 characters count.
+    The answer depends on the entries alone, not on the order in which they came or
+    changed. Candidates are chosen by the features they share with the query, then measured
+    exactly; of up to 64 entries, all are. Any script, any text; the first 8,192 characters count.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class LexicalIndex:
     def search(self, text: str, limit: int, *, threshold: float = 0.0) -> list[Match]:
         """At most `limit` entries with a score of at least `threshold` and above 0, best first, equal ones by key.
 
-        An empty text is like nothing.
+        An empty text matches nothing.
         """
         found, shown = features(text)
         query = {feature: weight * self._rarity(feature) for feature, weight in found.items()}
@@ -106,7 +106,7 @@ class LexicalIndex:
         return log(1 + len(self._entries) / (len(self._postings.get(feature, ())) or 1))
 
     def _candidates(self, query: Mapping[str, float], limit: int) -> list[int]:
-        """The entries (by number) that have most in common with the query for their own size."""
+        """The entries (by number) that share most with the query for their own size."""
         overlaps = self._overlaps(query)
         if len(overlaps) <= limit:
             return list(overlaps)
@@ -115,7 +115,7 @@ class LexicalIndex:
         return sorted(best, key=lambda number: (-overlaps[number], self._entries[number][0]))[:limit]
 
     def _overlaps(self, query: Mapping[str, float]) -> dict[int, float]:
-        """What entries have in common with the query, the common features weighed by their share of the entry."""
+        """The overlap of entries with the query: their common features, weighed by their share of the entry."""
         postings = self._postings
         held = sorted((len(postings[feature]), feature) for feature in query if feature in postings)
         many = len(self._entries) >= COMMON_ENTRIES_MIN
@@ -158,20 +158,20 @@ _NOT_READ = object()
 
 
 class Thresholds(msgspec.Struct, frozen=True):
-    """From which score on an entry counts as like the query, by words and by vectors."""
+    """The score from which on an entry counts as similar to the query, by words and by vectors."""
 
     lexical: float
     embedding: float
 
 
 REQUESTS = Thresholds(lexical=0.5, embedding=0.6)
-"""For a request against other requests. Chosen on 26 paraphrases of ten requests of our own: a beginning, no law."""
+"""For a request against other requests. Chosen on 26 paraphrases of ten requests of our own: a beginning."""
 DESCRIPTIONS = Thresholds(lexical=0.25, embedding=0.4)
 """For a request against a description, which shares less. Chosen on 39 queries to 24 descriptions of our own."""
 
 
 class Corpus(msgspec.Struct, frozen=True):
-    """What is compared with: keys with a token each, and how to read a key's text.
+    """The entries to compare with: keys with a token each, and how to read a key's text.
 
     A text is read again when its token is no longer equal to the one it was read under, so
     a token must change with the text; a row's encoded bytes will do. Texts hold for the index's life.
@@ -181,36 +181,36 @@ class Corpus(msgspec.Struct, frozen=True):
     text: Callable[[str], str]
 
 
-class Kept(Protocol):
-    """Vectors that outlive an index, each behind the digest of what it is of."""
+class LikenessVectors(Protocol):
+    """Vectors that outlive an index, each behind the digest of its model and text."""
 
     async def read(self) -> dict[str, tuple[bytes, Packed]]:
-        """All that is kept, by key."""
+        """All vectors, by key."""
         ...
 
     async def write(self, vectors: Mapping[str, tuple[bytes, Packed] | None]) -> None:
-        """Keep vectors, and let go of those of the keys with `None`."""
+        """Keep vectors, and drop those of the keys with `None`."""
         ...
 
 
 class TextIndex:
     """Finds entries that are like a query; kept in memory and in step with the corpus it is given.
 
-    Only what changed since the last search is read, and embedded, again; what is `kept` is not
-    embedded by a later process either. Where the embedder fails, words decide, and every match
-    says so. Searches of one index wait for each other.
+    It reads and embeds only the entries that changed since the last search, and with `kept` a
+    later process does not embed them again either. Where the embedder fails, words decide, and
+    every match says so. Searches of one index wait for each other.
     """
 
     def __init__(
         self,
         embedder: Embedder | None = None,
         vector_index: VectorIndexFactory | None = None,
-        kept: Kept | None = None,
+        kept: LikenessVectors | None = None,
     ) -> None:
         self._vectors: _Vectors | None = None
         if embedder is not None and vector_index is not None:
             self._vectors = _Vectors(embedder, vector_index, kept)
-        self._words = _Words()
+        self._words = _WordIndex()
         self._lock = asyncio.Lock()
 
     async def search(
@@ -219,7 +219,7 @@ class TextIndex:
         """At most `limit` entries of the corpus whose score reaches the threshold, best first, equal ones by key.
 
         A number as threshold is for words and vectors alike. Raises `InvalidVector` where the
-        embedder gives what is no vector, `MissingExtra` where its index cannot be had.
+        embedder gives something that is not a vector, `MissingExtra` where its index needs an optional package.
         """
         least = Thresholds(threshold, threshold) if isinstance(threshold, float | int) else threshold
         async with self._lock:
@@ -235,18 +235,18 @@ class TextIndex:
 
 
 def digest_of(model: str, dimension: int, text: str) -> bytes:
-    """What a vector is of: another text or another model has another digest."""
+    """The digest of a model and a text, which identifies their vector."""
     return blake2b(f"{model}\n{dimension}\n{text}".encode(errors="replace"), digest_size=DIGEST_BYTES).digest()
 
 
 class _Tokens:
-    """Which entries were read, each under which token."""
+    """The entries that were read, each with its token."""
 
     def __init__(self) -> None:
         self.held: dict[str, object] = {}
 
     def changed(self, corpus: Corpus) -> list[str]:
-        """The keys whose text is to be read."""
+        """The keys whose text must be read."""
         held = self.held
         return [
             key
@@ -255,13 +255,13 @@ class _Tokens:
         ]
 
     def gone(self, corpus: Corpus) -> list[str]:
-        """The keys that are no more, once all changed ones were read."""
+        """The keys that are gone, once all changed ones were read."""
         if len(self.held) == len(corpus.tokens):
             return []
         return [key for key in self.held if key not in corpus.tokens]
 
 
-class _Words:
+class _WordIndex:
     def __init__(self) -> None:
         self._index = LexicalIndex()
         self._tokens = _Tokens()
@@ -279,7 +279,7 @@ class _Words:
 
 
 class _Vectors:
-    def __init__(self, embedder: Embedder, factory: VectorIndexFactory, kept: Kept | None) -> None:
+    def __init__(self, embedder: Embedder, factory: VectorIndexFactory, kept: LikenessVectors | None) -> None:
         self._embedder = embedder
         self._factory = factory
         self._kept = kept
@@ -300,7 +300,7 @@ class _Vectors:
         return [Match(key, min(1.0, score), how="embedding") for key, score in nearest if score >= threshold]
 
     async def _current(self) -> VectorIndex:
-        """The index; an empty one if the embedder is not the model it was."""
+        """The index; an empty one if the embedder's model has changed."""
         model = (self._embedder.name, await dimension_of(self._embedder))
         if self._index is None or model != self._model:
             self._stored = await self._kept.read() if self._kept is not None else {}
@@ -308,7 +308,7 @@ class _Vectors:
         return self._index
 
     async def _put_stored(self, index: VectorIndex, corpus: Corpus, keys: list[str]) -> list[str]:
-        """Put what was embedded before; the keys of the rest."""
+        """Put the kept vectors into the index. Returns the keys of the rest."""
         if not self._stored:
             return keys
         missing = []
@@ -334,7 +334,7 @@ class _Vectors:
             await self._kept.write(dict(zip(keys, zip(digests, map(packed, vectors), strict=True), strict=True)))
 
     async def _drop(self, index: VectorIndex, corpus: Corpus) -> None:
-        """Let go of what is no more, also of what an earlier process kept."""
+        """Drop the vectors of removed entries, including those that an earlier process kept."""
         gone = self._tokens.gone(corpus)
         for key in gone:
             index.remove(key)
@@ -353,7 +353,7 @@ class _Vectors:
 
 
 class KeptVectors:
-    """The vectors of one view of a thread, by key, each behind the digest of what it is of."""
+    """The vectors of one view of a thread, by key, each behind the digest of its model and text."""
 
     def __init__(self, store: Store, thread_id: str, view: str, *, forgotten_at: int) -> None:
         self._store = store
@@ -372,9 +372,9 @@ class KeptVectors:
         }
 
     async def write(self, vectors: Mapping[str, tuple[bytes, Packed] | None]) -> None:
-        """Keep vectors, and let go of those of the keys with `None`. Raises `ThreadNotFound`.
+        """Keep vectors, and drop those of the keys with `None`. Raises `ThreadNotFound`.
 
-        If the thread forgot something since the texts were read, none are kept: one of them may be of that.
+        If the thread forgot something since the texts were read, it keeps none: one of them may be of forgotten text.
         """
         rows = {self._prefix + key: b"".join(one) if one is not None else None for key, one in vectors.items()}
         await self._store.write_projection(self._thread_id, ProjectionChange(*VIEW_VECTORS, rows, 0))

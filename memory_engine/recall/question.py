@@ -1,4 +1,4 @@
-"""What a question says beside its words: whom it names, which days it means, what kind of thing it asks for."""
+"""Reading a question: the people it names, the days it means, the kind of thing it asks for."""
 
 import re
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ from memory_engine.core.text import terms, word_lists
 
 TERMS_MAX = 32
 AFTER_DAYS = 14
-"""What happened is told of in the days after."""
+"""Days after an event in which people still talk about it."""
 TEXT_CHARS_MAX = 4_096
-"""Of a longer question this beginning is read for days, names and what is asked for."""
+"""Characters of a question that are read for days, names and the thing it asks for."""
 
 _MONTHS: Sequence[str] = (
     "january february march april may june july august september october november december"
@@ -77,7 +77,7 @@ _OF_YOU = regex(
     re.IGNORECASE,
 )
 _TO_YOU = regex(r"\b(?:would|do|does|should|might|are) you\b(?! (?:know|remember|recall))|\byour\b", re.IGNORECASE)
-"""May ask for advice that was given, or for new advice by what the user has said."""
+"""May ask for earlier advice, or for new advice based on the user's own words."""
 _NAME = regex(r"(?<![.?!]\s)(?<!^)\b[^\W\d_a-z][^\W\d_]+")
 DAY_US = 86_400_000_000
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
@@ -99,7 +99,7 @@ class Day(msgspec.Struct, frozen=True):
     weekday: int = 0
 
     def nearness(self, at_us: int) -> float:
-        """How well a time fits, from 0 to 1: what happened is told of on the day and in the days after."""
+        """How well a time fits, from 0 to 1: people talk about an event on its day and in the days after."""
         at = date.fromordinal(min(max(_EPOCH_ORDINAL + at_us // DAY_US, 1), _LAST_ORDINAL))
         if self.weekday:
             return 0.5 if at.isoweekday() == self.weekday else 0.0
@@ -148,7 +148,7 @@ class Question(msgspec.Struct, frozen=True):
         return max(days, max((_within(span, at_us) for span in self.spans), default=0.0))
 
     def may_hold_the_answer(self, passage: Sequence[str]) -> bool:
-        """Whether a passage (its terms) holds a thing of the kind that is asked for; no where none is."""
+        """Whether a passage (its terms) holds a thing of the kind that the question asks for, if it asks for any."""
         if not self.asks_for:
             return False
         if not _telling(self.asks_for).isdisjoint(passage):
@@ -159,7 +159,7 @@ class Question(msgspec.Struct, frozen=True):
 
 
 def read_question(text: str, *, now_us: int | None = None) -> Question:
-    """What can be read out of a question. Relative times are resolved in UTC where `now_us` (microseconds) is given.
+    """Read a question. Relative times are resolved in UTC where `now_us` (microseconds) is given.
 
     Any string will do; the same string and time give the same question.
     """
@@ -218,13 +218,13 @@ def _spans(text: str, now_us: int | None) -> tuple[tuple[int, int], ...]:
 
 
 def _within(span: tuple[int, int], at_us: int) -> float:
-    """1 for what was said in a span, half as much for what was said in the days after."""
+    """1 for a time within a span, 0.5 for a time in the days after."""
     start, end = span
     return 1.0 if start <= at_us < end else 0.5 if end <= at_us < end + AFTER_DAYS * DAY_US else 0.0
 
 
 def _start(now_us: int, unit: str) -> int:
-    """When the week (from Monday), month or year began in which a time lies."""
+    """The beginning of the week (from Monday), month or year in which a time lies."""
     day = datetime.fromtimestamp(now_us // 1_000_000, UTC).replace(hour=0, minute=0, second=0)
     if unit == "week":
         day -= timedelta(days=day.weekday())

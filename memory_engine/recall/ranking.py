@@ -1,4 +1,4 @@
-"""Which of the passages that a search has found come first, and why.
+"""The order of the passages that a search has found, with reasons.
 
 A score is a weighted sum of a few signals that must hold in any conversation, each from 0 to 1: the
 question's words in a passage, and in the passage together with the end of the one before; likeness by
@@ -23,13 +23,13 @@ SATURATION = 0.9
 LENGTH_SHARE = 0.5
 """BM25's b: how much a long passage must hold to count as much as a short one."""
 TAIL_TERMS = 24
-"""So much of the end of the passage before is read with a passage: what a short answer answers."""
+"""Terms from the end of the passage before that are read with a passage: a short answer needs its question."""
 FULL_TERMS = 60
-"""From so many terms on a passage is no more telling for being longer."""
+"""Terms from which on a longer passage does not tell more."""
 GROUP_BEST = 4
-"""So many other finds of a session or section tell how much it is about the question."""
+"""Other finds of a session or section that show how much it is about the question."""
 REPEATED_TERMS_MIN = 8
-"""Repetitions of fewer terms ("yes, that one") may mean different things and are left alone."""
+"""Equal passages of fewer terms ("yes, that one") may mean different things and are not near-duplicates."""
 SCORE_DIGITS = 6
 
 
@@ -54,7 +54,7 @@ class Candidate:
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """What is searched: how many passages, of how many terms on average, and how many hold each of the question's."""
+    """Counts of the searched passages: their number, their average terms, and how many hold each of the question's."""
 
     passages: int
     average_terms: float
@@ -75,7 +75,7 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 class Weights(msgspec.Struct, frozen=True, kw_only=True):
-    """What each signal counts beside the others; 0 leaves it out. None may be negative.
+    """The weight of each signal; 0 leaves it out. None may be negative.
 
     Round numbers: chosen on conversations of several kinds, and not finer than these can tell.
     """
@@ -137,15 +137,15 @@ def rank(
 
 
 def weighted(weights: Weights) -> Ranker:
-    """The embedded ranker with weights of one's own."""
+    """The built-in ranker with weights of your own."""
     return partial(rank, weights=weights)
 
 
 def signals(question: Question, candidates: Sequence[Candidate], statistics: Statistics) -> dict[str, list[float]]:
-    """Each signal's value from 0 to 1 for each candidate. Those that say nothing here are left out."""
+    """Each signal's value from 0 to 1 for each candidate. Signals that say nothing here are left out."""
     names = _speakers(candidates)
     named = _named(question, names, frozenset(c.speaker for c in candidates if c.kind == "tool"))
-    found = _Words(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
+    found = _WordScores(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
     words, window = found.scores(candidates)
     columns = {"words": found.trusted(words), "window": found.trusted(window)}
     columns["group"] = _group(candidates, window)
@@ -165,11 +165,11 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     return columns
 
 
-class _Words:
+class _WordScores:
     """The question's words in passages: BM25 of each, alone and after the end of the one before.
 
     S. Robertson, H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with
-    an idf that stays above 0. Names of people who speak are left to the signal for speakers.
+    an idf that stays above 0. The names of speakers are left to the signal for speakers.
     """
 
     def __init__(self, question: Question, names: frozenset[str], statistics: Statistics) -> None:
@@ -198,16 +198,16 @@ class _Words:
         return words, window
 
     def trusted(self, sums: list[float]) -> list[float]:
-        """The sums from 0 to 1: between shares of the greatest and shares of all that the question seeks.
+        """The sums from 0 to 1: between shares of the greatest sum and shares of the sum of all the question's terms.
 
-        Where even the best passage holds little of the question, it is worded otherwise, and words
-        say less beside the other signals. Shares of the greatest alone would hide that.
+        Where even the best passage holds little of the question, passage and question use other words,
+        which then say less beside the other signals. Shares of the greatest alone would hide that.
         """
         scale = sqrt(max(sums) * sum(self._idf.values()))
         return [value / scale for value in sums] if scale > 0 else [0.0] * len(sums)
 
     def _counts(self, candidate: Candidate) -> dict[str, int]:
-        """How often a passage holds which of the sought terms, in the question's order: sums must not vary."""
+        """How often a passage holds each sought term, in the question's order, so that sums do not vary."""
         held = self._held.get(candidate.place)
         if held is None:
             passage = candidate.terms
@@ -234,7 +234,7 @@ class _Words:
 
 
 def _speakers(candidates: Sequence[Candidate]) -> dict[str, frozenset[str]]:
-    """The terms of each speaker's name; a name that only says the role ("user") is none."""
+    """The terms of each speaker's name; a name that only says the role ("user") does not count."""
     speakers = {(c.speaker, c.role) for c in candidates}
     roles = {name for name, role in speakers if name.casefold() == role}
     return {name: frozenset(terms(name)) for name, _ in speakers if name and name not in roles}
@@ -243,8 +243,8 @@ def _speakers(candidates: Sequence[Candidate]) -> dict[str, frozenset[str]]:
 def _named(question: Question, names: Mapping[str, frozenset[str]], tools: frozenset[str]) -> frozenset[str]:
     """The people of whom the question has a name, or a part of it, and the tools that it names in full.
 
-    A tool's name is made of everyday words: "is it in stock?" asks for what is said of stock, not for all that
-    `check_stock` ever gave.
+    A tool's name consists of everyday words: "is it in stock?" asks about stock, not for every result of
+    `check_stock`.
     """
     asked = question.names.union(question.terms)
     named = [one for one, name in names.items() if not asked.isdisjoint(name) and (one not in tools or name <= asked)]
@@ -262,7 +262,7 @@ def _length(size: int) -> float:
 
 
 def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
-    """How well the best other finds of a candidate's group match."""
+    """How well the best other finds in each candidate's group match."""
     best: dict[int, list[float]] = {}
     for candidate, value in zip(candidates, window, strict=True):
         best.setdefault(candidate.group, []).append(value)
@@ -283,7 +283,7 @@ def _meaning(candidates: Sequence[Candidate], words: list[float]) -> list[float]
 
 
 def _without_repetitions(ordered: Sequence[Candidate], limit: int) -> dict[int, list[int]]:
-    """The first `limit` places in order, each with the later ones where the same was said by the same speaker."""
+    """The first `limit` places in order, each with the later places of its near-duplicates by the same speaker."""
     kept: dict[int, list[int]] = {}
     first: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     for candidate in ordered:

@@ -1,9 +1,9 @@
 """Search: candidates by words and by vectors, ranked together, shown with their sources.
 
-1. The question is read: its words, whom and which days it names, what it asks for.
+1. The question is read: its words, the people and days it names, the kind of thing it asks for.
 2. From each thread's index come the passages with the rarest of its words, those nearest in meaning, and what
    follows directly on either.
-3. A ranker scores them by what they say, what was said before, by whom and when, and leaves out repeats.
+3. A ranker scores them by their words, the words before them, their speakers and times, and drops near-duplicates.
 4. A re-ranker, where there is one, reads the best and orders them again.
 """
 
@@ -21,23 +21,23 @@ from memory_engine.recall.hits import Found, Hit, Shown, shown
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics
-from memory_engine.recall.reranking import scores_of
+from memory_engine.recall.rerankers import scores_of
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow
 
 QUERY_CHARS_MAX = 8_192
-"""Of a longer query this beginning is searched for."""
+"""Characters of a query that are searched for, from its beginning."""
 NEAREST = 60
-"""Passages that vectors bring into the choice."""
+"""Passages that vectors add to the candidates."""
 NEAREST_OF_KINDS = 200
 RERANKED = 40
-"""So many of the best a re-ranker reads."""
+"""The number of best hits that a re-ranker reads."""
 LIMIT_MAX = 1_000
 UNORDERED = frozenset({"agent_md", "pattern", "playbook", "preference"})
 """Kinds whose passages have nothing to do with their neighbours."""
 UNWANTED = ("summary",)
-"""Kinds that are found when they are asked for by name."""
+"""Kinds that are found only when they are asked for by name."""
 THREAD_BITS = 44
 """A place in a search over several threads: the thread's number in it, then the place."""
 _DAY_US = 86_400_000_000
@@ -61,9 +61,9 @@ def _check_limit(_asked: object, _attribute: object, value: int) -> None:
 
 @frozen(kw_only=True)
 class Asked:
-    """What is looked for. `upto` is the seq as of which it is (0: now); times are microseconds, ends included.
+    """A checked request. `upto` is the seq to search as of (0: now); times are microseconds, ends included.
 
-    `parts` names, by thread, what of it is searched; of threads that it does not name all is.
+    `parts` names, by thread, the parts to search; threads that it does not name are searched whole.
     """
 
     query: str
@@ -77,7 +77,7 @@ class Asked:
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    """Candidates of all threads, and what was counted in them."""
+    """Candidates of all threads, with the counts of these threads."""
 
     candidates: tuple[Candidate, ...]
     statistics: Statistics
@@ -85,7 +85,7 @@ class _Choice(msgspec.Struct, frozen=True):
 
     @property
     def likeness(self) -> dict[int, float | None]:
-        """What the model says of each candidate, by place."""
+        """The model's likeness of each candidate, by place."""
         return {candidate.place: candidate.cosine for candidate in self.candidates}
 
 
@@ -109,7 +109,7 @@ class Searching:
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
 
-        Raises `ThreadNotFound`, `IntegrityError`. Whatever embedder and re-ranker do, words find.
+        Raises `ThreadNotFound`, `IntegrityError`. Where embedder or re-ranker fail, words decide.
         """
         text = asked.query[:QUERY_CHARS_MAX]
         question = read_question(text, now_us=self._kernel.now_us())
@@ -171,7 +171,7 @@ class Searching:
         part = asked.parts.get(thread_id, _WHOLE)
         near = []
         if space is not None and meaning.vector is not None:
-            wide = NEAREST_OF_KINDS if asked.kinds else NEAREST  # of other kinds, many fall away
+            wide = NEAREST_OF_KINDS if asked.kinds else NEAREST  # passages of other kinds will be dropped
             near = space.nearest(meaning.vector, wide, part.among)
         wanted = LookUp(
             terms=question.terms,
@@ -198,7 +198,7 @@ class Searching:
                 await self._embedding.catch_up(thread_id)
                 waiting = 0
             except ModelError:
-                pass  # the question could be embedded, these could not: they wait in the queue, and the result says so
+                pass  # the question could be embedded, but not these: they wait in the queue, and the result says so
         if waiting:
             self._embedding.touched(thread_id)
         model, dimension = embedder.name, await dimension_of(embedder)
@@ -260,7 +260,7 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
             role=row.role,
             speaker=row.speaker,
             at_us=row.at_us,
-            group=offset + _group(row),  # what two threads hold of one day does not belong together
+            group=offset + _group(row),  # passages of one day in two threads do not belong together
             terms=row.terms.split(),
             cosine=cosines.get(place),
             before=before,
@@ -279,7 +279,7 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
 
 
 def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:
-    """Whether anything but its place brought a passage here: its words, its meaning, or what it follows."""
+    """Whether its words, its meaning or the passage before it brought a passage here, and not only its place."""
     before = candidate.before
     return (
         candidate.cosine is not None
@@ -289,14 +289,14 @@ def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:
 
 
 def _follows(row: PassageRow, before: PassageRow) -> bool:
-    """Whether what stands before a passage may be what it answers, or goes on from."""
+    """Whether a passage may answer or continue the one before it."""
     if row.kind in UNORDERED or before.kind in UNORDERED:
         return False
     return _group(row) == _group(before) if row.kind == "document" else before.kind != "document"
 
 
 def _group(row: PassageRow) -> int:
-    """Passages of one document belong together, and those of one day; what has no order stands alone."""
+    """The group of a passage: its document, or its day; a passage without an order stands alone."""
     if row.kind in UNORDERED:
         return -row.place
     if row.kind == "document":
@@ -327,6 +327,6 @@ def _hit(ranked: Ranked, texts: Mapping[int, Shown], thread_id: str, key: str) -
 
 
 def _why(parts: Mapping[str, float]) -> str:
-    """The features that counted most, in words."""
+    """The signals that counted most, in words."""
     best = sorted(((value, name) for name, value in parts.items() if value > 0), reverse=True)
     return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for value, name in best[:WHY_PARTS])

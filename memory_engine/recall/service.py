@@ -1,6 +1,6 @@
-"""Recall, put together for an engine: the index, the vectors' queue, and search.
+"""Recall for an engine: the index, the vectors' queue, and search in one service.
 
-What a search is asked for is checked first: a wrong value is refused, never searched for as something else.
+The arguments of a search are checked first: a wrong value is refused, never searched for as something else.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
-from memory_engine.recall.index import Embedding, Indexing, Progress, SearchModels, embed_all
+from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
 from memory_engine.recall.likeness import KeptVectors, TextIndex
-from memory_engine.recall.reranking import Reranker
+from memory_engine.recall.rerankers import Reranker
 from memory_engine.recall.search import Asked, Searching
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.handle import ThreadHandle
@@ -29,7 +29,7 @@ SIMILARITIES_MAX = 256
 
 
 class Recall:
-    """What an engine's threads are searched with."""
+    """The search of an engine's threads."""
 
     def __init__(self, kernel: Kernel, models: SearchModels) -> None:
         self._kernel = kernel
@@ -45,7 +45,7 @@ class Recall:
 
     @property
     def reranker(self) -> Reranker | None:
-        """What reads the best hits once more, if there is one."""
+        """The re-ranker, if there is one."""
         return self._models.reranker
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
@@ -53,7 +53,7 @@ class Recall:
         return await self._searching.search(thread_ids, asked)
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
-        """The index over the texts of a thread's view, by likeness; those used longest ago are made anew."""
+        """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""
         embedder, runtime = self.embedder, self._kernel[OpenThreads].get(thread_id)
         forgot = forgotten_at(runtime.head) if runtime is not None else 0
         return self._kernel.caches.made(
@@ -71,21 +71,21 @@ class Recall:
         """An index of likeness that is used once: for a view as it was."""
         return TextIndex(self.embedder, self._models.vector_index)
 
-    async def prepare(self, thread_id: str, progress: Progress | None = None) -> None:
+    async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Bring a thread's index and its vectors up to date."""
         await self.indexing.catch_up(thread_id, progress)
         await self.embedding.catch_up(thread_id, progress)
 
-    async def fold(self, thread_id: str) -> None:
-        """Take the words of what was just brought into a thread's index, if it has one: searches are fast at once."""
+    async def index_words(self, thread_id: str) -> None:
+        """Index the words of the newest passages of a thread, if it has an index, so that searches are fast at once."""
         if (await self._kernel[OpenThreads].taken(thread_id)).indexed:
-            await self._kernel.store.passages.fold(thread_id)
+            await self._kernel.store.passages.index_words(thread_id)
 
-    async def change_embedder(self, embedder: Embedder, progress: Progress | None = None) -> None:
-        """Take another model: its vectors are made beside the old ones, then searches use them and the old ones go.
+    async def change_embedder(self, embedder: Embedder, progress: IndexProgress | None = None) -> None:
+        """Change the model: its vectors are made beside the old ones, then searches use them and the old ones go.
 
-        Until then searches use the old model, which is closed at the end. What this raises (`ModelError`, `TypeError`
-        for what is not an embedder) leaves it in its place.
+        Until then searches use the old model, which is closed at the end. If this raises (`ModelError`, or `TypeError`
+        for a value that is not an embedder), the old model stays.
         """
         checked_embedder(embedder)
         threads = await self._kernel.store.passages.threads()
@@ -101,7 +101,7 @@ class Recall:
                 await old.aclose()
 
     async def _let_go_of_old(self, thread_id: str) -> None:
-        """Embed what came meanwhile, drop the vectors of other models; what the new model refuses now is queued."""
+        """Embed the newest passages, drop the vectors of other models; what the new model refuses is queued."""
         try:
             await self.embedding.catch_up(thread_id)
         except ThreadNotFound:
@@ -111,14 +111,14 @@ class Recall:
         self._kernel.caches.drop(thread_id)
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Let what is new wait for its vectors; what was forgotten is in no graph any more."""
+        """Queue new passages for their vectors; drop the graphs after a forgetting."""
         if runtime.indexed and self._models.embedder is not None:
             self.embedding.touched(runtime.id)
         if self._models.graphs is not None and any(r.stored.type == MemoryForget.event_type for r in reduced):
             self._kernel.tasks.spawn(self.forget_thread(runtime.id))
 
     async def forget_thread(self, thread_id: str) -> None:
-        """The thread was deleted, or forgot something: what is kept of its vectors beside the store goes."""
+        """Drop the files with vectors beside the store: the thread was deleted, or forgot something."""
         if self._models.graphs is not None:
             await asyncio.to_thread(self._models.graphs.drop, thread_id)
 
@@ -127,7 +127,7 @@ class Recall:
         await self.embedding.settle()
 
     async def aclose(self) -> None:
-        """Let go of the models."""
+        """Close the models."""
         for model in (self._models.embedder, self._models.reranker):
             if model is not None:
                 await model.aclose()
@@ -166,7 +166,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     until: datetime | None,
     explain: bool,
 ) -> Asked:
-    """What is looked for. Raises `InvalidSearch`."""
+    """The checked request. Raises `InvalidSearch`."""
     if not isinstance(limit, int):
         raise InvalidSearch("limit", limit, "it is a number of hits")
     since_us, until_us = _moment("since", since), _moment("until", until)

@@ -14,16 +14,16 @@ from memory_engine.store.snapshots import forgotten_at
 _log = logging.getLogger("memory_engine.recall")
 
 SPACES_MAX = 64
-"""Threads whose vectors are held in memory; those searched longest ago are read again."""
+"""Threads whose vectors are held in memory; the least recently searched ones are dropped."""
 BUILT_MIN = 1_000
-"""So many new vectors are worth building a thread's graph further, in the background."""
+"""New vectors that are worth building a thread's graph further, in the background."""
 
 SAVED_EVERY = 20
-"""Steps of building after which a graph is kept: what a process that ends early has built is not lost."""
+"""Steps of building after which a graph is written, so that a process that ends early does not lose its work."""
 
 
 class Spawn(Protocol):
-    """Runs work in a task that the engine owns."""
+    """Runs work in a task of the engine."""
 
     def __call__(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> object:
         """With `until_close` it is cancelled when the engine closes."""
@@ -31,18 +31,18 @@ class Spawn(Protocol):
 
 
 class Graphs(Protocol):
-    """Keeps what is slow to build of a vector index. Called from worker threads."""
+    """Keeps the graphs of vector indexes, which are slow to build. Called from worker threads."""
 
     def load(self, index: VectorIndex, thread_id: str, model: str) -> bool:
-        """Give an index that holds the thread's vectors what was built of them before; whether there was any."""
+        """Load an earlier graph into an index that holds the thread's vectors. Returns whether there was one."""
         ...
 
     def save(self, index: VectorIndex, thread_id: str, model: str) -> None:
-        """Keep what was built. Raises `OSError`."""
+        """Write the graph. Raises `OSError`."""
         ...
 
     def drop(self, thread_id: str) -> None:
-        """Destroy what is kept of a thread."""
+        """Destroy the graphs of a thread."""
         ...
 
 
@@ -59,7 +59,7 @@ class VectorSpace:
         self._lock = asyncio.Lock()
 
     async def follow(self, store: Store, thread_id: str, model: str, spawn: Spawn) -> None:
-        """Read the vectors that came since; build on what is slow to build in a task of the engine's."""
+        """Read the vectors that came since, and build the graph further in a task of the engine."""
         async with self._lock:
             if not self._upto:
                 self._forgot = forgotten_at(await store.head(thread_id))
@@ -84,7 +84,7 @@ class VectorSpace:
     async def _build(self, store: Store, thread_id: str, model: str) -> None:
         try:
             self._unbuilt = steps = 0
-            while await asyncio.to_thread(self._index.build, BUILT_MIN):  # in steps: the engine may close between
+            while await asyncio.to_thread(self._index.build, BUILT_MIN):  # in steps: the engine may close in between
                 steps += 1
                 if not steps % SAVED_EVERY:
                     await self._save(store, thread_id, model)
@@ -95,7 +95,7 @@ class VectorSpace:
             self._is_building = False
 
     async def _save(self, store: Store, thread_id: str, model: str) -> None:
-        """Keep what was built, unless the thread forgot something since, or was deleted: the graph holds vectors."""
+        """Write the graph, unless the thread was deleted or forgot something since: the graph holds vectors."""
         if self._graphs is None:
             return
         # nothing is written after the engine has closed
@@ -113,6 +113,6 @@ class VectorSpace:
         return [int(key) for key, _ in self._index.search(vector, limit, keys)]
 
     def cosines(self, vector: Vector, places: Collection[int]) -> dict[int, float]:
-        """How near these passages are, as far as they have vectors."""
+        """The likeness of these passages, as far as they have vectors."""
         keys = [str(place) for place in places]
         return {int(key): score for key, score in self._index.search(vector, len(keys), keys)} if keys else {}

@@ -34,9 +34,6 @@ class Anchor(JsonForm, msgspec.Struct, frozen=True):
         return found
 
 
-_LINES = msgspec.json.Decoder(Anchor)
-
-
 async def anchor(past: PastHandle) -> Anchor:
     """The anchor of a thread at a moment."""
     rows = await past.kernel.reader.rows_at(past.id, {past.seq})
@@ -80,7 +77,7 @@ def read_anchors(path: Path) -> list[Anchor]:
     for number, line in enumerate(path.read_bytes().splitlines(), 1):
         if line.strip():
             try:
-                found.append(_LINES.decode(line))
+                found.append(msgspec.json.decode(line, type=Anchor))
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise UnreadableAnchors(str(path), number, str(error)) from None
     return found

@@ -11,7 +11,7 @@ from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
 from memory_engine.replay.data import event_as_data
 from memory_engine.replay.diff import Diff, diff
-from memory_engine.replay.verify import Progress
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import PastHandle
 
 P = TypeVar("P", bound=PastHandle)
@@ -37,7 +37,7 @@ class Bisection(JsonForm):
         return {"seq": self.seq, "event": event_as_data(self.event), **named(self, "asked change")}
 
 
-async def bisect(after: P, upto: P, predicate: Predicate[P], progress: Progress | None = None) -> Bisection:
+async def bisect(after: P, upto: P, predicate: Predicate[P], progress: VerifyProgress | None = None) -> Bisection:
     """The first event after `after` and up to `upto` after which the predicate holds.
 
     It is asked about as many times as the number of events can be halved, and first at both ends. Raises

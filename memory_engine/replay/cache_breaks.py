@@ -17,11 +17,10 @@ from memory_engine.core.events.compaction import STEPS, CompactionCompleted, Com
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update
+from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update, flattened
 from memory_engine.core.state import State
 from memory_engine.errors import ContextBudgetError
-from memory_engine.replay.diff import kept_bytes
-from memory_engine.replay.lineage import flattened
+from memory_engine.replay.diff import common_prefix
 from memory_engine.views.layers.events import ResultsOffloaded
 
 BESIDE = STEPS | {EventSkipped.event_type}
@@ -68,7 +67,7 @@ _NAMES = {
 
 
 @frozen(kw_only=True)
-class CachedCall(JsonForm):
+class PromptCall(JsonForm):
     """A model call: the seq of the first event of its answer, and the tokens of its context.
 
     `kept_tokens` stand at its beginning as they stood in the context of the call before: a provider's cache holds
@@ -103,7 +102,7 @@ class CacheBreak(JsonForm):
 
 
 @frozen
-class Row:
+class LedgerRow:
     """An event, and what it did."""
 
     seq: int
@@ -133,7 +132,7 @@ class _Difference:
 
     @classmethod
     def of(cls, old: MeasuredContext, new: MeasuredContext) -> "_Difference":
-        return cls(old, new, common(old.messages, new.messages))
+        return cls(old, new, common_prefix(old.messages, new.messages))
 
     @property
     def is_none(self) -> bool:
@@ -157,18 +156,18 @@ class _Difference:
 
 
 @define
-class Walk:
+class LedgerWalk:
     """One walk over a log, event by event. The first call after `after` is compared with the last one before."""
 
     _series: ContextSeries
     _after: int
     _runs: Runs
-    calls: list[CachedCall] = field(factory=list)
+    calls: list[PromptCall] = field(factory=list)
     breaks: list[CacheBreak] = field(factory=list)
     _sent: _Sent | None = None
-    _since: list[Row] = field(factory=list)
+    _since: list[LedgerRow] = field(factory=list)
 
-    def step(self, row: Row) -> None:
+    def step(self, row: LedgerRow) -> None:
         """Go on by one event. Raises `ContextBudgetError`."""
         _, is_call = self._runs.next(row.event, str(row.seq))
         if is_call:
@@ -187,7 +186,7 @@ class Walk:
             kept, byte = kept_of(difference.old, new, self._series.messages)
             if not difference.is_none:
                 self.breaks.append(self._broken(self._sent, difference, call_seq, byte))
-        self.calls.append(CachedCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
+        self.calls.append(PromptCall(seq=call_seq, tokens=new.tokens, kept_tokens=kept, fresh_tokens=new.tokens - kept))
 
     def _broken(self, sent: _Sent, difference: _Difference, call_seq: int, byte: int) -> CacheBreak:
         row = self._culprit(sent, difference)
@@ -217,7 +216,7 @@ class Walk:
 
     # which event, and why
 
-    def _culprit(self, sent: _Sent, difference: _Difference) -> Row:
+    def _culprit(self, sent: _Sent, difference: _Difference) -> LedgerRow:
         """The first event after which no more is the same than there is in the end."""
         if difference.is_trailing:
             for row in self._since:
@@ -230,7 +229,7 @@ class Walk:
                 return row
         return self._since[-1]
 
-    def _moves(self, row: Row) -> bool:
+    def _moves(self, row: LedgerRow) -> bool:
         """Whether an event brings a message that stands before the last ones."""
         flowing = (chunk for chunk in row.chunks if chunk.category not in TRAILING)
         return any(self._series.messages.of(chunk) for chunk in flowing)
@@ -241,9 +240,9 @@ class Walk:
             context = series.context()
         except ContextBudgetError:  # the state of no call
             return False
-        return common(difference.old.messages, context.messages) <= difference.same
+        return common_prefix(difference.old.messages, context.messages) <= difference.same
 
-    def _why(self, row: Row, difference: _Difference) -> str:
+    def _why(self, row: LedgerRow, difference: _Difference) -> str:
         said = _of_event(row.event)
         if said:
             return said
@@ -257,7 +256,7 @@ class Walk:
             return f"the result of call {before['tool_call_id']} took the place of its placeholder"
         return self._of_operations(row, before, after)
 
-    def _of_operations(self, row: Row, before: Message | None, after: Message | None) -> str:
+    def _of_operations(self, row: LedgerRow, before: Message | None, after: Message | None) -> str:
         for operation in flattened(row.operations):
             match operation:
                 case Update() | Replace():
@@ -285,30 +284,15 @@ class Walk:
 
 def kept_of(old: MeasuredContext, new: MeasuredContext, messages: MeasuredMessages) -> tuple[int, int]:
     """The tokens and bytes at the beginning that are the same; of a message that differs, its share of them."""
-    same = common(old.messages, new.messages)
+    same = common_prefix(old.messages, new.messages)
     behind = [messages.size(message) for message in new.messages[same:]]
     tokens = new.tokens - FRAME - sum(size.tokens for size in behind)
     byte = new.bytes - sum(size.bytes for size in behind)
     if behind and same < len(old.messages):
-        partly = kept_bytes(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
+        partly = common_prefix(message_bytes(old.messages[same]), message_bytes(new.messages[same]))
         tokens += behind[0].tokens * partly // behind[0].bytes
         byte += partly
     return tokens, byte
-
-
-def common(old: Sequence[Message], new: Sequence[Message]) -> int:
-    """The number of messages at the beginning that are the same."""
-    length = min(len(old), len(new))
-    if old[:length] == new[:length]:
-        return length
-    low, high = 0, length  # the first `low` are the same, the first `high` are not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if old[low:middle] == new[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _of_event(event: Event | UnknownEvent) -> str:
@@ -334,7 +318,7 @@ def _of_event(event: Event | UnknownEvent) -> str:
     return ""
 
 
-def _touches_trailing(row: Row, state: State) -> bool:
+def _touches_trailing(row: LedgerRow, state: State) -> bool:
     """Whether an event changes something that stands last."""
     return any(_is_trailing(chunk_id, row, state) for op in flattened(row.operations) for chunk_id in _named(op))
 
@@ -349,7 +333,7 @@ def _named(operation: Operation) -> Iterator[str]:
             yield from operation.chunks
 
 
-def _is_trailing(chunk_id: str, row: Row, state: State) -> bool:
+def _is_trailing(chunk_id: str, row: LedgerRow, state: State) -> bool:
     placed = state.placed_at(chunk_id)
     if placed is None:
         return any(chunk.id == chunk_id and chunk.category in TRAILING for chunk in row.chunks)

@@ -34,8 +34,8 @@ def rendered(messages: Sequence[Message]) -> bytes:
     return b"".join(map(message_bytes, messages))
 
 
-def kept_bytes(before: bytes, after: bytes) -> int:
-    """The number of bytes at the beginning that are the same."""
+def common_prefix(before: Sequence[object], after: Sequence[object]) -> int:
+    """The number of bytes, or messages, at the beginning that are the same."""
     length = min(len(before), len(after))
     if before[:length] == after[:length]:
         return length
@@ -221,7 +221,7 @@ def _contexts(a: PastHandle, one: State, b: PastHandle, other: State) -> Context
     return ContextDiff(
         tokens=(before.tokens, after.tokens),
         bytes=(len(old), len(new)),
-        kept_bytes=kept_bytes(old, new),
+        kept_bytes=common_prefix(old, new),
         lines=tuple(unified(text_lines(before.messages), text_lines(after.messages))),
     )
 

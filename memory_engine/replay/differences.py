@@ -17,9 +17,9 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.executor import describe
-from memory_engine.core.operations import Add, Batch, Operation, Reorder
+from memory_engine.core.operations import Batch, Operation, place_of
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducing import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import StateDraft
 from memory_engine.core.text import terms
 from memory_engine.core.threads import LiveChunk, LoadedThread
@@ -36,7 +36,7 @@ from memory_engine.store.passages import (
     passage_step,
 )
 from memory_engine.store.protocol import Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 from memory_engine.store.snapshots import StateSnapshot
 
 LINES_MAX = 20
@@ -161,16 +161,7 @@ def operation_line(operation: Operation | None) -> str:
             return _ABSENT
         case Batch():
             return "BATCH [" + "; ".join(map(operation_line, operation.operations)) + "]"
-        case Add() | Reorder():
-            container = getattr(operation, "container", "")
-            places = (
-                f" in {container}" if container else "",
-                " first" if operation.first else "",
-                f" before {operation.before}" if operation.before else "",
-                f" after {operation.after}" if operation.after else "",
-            )
-            return describe(operation) + "".join(places)
-    return describe(operation)
+    return describe(operation) + place_of(operation)
 
 
 def _chunk_fields(chunk: Chunk | None) -> dict[str, object] | None:

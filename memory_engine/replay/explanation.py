@@ -12,11 +12,11 @@ from memory_engine.core.events.compaction import CompactionCompleted, Compaction
 from memory_engine.core.executor import describe
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.replay.lineage import batch_replaced, is_covering, place
-from memory_engine.replay.trace import CHUNKS_MAX, ChunkRef, EventRef, Link, Trace
+from memory_engine.replay.trace import CHUNKS_MAX, ChunkRef, EventRef, LineageTrace, Link
 
-Kind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
+NodeKind = Literal["context", "block", "passage", "row", "chunk", "compaction", "line", "fact", "event"]
 """The kinds of nodes. Blocks and passages stand under a context, lines under a compaction."""
 
 
@@ -29,7 +29,7 @@ class Why(JsonForm):
     tree already comes again with `above` and without children; where a tree is cut, `cut` says how to go on.
     """
 
-    kind: Kind
+    kind: NodeKind
     id: str
     thread_id: str
     seq: int
@@ -61,7 +61,7 @@ _TOO_MANY = f"not read: more than {CHUNKS_MAX:,} chunks lie behind what was aske
 class Tree:
     """Builds nodes, each chunk and event whole where it comes first."""
 
-    def __init__(self, trace: Trace, reducers: ReducerRegistry) -> None:
+    def __init__(self, trace: LineageTrace, reducers: ReducerRegistry) -> None:
         self._trace = trace
         self._reducers = reducers
         self._seen: set[tuple[str, str, object]] = set()

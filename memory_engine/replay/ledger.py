@@ -9,11 +9,11 @@ from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.json_form import JsonForm
-from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, CachedCall, Row, Runs, Walk
-from memory_engine.replay.verify import Progress
+from memory_engine.replay.cache_breaks import BESIDE, CacheBreak, LedgerRow, LedgerWalk, PromptCall, Runs
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import PastHandle
 
-__all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "CachedCall", "cache_ledger"]
+__all__ = ["CacheBreak", "CacheLedger", "CacheTotals", "PromptCall", "cache_ledger"]
 
 WINDOW = 512
 """Rows that are read in one go to find the call before the first."""
@@ -41,7 +41,7 @@ class CacheLedger(JsonForm):
     after: int
     upto: int
     max_tokens: int | None
-    calls: tuple[CachedCall, ...] = field(repr=False)
+    calls: tuple[PromptCall, ...] = field(repr=False)
     breaks: tuple[CacheBreak, ...] = field(repr=False)
 
     @property
@@ -60,7 +60,7 @@ class CacheLedger(JsonForm):
 
 
 async def cache_ledger(
-    after: PastHandle, upto: PastHandle, max_tokens: int | None, progress: Progress | None = None
+    after: PastHandle, upto: PastHandle, max_tokens: int | None, progress: VerifyProgress | None = None
 ) -> CacheLedger:
     """The contexts of the model calls after one moment of a thread up to another, each compared with the one before.
 
@@ -71,11 +71,11 @@ async def cache_ledger(
     begin = await _last_call(after)
     messages = MeasuredMessages(kernel[ContextBuilder])
     state = await kernel.reader.state_at(thread_id, begin)
-    walk = Walk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
+    walk = LedgerWalk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
     async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
         for stored in page:
             event, reduction = decode_row(thread_id, stored, kernel.events)
-            walk.step(Row(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
+            walk.step(LedgerRow(stored.seq, stored.id, stored.type, event, reduction.operations, reduction.chunks))
         if progress is not None:
             progress(page[-1].seq - begin)
     return CacheLedger(

@@ -1,11 +1,11 @@
 """The later fate of chunks: when they left the state, which chunks are versions of them, which summaries hold them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.codec import ReductionRecord, decode_reduction
-from memory_engine.core.operations import Batch, BatchReplace, Delete, Operation, Replace, Update
+from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.records import StoredEvent
 from memory_engine.errors import IntegrityError
 from memory_engine.runtime.handle import PastHandle
@@ -33,15 +33,6 @@ async def read_chunks(kernel: Kernel, thread_id: str, chunk_ids: Iterable[str]) 
         _, reduction = decode_row(thread_id, stored, kernel.events)
         found.update((chunk.id, chunk) for chunk in reduction.chunks if chunk.id in wanted)
     return found
-
-
-def flattened(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """The operations, those inside a BATCH one by one."""
-    for operation in operations:
-        if isinstance(operation, Batch):
-            yield from flattened(operation.operations)
-        else:
-            yield operation
 
 
 async def carriers(
@@ -147,10 +138,8 @@ async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, in
 def taken_by(operations: Sequence[Operation]) -> list[str]:
     """The chunks that operations take out of the state, without those that stand inside them."""
     taken: list[str] = []
-    for operation in operations:
+    for operation in flattened(operations):
         match operation:
-            case Batch():
-                taken += taken_by(operation.operations)
             case BatchReplace():
                 taken += operation.chunks
             case Update() | Replace() | Delete():

@@ -8,9 +8,9 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
 from memory_engine.projections.base import Projection
-from memory_engine.projections.rebuild import Remaking, Wanted
+from memory_engine.projections.rebuild import RebuildScope, Remaking
 from memory_engine.recall.service import Recall
-from memory_engine.replay.verify import Progress
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
@@ -33,7 +33,7 @@ async def rebuild(
     views: Collection[str] | None = None,
     *,
     search: bool | None = None,
-    progress: Progress | None = None,
+    progress: VerifyProgress | None = None,
 ) -> RebuildReport:
     """See `Thread.rebuild`."""
     kernel.check_writable("a rebuild")
@@ -41,7 +41,9 @@ async def rebuild(
     runtime = await kernel[OpenThreads].taken(thread_id)
     await kernel[CompactionService].settle(runtime)
     with_index = (views is None if search is None else search) and await recall.indexing.is_indexed(thread_id)
-    wanted = Wanted(projections=projections, state=views is None, extractors=kernel.extractors if with_index else None)
+    wanted = RebuildScope(
+        projections=projections, state=views is None, extractors=kernel.extractors if with_index else None
+    )
     remaking = Remaking(kernel.store, kernel.reader, thread_id, wanted)
     await remaking.advance((await kernel.store.head(thread_id)).seq, progress)
     await _swap(kernel, runtime, remaking)
@@ -49,7 +51,7 @@ async def rebuild(
         return _report(remaking, None)
     kernel.caches.drop(thread_id)
     recall.embedding.touched(thread_id)
-    await recall.fold(thread_id)
+    await recall.index_words(thread_id)
     return _report(remaking, (await kernel.store.passages.look_up(thread_id, LookUp())).passages)
 
 

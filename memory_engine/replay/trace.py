@@ -47,7 +47,7 @@ class Link:
 
 
 @define
-class Trace:
+class LineageTrace:
     """Everything read for one explanation. Chunks beyond the limit are missing in `chunks`."""
 
     chunks: dict[ChunkRef, Chunk] = field(factory=dict)
@@ -80,7 +80,7 @@ class Tracer:
         self._records: dict[str, ThreadRecord | None] = {}
         self._related: list[str] | None = None
         self._pasts: dict[str, PastHandle] = {home.id: home}
-        self.trace = Trace()
+        self.trace = LineageTrace()
 
     async def follow(self, chunks: Iterable[ChunkRef], events: Iterable[EventRef] = ()) -> None:
         """Read these chunks, and all that they come from. Raises `UnknownChunk` for one that the log does not hold."""

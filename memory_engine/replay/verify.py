@@ -14,7 +14,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducing import (
+from memory_engine.core.reduction import (
     NOTHING,
     ReduceContext,
     ReducerRegistry,
@@ -41,7 +41,7 @@ from memory_engine.replay.differences import (
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 _SAID = {
     "gap": "a gap in the log",
@@ -119,12 +119,12 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return super().as_data() | {"ok": self.ok}
 
 
-Progress = Callable[[int], None]
+VerifyProgress = Callable[[int], None]
 """Called now and then with the number of events done."""
 _RECORD_CHARS = 300
 
 
-class _Replay(msgspec.Struct):
+class _ThreadReplay(msgspec.Struct):
     """One thread, replayed as far as `draft.seq`."""
 
     loaded: LoadedThread
@@ -166,7 +166,7 @@ class _Replay(msgspec.Struct):
         )
 
 
-def counted_from(progress: Progress, done: int) -> Progress:
+def counted_from(progress: VerifyProgress, done: int) -> VerifyProgress:
     """A progress that goes on counting after other threads."""
     return lambda count: progress(done + count)
 
@@ -194,7 +194,7 @@ class Verifier:
         """The verifier of an engine's threads."""
         return cls(kernel.store, kernel.reader, kernel.reducers, kernel.projections, kernel.extractors)
 
-    async def verify(self, thread_id: str, progress: Progress | None = None) -> VerifyReport:
+    async def verify(self, thread_id: str, progress: VerifyProgress | None = None) -> VerifyReport:
         """Check contiguity, hash links, operations and snapshots, then head, live rows, views and index of a thread.
 
         A log that cannot be read to its end diverges where it ends. Raises `ThreadNotFound`. Writes nothing.
@@ -206,7 +206,7 @@ class Verifier:
             return VerifyReport(
                 thread_id=thread_id, events=max(0, error.seq - 1), head_seq=0, head_hash="", divergence=gap
             )
-        replay = _Replay(
+        replay = _ThreadReplay(
             loaded,
             Refolding(self._projections, self._reader, thread_id),
             await KeptSnapshots.of(self._store, thread_id, self._projections),
@@ -227,7 +227,7 @@ class Verifier:
             return None
         return await PassagesCheck.of(self._store.passages, self._extractors, loaded)
 
-    async def _run(self, replay: _Replay, progress: Progress | None) -> Divergence | None:
+    async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
         """Replay the log to its head, or to the first divergence."""
         async for page in self._reader.pages(replay.thread_id, after=0, upto=replay.head.seq):
             for stored in page:
@@ -241,7 +241,7 @@ class Verifier:
                 progress(replay.draft.seq)
         return None
 
-    def _check(self, replay: _Replay, stored: StoredEvent) -> Divergence | None:
+    def _check(self, replay: _ThreadReplay, stored: StoredEvent) -> Divergence | None:
         """One row: its place, its hash, and the operations that its reducers give now."""
         thread_id, seq = replay.thread_id, replay.draft.seq + 1
         if stored.seq != seq:
@@ -267,7 +267,7 @@ class Verifier:
         record = encode_reduction(_joined(parts), event)
         return None if record == stored.record else _operations(thread_id, stored, record, event, parts)
 
-    async def _check_rows(self, replay: _Replay) -> Divergence | None:
+    async def _check_rows(self, replay: _ThreadReplay) -> Divergence | None:
         for projection in self._projections:
             name = projection.name
             checkpoint, stored = await self._store.rows(name, projection.version, replay.thread_id)
@@ -281,7 +281,7 @@ class Verifier:
         return None
 
 
-def _as_recorded(replay: _Replay, stored: StoredEvent, registry: EventRegistry) -> Divergence | None:
+def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegistry) -> Divergence | None:
     """A redacted row: its hash is over the original, so it cannot be reduced again; its recorded operations count."""
     try:
         _, reduction = decode_row(replay.thread_id, stored, registry)
@@ -312,7 +312,7 @@ def _joined(parts: Sequence[tuple[str, Reduction]]) -> Reduction:
     return whole
 
 
-def _derive(replay: _Replay, stored: StoredEvent, reader: LogReader) -> Divergence | None:
+def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Divergence | None:
     """Check the rows derived from an event: of views, passages, and the snapshots that were taken after it."""
     try:
         replay.refolding.apply(stored)
@@ -325,7 +325,7 @@ def _derive(replay: _Replay, stored: StoredEvent, reader: LogReader) -> Divergen
     return _at(replay.thread_id, stored, "snapshot", lines=lines) if lines else None
 
 
-def _check_head(replay: _Replay) -> Divergence | None:
+def _check_head(replay: _ThreadReplay) -> Divergence | None:
     """The head's hash, counters and marks, and the live rows, against what the log gives."""
     head, draft = replay.head, replay.draft
     if draft.seq != head.seq:
@@ -345,7 +345,7 @@ def _check_head(replay: _Replay) -> Divergence | None:
     return _check_marks(replay)
 
 
-def _check_marks(replay: _Replay) -> Divergence | None:
+def _check_marks(replay: _ThreadReplay) -> Divergence | None:
     """A mark below its type's latest event would hide that a view is behind."""
     kept: Mapping[str, int] = replay.head.marks
     low = {name: seq for name, seq in replay.marks.items() if kept.get(name, 0) < seq}

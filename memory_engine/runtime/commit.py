@@ -15,7 +15,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, check_identifier
 from memory_engine.core.records import NewEvent, Receipt, StoredEvent
-from memory_engine.core.reducing import Reduction
+from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LiveChunk
 from memory_engine.errors import EventTooLarge, InvalidEvent

@@ -24,7 +24,7 @@ from memory_engine.errors import (
     ThreadNotFound,
     WrongThreadKind,
 )
-from memory_engine.projections.outbox import FACTS, OUTBOX, Fact, WaitingFact
+from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact, WaitingFact
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.correlation import UNLINKED, Links, linked
 from memory_engine.runtime.handle import ThreadHandle
@@ -32,7 +32,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.store.protocol import Store
-from memory_engine.store.reading import Imported, imported_of
+from memory_engine.store.reader import Imported, imported_of
 
 _log = logging.getLogger("memory_engine.relay")
 
@@ -189,7 +189,7 @@ class Relay:
             done.stuck.add(fact.destination)
             done.errors.append(error)
 
-    async def _links(self, thread_id: str, fact: Fact) -> Links:
+    async def _links(self, thread_id: str, fact: OutboxFact) -> Links:
         """What a fact's arrival bears: the event that brought it, and what that belongs to."""
         row = (await self._kernel.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
         return Links(fact.event_id, row.correlation_id if row is not None else "")

@@ -21,7 +21,7 @@ from memory_engine.runtime.queue import Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.reading import Moment, seq_of
+from memory_engine.store.reader import MomentLike, seq_of
 
 V = TypeVar("V")
 
@@ -47,7 +47,7 @@ class ThreadHandle:
         """Whether there is anything to read: always, but for a scope that nothing was dispatched to."""
         return True
 
-    async def upto(self, at: Moment | None) -> int | None:
+    async def upto(self, at: MomentLike | None) -> int | None:
         """The seq that a read is as of; `None` for the head, wherever it moves.
 
         Raises `SeqNotInLog`, `EventNotFound`.
@@ -144,7 +144,7 @@ class ThreadHandle:
             info, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
         )
 
-    async def state(self, *, at: Moment | None = None) -> State:
+    async def state(self, *, at: MomentLike | None = None) -> State:
         """The state after the last event, or as of an earlier moment.
 
         Commits of other processes are seen within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
@@ -162,13 +162,13 @@ class ThreadHandle:
         """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`."""
         return (await self.kernel.reader.chunks(self.id, [chunk_id]))[chunk_id]
 
-    async def at(self, moment: Moment) -> "PastHandle":
+    async def at(self, moment: MomentLike) -> "PastHandle":
         """The thread as it was at a moment. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
         return PastHandle(self.kernel, self.id, await seq_of(self.kernel.store, self.id, moment))
 
     # rows
 
-    async def view(self, projection: str, *, at: Moment | None = None) -> dict[str, object]:
+    async def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of a moment.
 
         Raises `KeyError` for an unknown one.
@@ -178,7 +178,7 @@ class ThreadHandle:
             raise KeyError(f"no projection {projection!r} is registered; there are {', '.join(known)}")
         return dict((await self.rows(known[projection], at=at)).items())
 
-    async def rows(self, projection: Projection[V], *, at: Moment | None = None) -> ReadableRows[V]:
+    async def rows(self, projection: Projection[V], *, at: MomentLike | None = None) -> ReadableRows[V]:
         """The rows of a projection: in memory once they were read, or, as of a moment, folded from the log.
 
         They follow the thread: read what you need of them before you await anything else.

@@ -16,7 +16,7 @@ from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource
 from memory_engine.core.records import NewEvent
-from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.errors import EngineClosed, ReadOnly
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
@@ -25,7 +25,7 @@ from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.runtime.tasks import Tasks
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
-from memory_engine.store.reading import LogReader
+from memory_engine.store.reader import LogReader
 
 
 class ThreadKind(msgspec.Struct, frozen=True, kw_only=True):

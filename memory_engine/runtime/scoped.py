@@ -9,7 +9,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
-from memory_engine.core.reducing import ReduceContext, reduce_into
+from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record
 from memory_engine.errors import EventTooLarge, ThreadExists, ThreadNotFound, WrongThreadKind

@@ -16,7 +16,7 @@ import msgspec
 from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
 from memory_engine.core.codec import checked_record
 from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.core.reducing import ReduceContext, reduce_into
+from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread
 from memory_engine.errors import (

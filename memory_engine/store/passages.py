@@ -186,7 +186,7 @@ def checked(extract: Extractor) -> Extractor:
 def _check_texts(*values: object, surrogates: bool = False) -> None:
     for value in values:
         if not isinstance(value, str):
-            raise TypeError(f"{value!r} is no text")
+            raise TypeError(f"{value!r} is not a text")
         if not surrogates:
             value.encode()  # raises a `ValueError`
 
@@ -194,7 +194,7 @@ def _check_texts(*values: object, surrogates: bool = False) -> None:
 def _check_numbers(values: Iterable[object]) -> None:
     for value in values:
         if not isinstance(value, int):
-            raise TypeError(f"{value!r} is no whole number")
+            raise TypeError(f"{value!r} is not a whole number")
 
 
 def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
@@ -266,7 +266,7 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, all of one moment.
 
     The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`; the words of
-    `unfolded` passages are not in its lists yet and were read one by one. `passages` and
+    `unindexed` passages are not in its lists yet and were read one by one. `passages` and
     `terms` count what is in it, `holding` in how many passages each asked term stands. `chosen` are places:
     those with the greatest sum of idf, what was asked for as near, and the direct successors of both. `rows` has
     the chosen and, for each, the one before it in the thread, whose place is in `before`.
@@ -274,7 +274,7 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int = -1
     head: int = 0
-    unfolded: int = 0
+    unindexed: int = 0
     passages: int = 0
     terms: int = 0
     holding: Mapping[str, int] = {}
@@ -301,7 +301,7 @@ class PassageIndex(Protocol):
         """Apply a change where the index stands at `change.after`; whether it did."""
         ...
 
-    async def fold(self, thread_id: str) -> None:
+    async def index_words(self, thread_id: str) -> None:
         """Take the words of what waits into the lists: many passages at a time cost less, and are found faster."""
         ...
 

@@ -66,8 +66,8 @@ class RerankRequest(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-Request = ChatRequest | EmbeddingsRequest | RerankRequest
-PATHS: Mapping[str, type[Request]] = {
+OpenAIRequest = ChatRequest | EmbeddingsRequest | RerankRequest
+PATHS: Mapping[str, type[OpenAIRequest]] = {
     PATH: ChatRequest,
     "/v1/embeddings": EmbeddingsRequest,
     "/v1/rerank": RerankRequest,
@@ -82,7 +82,7 @@ class Reply:
     It answers after `delay_s` and, where `until` is given, not before that is set.
     """
 
-    body: bytes | Callable[[Request], bytes] | None
+    body: bytes | Callable[[OpenAIRequest], bytes] | None
     status: int = 200
     headers: Mapping[str, str] = field(factory=dict)
     delay_s: float = 0.0
@@ -106,7 +106,7 @@ def answer(text: str | None, *, finish_reason: str = "stop", usage: tuple[int, i
 def echo() -> Reply:
     """The text of the request's last message comes back; texts to embed or to rank, embedded or ranked."""
 
-    def body(request: Request) -> bytes:
+    def body(request: OpenAIRequest) -> bytes:
         if isinstance(request, EmbeddingsRequest):
             return _embeddings(request.model, _vectors(request.input, request.dimensions))
         if isinstance(request, RerankRequest):
@@ -236,7 +236,7 @@ class OpenAIServer:
 
     async def _respond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path, headers, body = await _read(reader)
-        request: Request = ChatRequest(model="", messages=[])
+        request: OpenAIRequest = ChatRequest(model="", messages=[])
         try:
             request = msgspec.json.decode(body, type=PATHS.get(path, ChatRequest))
         except msgspec.MsgspecError as error:
@@ -253,7 +253,7 @@ class OpenAIServer:
             writer.write(_head(reply, len(content)) + content)
             await writer.drain()
 
-    async def _take(self, request: Request) -> Reply:
+    async def _take(self, request: OpenAIRequest) -> Reply:
         """Record the request and choose its reply: by number of arrival."""
         async with self._arrived:
             reply = self._script[min(self._count, len(self._script) - 1)]
@@ -313,7 +313,9 @@ def _ranking(scores: Sequence[float]) -> bytes:
     return msgspec.json.encode({"id": "rerank-scripted", "results": results})
 
 
-def _completion(request: Request, message: Mapping[str, object], finish_reason: str, usage: tuple[int, int]) -> bytes:
+def _completion(
+    request: OpenAIRequest, message: Mapping[str, object], finish_reason: str, usage: tuple[int, int]
+) -> bytes:
     return msgspec.json.encode(
         {
             "id": "chatcmpl-scripted",

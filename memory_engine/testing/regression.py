@@ -14,7 +14,7 @@ from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import checked_record, decode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
-from memory_engine.core.reducing import ReduceContext, Reduction, RegisteredReducer, reduce_into
+from memory_engine.core.reduction import ReduceContext, Reduction, RegisteredReducer, reduce_into
 from memory_engine.core.state import Placed, State
 from memory_engine.core.tokens import EstimatedTokens
 from memory_engine.errors import MemoryEngineError
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Data = Mapping[str, object]
 
 
-class _Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _PriorChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A chunk of the state before."""
 
     key: str
@@ -66,9 +66,9 @@ def check_regression(  # noqa: PLR0913 - the parts of a recorded piece of a log,
 
     Raises `AssertionError` that names the event, the difference, and the reducer that makes it.
     """
-    replay = _Replay(thread_id, plugins)
+    replay = _PluginReplay(thread_id, plugins)
     recorded = [_converted(event, _Recorded) for event in events]
-    state = replay.state_of([_converted(place, _Place) for place in before], recorded)
+    state = replay.state_of([_converted(place, _PriorChunk) for place in before], recorded)
     for event in recorded:
         state = replay.step(state, event)
     if after is not None:
@@ -79,7 +79,7 @@ def check_regression(  # noqa: PLR0913 - the parts of a recorded piece of a log,
         _compare(f"the context after event {state.seq}", _messages_differ(messages, now))
 
 
-class _Replay:
+class _PluginReplay:
     """The events, reducers and renderers of the plug-ins, at work for one thread."""
 
     def __init__(self, thread_id: str, plugins: Sequence[Plugin]) -> None:
@@ -87,7 +87,7 @@ class _Replay:
         self._plugins = plugins
         self._events, self._reducers = registries(plugins)
 
-    def state_of(self, places: Iterable[_Place], events: Sequence[_Recorded]) -> State:
+    def state_of(self, places: Iterable[_PriorChunk], events: Sequence[_Recorded]) -> State:
         draft = State().draft()
         for place in places:
             draft.insert(Placed(place.chunk, bytes.fromhex(place.key), place.container))

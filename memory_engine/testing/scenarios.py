@@ -13,7 +13,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import checked_record, decode_reduction, encode_event, resolve_chunks
 from memory_engine.core.executor import describe
 from memory_engine.core.operations import Operation
-from memory_engine.core.reducing import ReduceContext, ReducerRegistry, Reduction, reduce_into
+from memory_engine.core.reduction import ReduceContext, ReducerRegistry, Reduction, reduce_into
 from memory_engine.core.state import State
 from memory_engine.errors import MemoryEngineError
 from memory_engine.events import Event, EventRegistry

@@ -59,7 +59,7 @@ class Connection:
         if not self._open:
             raise EngineClosed
         raw = self._connection._conn
-        outcome = cast("asyncio.Future[T]", _Outcome(asyncio.get_running_loop(), ended))
+        outcome = cast("asyncio.Future[T]", _ThreadFuture(asyncio.get_running_loop(), ended))
         self._connection._tx.put_nowait((outcome, lambda: work(raw)))
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -83,7 +83,7 @@ class Connection:
         await self._connection.close()
 
 
-class _Outcome:
+class _ThreadFuture:
     """What aiosqlite's thread asks of a future, and no more."""
 
     __slots__ = ("_ended", "_loop")
@@ -130,7 +130,7 @@ def storage_error(path: str, error: sqlite3.Error) -> StorageError:
     if code in _BUSY:
         return StorageBusy(path, 0.0)
     if code == sqlite3.SQLITE_NOTADB:
-        return SchemaError(path, "it is no SQLite file; give a path of its own")
+        return SchemaError(path, "it is not an SQLite file; give a path of its own")
     return StorageFailed(path, str(error))
 
 

@@ -43,15 +43,17 @@ class SQLitePassages:
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
             done = passages.write(raw, tid, change)
-            while passages.fold(raw, tid, passages.FOLD_BULK):
+            while passages.index_words(raw, tid, passages.INDEXED_BULK):
                 pass
             return done
 
         return await self._writer.run(write)
 
-    async def fold(self, thread_id: str) -> None:
+    async def index_words(self, thread_id: str) -> None:
         """Take the words of what waits into the lists, some milliseconds at a time."""
-        while await self._writer.run(lambda raw: passages.fold(raw, find_tid(raw, thread_id), passages.FOLD_BULK)):
+        while await self._writer.run(
+            lambda raw: passages.index_words(raw, find_tid(raw, thread_id), passages.INDEXED_BULK)
+        ):
             pass
 
     async def threads(self) -> Sequence[str]:

@@ -110,7 +110,7 @@ MIGRATIONS: tuple[str, ...] = (
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring a file to the newest schema. Safe when several processes race to it.
 
-    Raises `SchemaError` for a file that is no store of ours, or is of a newer version.
+    Raises `SchemaError` for a file that is not a store of this package, or is of a newer version.
     """
     if check_version(connection, path) == len(MIGRATIONS):
         return

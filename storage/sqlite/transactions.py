@@ -23,7 +23,7 @@ _PUT_BLOB = "INSERT OR IGNORE INTO blobs (tid, digest, body) VALUES (?, ?, ?)"
 _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?, ?, ?, ?, ?)"
 _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
-UNFOLDED_MAX = 8_192
+UNINDEXED_MAX = 8_192
 """So many passages of a thread wait at most for the writer to be idle."""
 _REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, IntegrityError)
 """What is wrong with one unit only."""
@@ -35,7 +35,7 @@ class Transactions:
     def __init__(self, spill_bytes: int) -> None:
         self._spill_bytes = spill_bytes
         self._tids: dict[str, int] = {}
-        self._unfolded: dict[int, int] = {}
+        self._unindexed: dict[int, int] = {}
         self._full: set[int] = set()
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
@@ -108,18 +108,20 @@ class Transactions:
                 self._bring(tid, sum(len(step.rows) for step in unit.passages.steps))
 
     def _bring(self, tid: int, passages_count: int) -> None:
-        waiting = self._unfolded[tid] = self._unfolded.get(tid, 0) + passages_count
-        if waiting >= UNFOLDED_MAX:
+        waiting = self._unindexed[tid] = self._unindexed.get(tid, 0) + passages_count
+        if waiting >= UNINDEXED_MAX:
             self._full.add(tid)
 
-    def to_fold(self, *, is_idle: bool) -> list[int]:
+    def to_index(self, *, is_idle: bool) -> list[int]:
         """The threads whose passages are to be folded into the full-text index: those with very many, or all that may.
 
         Each is given once. It costs what it gives: there may be thousands of threads with a few.
         """
-        found = [tid for tid, n in self._unfolded.items() if n >= passages.FOLD_MIN] if is_idle else list(self._full)
+        found = (
+            [tid for tid, n in self._unindexed.items() if n >= passages.WAITING_MIN] if is_idle else list(self._full)
+        )
         for tid in found:
-            del self._unfolded[tid]
+            del self._unindexed[tid]
         self._full.clear()
         return found
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
-from memory_engine.storage.passages import fold
+from memory_engine.storage.passages import index_words
 from memory_engine.storage.sqlite.connection import Connection, FileLock, storage_error
 from memory_engine.storage.sqlite.transactions import Transactions
 from memory_engine.store.protocol import CommitUnit
@@ -41,7 +41,7 @@ class Writer:
         self._idle: list[asyncio.Future[None]] = []
         self._failed: StorageFailed | EngineClosed | None = None
         self._commits = 0
-        self._folding = asyncio.get_running_loop().create_task(self._fold_when_idle())
+        self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
 
     def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; it is committed with the others that wait."""
@@ -69,8 +69,8 @@ class Writer:
 
     async def close(self) -> None:
         """Commit what waits, fold the log, and close. In the lock: closing the last connection checkpoints."""
-        self._folding.cancel()
-        await asyncio.wait([self._folding])
+        self._tidying.cancel()
+        await asyncio.wait([self._tidying])
         while self._busy:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._idle.append(waiter)
@@ -124,13 +124,13 @@ class Writer:
         self._commits += 1
         self._busy = False
         settle(outcome)
-        self._fold(is_idle=False)
+        self._index_words(is_idle=False)
         self._go_on()
 
-    def _fold(self, *, is_idle: bool) -> None:
+    def _index_words(self, *, is_idle: bool) -> None:
         """Have words of passages folded into the full-text index, between commits; nobody waits for it."""
-        for tid in self._transactions.to_fold(is_idle=is_idle):
-            self._spare(partial(fold, tid=tid))
+        for tid in self._transactions.to_index(is_idle=is_idle):
+            self._spare(partial(index_words, tid=tid))
 
     def _spare(self, work: Callable[[sqlite3.Connection], bool]) -> None:
         """Run a transaction that nobody waits for, again while it says so; what it could not do stays undone."""
@@ -172,17 +172,17 @@ class Writer:
         with self._lock:
             raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
-    async def _fold_when_idle(self) -> None:
+    async def _tidy_when_idle(self) -> None:
         """Fold the log once after each stretch of commits."""
-        seen = folded = 0
+        seen = tidied = 0
         while True:
             await asyncio.sleep(IDLE_S)
-            if self._commits == seen and folded != seen and self._failed is None and not self._busy:
-                self._fold(is_idle=True)
+            if self._commits == seen and tidied != seen and self._failed is None and not self._busy:
+                self._index_words(is_idle=True)
                 self._go_on()
                 with contextlib.suppress(MemoryEngineError):
                     await self.checkpoint("PASSIVE")
-                folded = seen = self._commits
+                tidied = seen = self._commits
             else:
                 seen = self._commits
 

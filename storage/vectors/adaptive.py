@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from memory_engine.errors import MissingExtra
 from memory_engine.llm.vectors import Packed, Vector
 from memory_engine.storage.vectors.exact import ExactIndex
-from memory_engine.storage.vectors.hnsw import HnswGraph, Origin, Unusable, read_graph, row_digests, write_graph
+from memory_engine.storage.vectors.hnsw import HnswGraph, Origin, UnusableGraph, read_graph, row_digests, write_graph
 
 if TYPE_CHECKING:
     import numpy as np
@@ -142,13 +142,13 @@ class AdaptiveIndex:
         with self._lock:
             write_graph(path, origin, self.dimension, self._graph)
 
-    def load(self, path: Path, origin: Origin) -> Unusable | None:
+    def load(self, path: Path, origin: Origin) -> UnusableGraph | None:
         """Take the graph of a file, once the vectors are put. What it holds of others is left out, what it lacks waits.
 
         So a graph may be older than the vectors. Gives why it could not be used; then nothing has changed.
         """
         graph = read_graph(path, origin, self.dimension)
-        if isinstance(graph, Unusable):
+        if isinstance(graph, UnusableGraph):
             return graph
         with self._lock:
             self._waiting = dict.fromkeys(self._rows.keys())

@@ -195,14 +195,14 @@ class Origin:
 
 
 @frozen
-class Unusable:
+class UnusableGraph:
     """Why a graph in files is not used; it is built again."""
 
     reason: Literal["missing", "damaged", "origin", "dimension", "library"]
     why: str
 
 
-class Head(msgspec.Struct, frozen=True):
+class GraphHead(msgspec.Struct, frozen=True):
     """What stands in the head, after mark and digest."""
 
     library: str
@@ -224,7 +224,7 @@ def write_graph(path: Path, origin: Origin, dimension: int, graph: HnswGraph | N
     with _moved_into(_places_of(path)) as draft:
         graph.save(draft)
         size, digest = draft.stat().st_size, _file_digest(draft)
-    head = Head(
+    head = GraphHead(
         library=_library(),
         model=origin.model,
         stamp=origin.stamp,
@@ -239,40 +239,40 @@ def write_graph(path: Path, origin: Origin, dimension: int, graph: HnswGraph | N
         draft.write_bytes(MARK + _digest(body) + body)
 
 
-def read_graph(path: Path, origin: Origin, dimension: int) -> HnswGraph | Unusable:
+def read_graph(path: Path, origin: Origin, dimension: int) -> HnswGraph | UnusableGraph:
     """The graph as it was written, or why not. Raises `OSError` where a file is there and cannot be read."""
     try:
         head = _head(path.read_bytes())
-        if isinstance(head, Unusable):
+        if isinstance(head, UnusableGraph):
             return head
         found = (head.model, head.stamp)
         if found != (origin.model, origin.stamp):
-            return Unusable("origin", f"it was made of {found}, not of {(origin.model, origin.stamp)}")
+            return UnusableGraph("origin", f"it was made of {found}, not of {(origin.model, origin.stamp)}")
         if head.dimension != dimension:
-            return Unusable("dimension", f"its vectors have {head.dimension} numbers, not {dimension}")
+            return UnusableGraph("dimension", f"its vectors have {head.dimension} numbers, not {dimension}")
         graph = HnswGraph(dimension)
         if head.library != _library():
-            return Unusable("library", f"it was written by {head.library}; here is {_library()}")
+            return UnusableGraph("library", f"it was written by {head.library}; here is {_library()}")
         places = _places_of(path)
         if places.stat().st_size != head.graph_bytes or _file_digest(places) != head.graph_digest:
-            return Unusable("damaged", f"{places} is not what {path} was written for")
+            return UnusableGraph("damaged", f"{places} is not what {path} was written for")
     except FileNotFoundError as error:
-        return Unusable("missing", str(error))
+        return UnusableGraph("missing", str(error))
     except MissingExtra as error:
-        return Unusable("library", str(error))
+        return UnusableGraph("library", str(error))
     if not graph.load(places, head.entries, head.places):
-        return Unusable("damaged", f"{places} does not hold what {path} says")
+        return UnusableGraph("damaged", f"{places} does not hold what {path} says")
     return graph
 
 
-def _head(content: bytes) -> Head | Unusable:
+def _head(content: bytes) -> GraphHead | UnusableGraph:
     body = content[len(MARK) + HEAD_DIGEST_BYTES :]
     if content != MARK + _digest(body) + body:
-        return Unusable("damaged", "its head is cut off, changed, or of another version")
+        return UnusableGraph("damaged", "its head is cut off, changed, or of another version")
     try:
-        return msgspec.msgpack.decode(body, type=Head)
+        return msgspec.msgpack.decode(body, type=GraphHead)
     except msgspec.MsgspecError as error:
-        return Unusable("damaged", str(error))
+        return UnusableGraph("damaged", str(error))
 
 
 @contextlib.contextmanager

@@ -49,7 +49,7 @@ async def assert_once(thread: Thread, ids: list[str]) -> None:
 
 
 @WAYS
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [1, 3, 20])
 @pytest.mark.parametrize("loaded", [True, False])
 async def test_a_cancelled_dispatch_is_whole_or_absent(
     tmp_path: Path, cancelled: Cancelled, count: int, loaded: bool

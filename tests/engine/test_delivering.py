@@ -39,24 +39,23 @@ async def closed_for_good(engine: Engine, agent: str, how: str) -> None:
 
 @pytest.mark.parametrize(("how", "error"), [("archived", ThreadClosed), ("deleted", ThreadNotFound)])
 async def test_a_fact_that_can_never_arrive_blocks_no_other(
-    how: str, error: type[Exception], caplog: pytest.LogCaptureFixture
+    engine: Engine, how: str, error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     """It leaves the outbox as refused, with the reason in the log, is reported once, and the others arrive."""
-    async with memory_engine.open(":memory:") as engine:
-        await closed_for_good(engine, "gone", how)
-        sender = engine.agent("a")
-        await sender.dispatch_all([fact("one", "gone"), fact("two", "b"), fact("three", "gone")])
-        with pytest.raises(error):
-            await sender.delivered()
-        assert ["two"] == await known(engine, "b")
-        (note,) = [event.event for event in await sender.latest(9) if isinstance(event.event, FactsDelivered)]
-        assert (1, 2) == (len(note.facts), len(note.refused))
-        assert all("gone" in refused.reason for refused in note.refused)
-        caplog.clear()
+    await closed_for_good(engine, "gone", how)
+    sender = engine.agent("a")
+    await sender.dispatch_all([fact("one", "gone"), fact("two", "b"), fact("three", "gone")])
+    with pytest.raises(error):
         await sender.delivered()
-        await engine.settle()
-        assert (0, []) == (len(await sender.rows(OUTBOX)), caplog.records)
-        assert [] == [report for report in await engine.verify() if not report.ok]
+    assert ["two"] == await known(engine, "b")
+    (note,) = [event.event for event in await sender.latest(9) if isinstance(event.event, FactsDelivered)]
+    assert (1, 2) == (len(note.facts), len(note.refused))
+    assert all("gone" in refused.reason for refused in note.refused)
+    caplog.clear()
+    await sender.delivered()
+    await engine.settle()
+    assert (0, []) == (len(await sender.rows(OUTBOX)), caplog.records)
+    assert [] == [report for report in await engine.verify() if not report.ok]
 
 
 async def test_a_fact_that_cannot_arrive_now_waits_in_its_order() -> None:
@@ -95,13 +94,12 @@ async def test_facts_that_come_during_a_delivery_arrive_too() -> None:
 @pytest.mark.parametrize(
     "destination", [Destination("agent", ""), Destination("user", "a\0b"), Destination("tenant", "")]
 )
-async def test_a_fact_for_nobody_is_refused_at_once(destination: Destination) -> None:
+async def test_a_fact_for_nobody_is_refused_at_once(engine: Engine, destination: Destination) -> None:
     """What no thread can be called is found before anything is written."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        with pytest.raises(InvalidIdentifier):
-            await thread.dispatch(MemoryShared(destination=destination, layer="episodic", content="x"))
-        assert 0 == (await thread.info()).events
+    thread = await engine.create_thread()
+    with pytest.raises(InvalidIdentifier):
+        await thread.dispatch(MemoryShared(destination=destination, layer="episodic", content="x"))
+    assert 0 == (await thread.info()).events
 
 
 async def test_a_paused_thread_holds_up_nobody_else() -> None:
@@ -123,28 +121,26 @@ async def test_a_paused_thread_holds_up_nobody_else() -> None:
         assert ["old", "one"] == await known(engine, "b")
 
 
-async def test_what_waited_for_a_pause_goes_on_by_itself() -> None:
+async def test_what_waited_for_a_pause_goes_on_by_itself(engine: Engine) -> None:
     """Whoever ends the pause need not know who waited."""
-    async with memory_engine.open(":memory:") as engine:
-        await engine.agent("b").memory.append("episodic", "old")
-        await engine.agent("b").pause()
-        await engine.agent("a").dispatch(fact("one", "b"))
-        await engine.settle()
-        await engine.agent("b").resume()
-        await engine.settle()
-        assert ["old", "one"] == await known(engine, "b")
+    await engine.agent("b").memory.append("episodic", "old")
+    await engine.agent("b").pause()
+    await engine.agent("a").dispatch(fact("one", "b"))
+    await engine.settle()
+    await engine.agent("b").resume()
+    await engine.settle()
+    assert ["old", "one"] == await known(engine, "b")
 
 
-async def test_closing_does_not_wait_for_a_pause() -> None:
+async def test_closing_does_not_wait_for_a_pause(engine: Engine) -> None:
     """Somebody who waits for a fact to reach a paused thread is told that the engine closes."""
-    async with memory_engine.open(":memory:") as engine:
-        await engine.agent("b").memory.append("episodic", "old")
-        await engine.agent("b").pause()
-        await engine.agent("a").dispatch(fact("one", "b"))
-        waiting = engine.kernel.tasks.spawn(engine.agent("a").delivered())
-        await engine.settle()
-        await engine.close()
-        assert waiting.done()
+    await engine.agent("b").memory.append("episodic", "old")
+    await engine.agent("b").pause()
+    await engine.agent("a").dispatch(fact("one", "b"))
+    waiting = engine.kernel.tasks.spawn(engine.agent("a").delivered())
+    await engine.settle()
+    await engine.close()
+    assert waiting.done()
 
 
 class Busy(FaultyStore):
@@ -190,13 +186,12 @@ async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture
     assert [] == caplog.records
 
 
-async def test_a_deleted_scope_reads_as_empty_after_it_refused() -> None:
+async def test_a_deleted_scope_reads_as_empty_after_it_refused(engine: Engine) -> None:
     """That something was sent to it in vain does not make it be there."""
-    async with memory_engine.open(":memory:") as engine:
-        await closed_for_good(engine, "b", "deleted")
-        with pytest.raises(ThreadNotFound):
-            await engine.agent("b").dispatch(UserMessage(content="hello"))
-        assert [] == await known(engine, "b")
+    await closed_for_good(engine, "b", "deleted")
+    with pytest.raises(ThreadNotFound):
+        await engine.agent("b").dispatch(UserMessage(content="hello"))
+    assert [] == await known(engine, "b")
 
 
 async def test_nothing_is_kept_of_threads_that_are_let_go() -> None:

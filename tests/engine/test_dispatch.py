@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import BlockingReason, CompactionPolicy, EngineConfig, NewEvent, Thread, errors
+from memory_engine import BlockingReason, CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, errors
 from memory_engine import events as e
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
@@ -78,54 +78,47 @@ async def test_an_envelope_comes_back() -> None:
             )
 
 
-async def test_each_receipt_of_a_batch_has_its_own_state() -> None:
+async def test_each_receipt_of_a_batch_has_its_own_state(engine: Engine) -> None:
     """The state of a receipt is the one after its event, not after the batch."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        receipts = await thread.dispatch_all([say("a"), say("b"), say("c")])
-        assert [1, 2, 3] == [len(await receipt.state.load()) for receipt in receipts]
+    thread = await engine.create_thread()
+    receipts = await thread.dispatch_all([say("a"), say("b"), say("c")])
+    assert [1, 2, 3] == [len(await receipt.state.load()) for receipt in receipts]
 
 
-async def test_no_events_are_no_receipts() -> None:
+async def test_no_events_are_no_receipts(engine: Engine) -> None:
     """An empty batch is done at once."""
-    async with memory_engine.open(":memory:") as engine:
-        assert () == await (await engine.create_thread()).dispatch_all([])
+    assert () == await (await engine.create_thread()).dispatch_all([])
 
 
 # All or nothing.
 
 
-async def test_a_batch_is_whole_or_absent() -> None:
+async def test_a_batch_is_whole_or_absent(engine: Engine) -> None:
     """If the last event is refused, none is recorded, and the thread goes on."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        bad = e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),))
-        with pytest.raises(errors.ReducerError) as caught:
-            await thread.dispatch_all([say("a"), say("b"), bad])
-        assert ("reduce_thread_seeded", "thread_seeded") == (caught.value.reducer, caught.value.event_type)
-        await thread.dispatch(say("c"))
-        assert ["c"] == await texts(thread)
+    thread = await engine.create_thread()
+    bad = e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),))
+    with pytest.raises(errors.ReducerError) as caught:
+        await thread.dispatch_all([say("a"), say("b"), bad])
+    assert ("reduce_thread_seeded", "thread_seeded") == (caught.value.reducer, caught.value.event_type)
+    await thread.dispatch(say("c"))
+    assert ["c"] == await texts(thread)
 
 
-async def test_batches_do_not_mingle() -> None:
+async def test_batches_do_not_mingle(engine: Engine) -> None:
     """Batches sent at once are recorded one after the other, in the order in which they were sent."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        batches = [[say(f"{letter}{n}") for n in range(4)] for letter in "abc"]
-        await asyncio.gather(*map(thread.dispatch_all, batches))
-        assert [f"{letter}{n}" for letter in "abc" for n in range(4)] == await texts(thread)
+    thread = await engine.create_thread()
+    batches = [[say(f"{letter}{n}") for n in range(4)] for letter in "abc"]
+    await asyncio.gather(*map(thread.dispatch_all, batches))
+    assert [f"{letter}{n}" for letter in "abc" for n in range(4)] == await texts(thread)
 
 
-async def test_a_refused_sender_does_not_hurt_its_neighbours() -> None:
+async def test_a_refused_sender_does_not_hurt_its_neighbours(engine: Engine) -> None:
     """Of senders whose events share a commit, only the one that is wrong gets an error."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        bad = e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),))
-        outcomes = await asyncio.gather(
-            *map(thread.dispatch, (say("a"), say("b"), bad, say("c"))), return_exceptions=True
-        )
-        assert [False, False, True, False] == [isinstance(outcome, errors.ReducerError) for outcome in outcomes]
-        assert ["a", "b", "c"] == await texts(thread)
+    thread = await engine.create_thread()
+    bad = e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),))
+    outcomes = await asyncio.gather(*map(thread.dispatch, (say("a"), say("b"), bad, say("c"))), return_exceptions=True)
+    assert [False, False, True, False] == [isinstance(outcome, errors.ReducerError) for outcome in outcomes]
+    assert ["a", "b", "c"] == await texts(thread)
 
 
 # Idempotency.
@@ -147,74 +140,67 @@ async def test_the_same_id_gives_the_first_receipt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [say("b"), e.LlmTextResponse(content="a")])
-async def test_the_same_id_with_another_event_is_a_conflict(other: e.Event) -> None:
+async def test_the_same_id_with_another_event_is_a_conflict(engine: Engine, other: e.Event) -> None:
     """Another payload or another type under a used id is an error that names the first place."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.dispatch_all([say("0"), NewEvent(say("a"), "x")])
-        with pytest.raises(errors.IdempotencyConflict) as caught:
-            await thread.dispatch(other, event_id="x")
-        assert ("x", 2, ["0", "a"]) == (caught.value.event_id, caught.value.seq, await texts(thread))
+    thread = await engine.create_thread()
+    await thread.dispatch_all([say("0"), NewEvent(say("a"), "x")])
+    with pytest.raises(errors.IdempotencyConflict) as caught:
+        await thread.dispatch(other, event_id="x")
+    assert ("x", 2, ["0", "a"]) == (caught.value.event_id, caught.value.seq, await texts(thread))
 
 
-async def test_what_is_recorded_already_counts_as_appended() -> None:
+async def test_what_is_recorded_already_counts_as_appended(engine: Engine) -> None:
     """A batch that overlaps an earlier one appends the rest and gives all receipts in order."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        first = await thread.dispatch_all([NewEvent(say(key), key) for key in "ab"])
-        second = await thread.dispatch_all([NewEvent(say(key), key) for key in "bcad"])
-        assert (first[1], first[0]) == (second[0], second[2])
-        assert (list("bcad"), list("abcd")) == ([r.event_id for r in second], await texts(thread))
+    thread = await engine.create_thread()
+    first = await thread.dispatch_all([NewEvent(say(key), key) for key in "ab"])
+    second = await thread.dispatch_all([NewEvent(say(key), key) for key in "bcad"])
+    assert (first[1], first[0]) == (second[0], second[2])
+    assert (list("bcad"), list("abcd")) == ([r.event_id for r in second], await texts(thread))
 
 
-async def test_a_batch_with_a_conflict_appends_nothing() -> None:
+async def test_a_batch_with_a_conflict_appends_nothing(engine: Engine) -> None:
     """Events before and after the conflicting one are not recorded either."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.dispatch(say("a"), event_id="a")
-        with pytest.raises(errors.IdempotencyConflict):
-            await thread.dispatch_all([NewEvent(say("b"), "b"), NewEvent(say("A"), "a"), NewEvent(say("c"), "c")])
-        assert ["a"] == await texts(thread)
+    thread = await engine.create_thread()
+    await thread.dispatch(say("a"), event_id="a")
+    with pytest.raises(errors.IdempotencyConflict):
+        await thread.dispatch_all([NewEvent(say("b"), "b"), NewEvent(say("A"), "a"), NewEvent(say("c"), "c")])
+    assert ["a"] == await texts(thread)
 
 
-async def test_duplicates_sent_at_once_are_recorded_once() -> None:
+async def test_duplicates_sent_at_once_are_recorded_once(engine: Engine) -> None:
     """However many senders use one id at the same time, all get the one receipt."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        sent = [thread.dispatch(say("first")), *(thread.dispatch(say("a"), event_id="x") for _ in range(5))]
-        receipts = await asyncio.gather(*sent)
-        assert (1, ["first", "a"]) == (len({receipt.hash for receipt in receipts[1:]}), await texts(thread))
+    thread = await engine.create_thread()
+    sent = [thread.dispatch(say("first")), *(thread.dispatch(say("a"), event_id="x") for _ in range(5))]
+    receipts = await asyncio.gather(*sent)
+    assert (1, ["first", "a"]) == (len({receipt.hash for receipt in receipts[1:]}), await texts(thread))
 
 
-async def test_a_batch_may_repeat_an_event() -> None:
+async def test_a_batch_may_repeat_an_event(engine: Engine) -> None:
     """The same id twice in one batch is one event with two receipts; with two payloads it is refused."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        twice = await thread.dispatch_all([NewEvent(say("a"), "x")] * 2)
-        assert twice[0] == twice[1]
-        with pytest.raises(errors.MemoryEngineError, match="y"):
-            await thread.dispatch_all([NewEvent(say("a"), "y"), NewEvent(say("b"), "y")])
-        assert ["a"] == await texts(thread)
+    thread = await engine.create_thread()
+    twice = await thread.dispatch_all([NewEvent(say("a"), "x")] * 2)
+    assert twice[0] == twice[1]
+    with pytest.raises(errors.MemoryEngineError, match="y"):
+        await thread.dispatch_all([NewEvent(say("a"), "y"), NewEvent(say("b"), "y")])
+    assert ["a"] == await texts(thread)
 
 
-async def test_equal_content_is_not_a_duplicate() -> None:
+async def test_equal_content_is_not_a_duplicate(engine: Engine) -> None:
     """The same words said twice are two events."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.dispatch_all([say("a"), say("a")])
-        assert ["a", "a"] == await texts(thread)
+    thread = await engine.create_thread()
+    await thread.dispatch_all([say("a"), say("a")])
+    assert ["a", "a"] == await texts(thread)
 
 
-async def test_a_fork_knows_the_ids_of_its_past() -> None:
+async def test_a_fork_knows_the_ids_of_its_past(engine: Engine) -> None:
     """An id from before the cut gives its receipt in the fork too; one from after it is free."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        first = await thread.dispatch(say("a"), event_id="a")
-        await thread.dispatch(say("b"), event_id="b")
-        fork = await thread.fork(1)
-        assert first.hash == (await fork.dispatch(say("a"), event_id="a")).hash
-        assert 2 == (await fork.dispatch(say("B"), event_id="b")).seq
-        assert ["a", "B"] == await texts(fork)
+    thread = await engine.create_thread()
+    first = await thread.dispatch(say("a"), event_id="a")
+    await thread.dispatch(say("b"), event_id="b")
+    fork = await thread.fork(1)
+    assert first.hash == (await fork.dispatch(say("a"), event_id="a")).hash
+    assert 2 == (await fork.dispatch(say("B"), event_id="b")).seq
+    assert ["a", "B"] == await texts(fork)
 
 
 async def test_a_lost_outcome_is_resolved_by_a_retry() -> None:
@@ -257,36 +243,34 @@ async def test_a_sender_that_gives_up_while_its_event_is_committed_loses_nothing
         assert ["a"] == await texts(thread)
 
 
-async def test_a_sender_that_gives_up_while_it_waits_sends_nothing() -> None:
+async def test_a_sender_that_gives_up_while_it_waits_sends_nothing(engine: Engine) -> None:
     """Cancelled in the queue, the event is not taken, and those behind it go on."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.pause()
-        senders = [asyncio.create_task(thread.dispatch(say(text))) for text in "abc"]
-        await passes()
-        senders[1].cancel()
-        await thread.resume()
-        await asyncio.wait(senders)
-        assert ["a", "c"] == await texts(thread)
+    thread = await engine.create_thread()
+    await thread.pause()
+    senders = [asyncio.create_task(thread.dispatch(say(text))) for text in "abc"]
+    await passes()
+    senders[1].cancel()
+    await thread.resume()
+    await asyncio.wait(senders)
+    assert ["a", "c"] == await texts(thread)
 
 
 # Blocking.
 
 
-async def test_what_waits_is_drained_in_order() -> None:
+async def test_what_waits_is_drained_in_order(engine: Engine) -> None:
     """While a thread is paused its events wait; afterwards they are recorded in the order of sending."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.dispatch(say("0"))
-        await thread.pause()
-        assert (True, BlockingReason.PAUSED) == (await thread.is_blocked(), await thread.blocking_reason())
-        senders = [asyncio.create_task(thread.dispatch(say(str(n)))) for n in range(1, 6)]
-        await passes()
-        assert (["0"], False) == (await texts(thread), any(sender.done() for sender in senders))
-        await thread.resume()
-        receipts = await asyncio.gather(*senders)
-        assert ([3, 4, 5, 6, 7], False) == ([r.seq - 1 for r in receipts], await thread.is_blocked())
-        assert list("012345") == await texts(thread)
+    thread = await engine.create_thread()
+    await thread.dispatch(say("0"))
+    await thread.pause()
+    assert (True, BlockingReason.PAUSED) == (await thread.is_blocked(), await thread.blocking_reason())
+    senders = [asyncio.create_task(thread.dispatch(say(str(n)))) for n in range(1, 6)]
+    await passes()
+    assert (["0"], False) == (await texts(thread), any(sender.done() for sender in senders))
+    await thread.resume()
+    receipts = await asyncio.gather(*senders)
+    assert ([3, 4, 5, 6, 7], False) == ([r.seq - 1 for r in receipts], await thread.is_blocked())
+    assert list("012345") == await texts(thread)
 
 
 async def test_a_pause_holds_across_reopening(tmp_path: Path) -> None:
@@ -304,21 +288,20 @@ async def test_a_pause_holds_across_reopening(tmp_path: Path) -> None:
         assert (3, "active") == ((await sender).seq, (await thread.info()).status)
 
 
-async def test_a_pause_in_a_batch_stops_what_is_behind_the_batch() -> None:
+async def test_a_pause_in_a_batch_stops_what_is_behind_the_batch(engine: Engine) -> None:
     """Events of the batch itself are recorded; what others sent meanwhile waits."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        first = asyncio.create_task(thread.dispatch(say("first")))
-        batch = asyncio.create_task(thread.dispatch_all([e.ExecutionPause(), say("in the batch")]))
-        behind = asyncio.create_task(thread.dispatch(say("behind")))
-        await asyncio.wait([first, batch])
-        await passes()
-        assert (["first", "in the batch"], False) == (await texts(thread), behind.done())
-        await thread.resume()
-        assert ["first", "in the batch", "behind"] == [
-            *(await texts(thread))[:2],
-            (await behind).chunks[0].text,
-        ]
+    thread = await engine.create_thread()
+    first = asyncio.create_task(thread.dispatch(say("first")))
+    batch = asyncio.create_task(thread.dispatch_all([e.ExecutionPause(), say("in the batch")]))
+    behind = asyncio.create_task(thread.dispatch(say("behind")))
+    await asyncio.wait([first, batch])
+    await passes()
+    assert (["first", "in the batch"], False) == (await texts(thread), behind.done())
+    await thread.resume()
+    assert ["first", "in the batch", "behind"] == [
+        *(await texts(thread))[:2],
+        (await behind).chunks[0].text,
+    ]
 
 
 async def test_other_threads_never_wait_for_a_blocked_one() -> None:
@@ -409,14 +392,13 @@ async def test_closing_answers_everybody(capacity: int) -> None:
     assert [True] * 3 == [isinstance(outcome, errors.EngineClosed) for outcome in outcomes]
 
 
-async def test_a_closed_engine_takes_nothing() -> None:
+async def test_a_closed_engine_takes_nothing(engine: Engine) -> None:
     """After `close` every dispatch says so; closing twice is harmless."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await engine.close()
-        await engine.close()
-        with pytest.raises(errors.EngineClosed):
-            await thread.dispatch(say("a"))
+    thread = await engine.create_thread()
+    await engine.close()
+    await engine.close()
+    with pytest.raises(errors.EngineClosed):
+        await thread.dispatch(say("a"))
 
 
 async def test_closing_finishes_what_was_taken(tmp_path: Path) -> None:

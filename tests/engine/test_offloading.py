@@ -24,19 +24,17 @@ async def messages(thread: Thread) -> list[Message]:
     return (await thread.context()).messages
 
 
-async def test_L4_a_large_result_leaves_its_beginning_and_a_reference() -> None:
+async def test_L4_a_large_result_leaves_its_beginning_and_a_reference(thread: Thread) -> None:
     """The message says how much more there is and how to open it; the pair of call and result holds."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        chunk_id = await asked(thread)
-        assert await thread.offload() is not None
-        (call, result) = await messages(thread)
-        left = len(LARGE) - 400
-        assert f'{LARGE[:400]}\n[… {left:,} more characters: open("{chunk_id}")]' == result["content"]
-        assert ("c1", True) == (result["tool_call_id"], "tool_calls" in call)
-        (_, shorter) = (await thread.state()).chunks()
-        assert (chunk_id,) == shorter.parent_ids
-        assert (await thread.verify()).ok
+    chunk_id = await asked(thread)
+    assert await thread.offload() is not None
+    (call, result) = await messages(thread)
+    left = len(LARGE) - 400
+    assert f'{LARGE[:400]}\n[… {left:,} more characters: open("{chunk_id}")]' == result["content"]
+    assert ("c1", True) == (result["tool_call_id"], "tool_calls" in call)
+    (_, shorter) = (await thread.state()).chunks()
+    assert (chunk_id,) == shorter.parent_ids
+    assert (await thread.verify()).ok
 
 
 async def test_L4_the_rest_is_read_piece_by_piece(tmp_path: Path) -> None:
@@ -62,20 +60,18 @@ async def test_L4_the_rest_is_read_piece_by_piece(tmp_path: Path) -> None:
         assert "" == (await thread.open(chunk_id, start=10**9)).text
 
 
-async def test_L4_only_large_results_are_shortened() -> None:
+async def test_L4_only_large_results_are_shortened(thread: Thread) -> None:
     """Not what a person said, not what is CRITICAL, not what is below the bound; and each only once."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch(UserMessage(content=LARGE))
-        await asked(thread, "x" * 19_999)
-        assert None is await thread.offload()
-        critical = await asked(thread)
-        await thread.mark_critical(critical)
-        assert None is await thread.offload()
-        await asked(thread)
-        assert await thread.offload() is not None
-        assert None is await thread.offload()
-        assert await thread.offload(min_chars=1_000, keep_chars=10) is not None
+    await thread.dispatch(UserMessage(content=LARGE))
+    await asked(thread, "x" * 19_999)
+    assert None is await thread.offload()
+    critical = await asked(thread)
+    await thread.mark_critical(critical)
+    assert None is await thread.offload()
+    await asked(thread)
+    assert await thread.offload() is not None
+    assert None is await thread.offload()
+    assert await thread.offload(min_chars=1_000, keep_chars=10) is not None
 
 
 async def test_L4_images_stay_where_they_are() -> None:
@@ -90,48 +86,40 @@ async def test_L4_images_stay_where_they_are() -> None:
         assert LARGE[5:15] == (await thread.open(chunk_id, start=5, chars=10)).text
 
 
-async def test_L4_a_chunk_that_went_meanwhile_is_skipped() -> None:
+async def test_L4_a_chunk_that_went_meanwhile_is_skipped(thread: Thread) -> None:
     """An event that names it does no harm."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch(e.ResultsOffloaded(chunk_ids=("77.0",)))
-        assert [] == list((await thread.state()).chunks())
+    await thread.dispatch(e.ResultsOffloaded(chunk_ids=("77.0",)))
+    assert [] == list((await thread.state()).chunks())
 
 
-async def test_L4_what_was_forgotten_cannot_be_opened() -> None:
+async def test_L4_what_was_forgotten_cannot_be_opened(thread: Thread) -> None:
     """Neither by the reference nor by the shortened chunk; what was never there neither."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        chunk_id = await asked(thread)
-        other = await asked(thread)
-        await thread.offload()
-        event = [r async for r in thread.events()][1]
-        await thread.forget(event_ids=[event.id])
-        for reference in (chunk_id, "99.0", "nonsense"):
-            with pytest.raises(errors.UnknownChunk):
-                await thread.open(reference)
-        assert LARGE[:10] == (await thread.open(other, chars=10)).text
-        assert LARGE[:20] not in str((await messages(thread))[:1])
+    chunk_id = await asked(thread)
+    other = await asked(thread)
+    await thread.offload()
+    event = [r async for r in thread.events()][1]
+    await thread.forget(event_ids=[event.id])
+    for reference in (chunk_id, "99.0", "nonsense"):
+        with pytest.raises(errors.UnknownChunk):
+            await thread.open(reference)
+    assert LARGE[:10] == (await thread.open(other, chars=10)).text
+    assert LARGE[:20] not in str((await messages(thread))[:1])
 
 
 @pytest.mark.parametrize(("start", "chars"), [(-1, 10), (0, 0)])
-async def test_L4_a_piece_that_cannot_be_is_a_typed_error(start: int, chars: int) -> None:
+async def test_L4_a_piece_that_cannot_be_is_a_typed_error(thread: Thread, start: int, chars: int) -> None:
     """The error names what was wrong."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        chunk_id = await asked(thread)
-        with pytest.raises(errors.InvalidMemory, match="start" if start else "chars"):
-            await thread.open(chunk_id, start=start, chars=chars)
-        with pytest.raises(errors.InvalidMemory, match="keep_chars"):
-            await thread.offload(min_chars=10, keep_chars=10)
+    chunk_id = await asked(thread)
+    with pytest.raises(errors.InvalidMemory, match="start" if start else "chars"):
+        await thread.open(chunk_id, start=start, chars=chars)
+    with pytest.raises(errors.InvalidMemory, match="keep_chars"):
+        await thread.offload(min_chars=10, keep_chars=10)
 
 
-async def test_L6_recalled_memory_is_a_marked_note() -> None:
+async def test_L6_recalled_memory_is_a_marked_note(thread: Thread) -> None:
     """It says that nobody said it now, is the first to go, and carries its mark."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch(e.MemoryRecalled(content="The dataset is CSV.", query="dataset"))
-        (message,) = await messages(thread)
-        (chunk,) = (await thread.state()).chunks()
-        assert "[From memory, not said now] The dataset is CSV." == message["content"]
-        assert ("recalled", "recalled", "disposable") == (chunk.type, chunk.status, chunk.retention)
+    await thread.dispatch(e.MemoryRecalled(content="The dataset is CSV.", query="dataset"))
+    (message,) = await messages(thread)
+    (chunk,) = (await thread.state()).chunks()
+    assert "[From memory, not said now] The dataset is CSV." == message["content"]
+    assert ("recalled", "recalled", "disposable") == (chunk.type, chunk.status, chunk.retention)

@@ -29,22 +29,20 @@ def contents(events: list[RecordedEvent]) -> list[Event]:
     return [event.event for event in events if isinstance(event.event, MemoryAppended)]
 
 
-async def test_a_fact_arrives_with_its_cause() -> None:
+async def test_a_fact_arrives_with_its_cause(engine: Engine) -> None:
     """The event of the other thread names the event that caused it."""
-    async with memory_engine.open(":memory:") as engine:
-        sender = engine.agent("a")
-        await sender.dispatch(shared("The build needs Java 21."), event_id="e1")
-        await sender.delivered()
-        (event,) = await arrived(engine)
-        assert ("e1", "The build needs Java 21.") == (event.causation_id, event.event.content)  # type: ignore[union-attr]
+    sender = engine.agent("a")
+    await sender.dispatch(shared("The build needs Java 21."), event_id="e1")
+    await sender.delivered()
+    (event,) = await arrived(engine)
+    assert ("e1", "The build needs Java 21.") == (event.causation_id, event.event.content)  # type: ignore[union-attr]
 
 
-async def test_facts_leave_by_themselves() -> None:
+async def test_facts_leave_by_themselves(engine: Engine) -> None:
     """Whoever only dispatches has delivered soon after."""
-    async with memory_engine.open(":memory:") as engine:
-        await engine.agent("a").dispatch(shared("one"))
-        await engine.settle()
-        assert 1 == len(await arrived(engine))
+    await engine.agent("a").dispatch(shared("one"))
+    await engine.settle()
+    assert 1 == len(await arrived(engine))
 
 
 @pytest.mark.parametrize("commit", [2, 3])
@@ -81,46 +79,42 @@ async def test_who_reads_first_waits_for_what_was_left(tmp_path: Path) -> None:
         assert 1 == len(await arrived(engine))
 
 
-async def test_facts_keep_their_order() -> None:
+async def test_facts_keep_their_order(engine: Engine) -> None:
     """Facts of one thread for another arrive in the order in which they were dispatched."""
-    async with memory_engine.open(":memory:") as engine:
-        sender = engine.agent("a")
-        await sender.dispatch_all([shared(str(n)) for n in range(5)])
-        await sender.delivered()
-        assert list("01234") == [event.content for event in contents(await arrived(engine))]  # type: ignore[attr-defined]
+    sender = engine.agent("a")
+    await sender.dispatch_all([shared(str(n)) for n in range(5)])
+    await sender.delivered()
+    assert list("01234") == [event.content for event in contents(await arrived(engine))]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("destination", [Destination("agent", "b", "other"), Destination("tenant", "other")])
-async def test_no_fact_leaves_its_tenant(destination: Destination) -> None:
+async def test_no_fact_leaves_its_tenant(engine: Engine, destination: Destination) -> None:
     """A fact for another tenant's thread is refused before anything is written."""
-    async with memory_engine.open(":memory:") as engine:
-        sender = engine.agent("a", tenant_id="acme")
-        await sender.memory.append("working", "hello")
-        with pytest.raises(InvalidEvent, match="stay within a tenant"):
-            await sender.dispatch(MemoryShared(destination=destination, layer="episodic", content="secret"))
-        assert 1 == (await sender.info()).events
+    sender = engine.agent("a", tenant_id="acme")
+    await sender.memory.append("working", "hello")
+    with pytest.raises(InvalidEvent, match="stay within a tenant"):
+        await sender.dispatch(MemoryShared(destination=destination, layer="episodic", content="secret"))
+    assert 1 == (await sender.info()).events
 
 
-async def test_a_fork_does_not_deliver_again() -> None:
+async def test_a_fork_does_not_deliver_again(engine: Engine) -> None:
     """A fork that shares the sender's past shares its facts: they arrive once."""
-    async with memory_engine.open(":memory:") as engine:
-        sender = engine.agent("a")
-        await sender.dispatch(shared("one"))
-        await sender.delivered()
-        fork = await sender.fork(at=1)
-        await fork.delivered()
-        assert (1, 0) == (len(await arrived(engine)), len(await fork.rows(OUTBOX)))
+    sender = engine.agent("a")
+    await sender.dispatch(shared("one"))
+    await sender.delivered()
+    fork = await sender.fork(at=1)
+    await fork.delivered()
+    assert (1, 0) == (len(await arrived(engine)), len(await fork.rows(OUTBOX)))
 
 
-async def test_forgetting_the_source_reaches_the_fact() -> None:
+async def test_forgetting_the_source_reaches_the_fact(engine: Engine) -> None:
     """Where an event is forgotten, what it brought to other threads is forgotten too, with the reason."""
-    async with memory_engine.open(":memory:") as engine:
-        sender = engine.agent("a")
-        await sender.dispatch_all([shared("secret", "b"), shared("secret", "c"), shared("fine")])
-        first, second, _ = [event async for event in sender.events()]
-        await sender.forget(event_ids=[first.id, second.id], reason="asked to")
-        for to in ("b", "c"):
-            forgotten = (await engine.agent(to).latest(1))[0].event
-            assert isinstance(forgotten, memory_engine.MemoryForget)
-            assert ((1,), "asked to") == (forgotten.seqs, forgotten.reason)
-        assert all(report.ok for report in await engine.verify())
+    sender = engine.agent("a")
+    await sender.dispatch_all([shared("secret", "b"), shared("secret", "c"), shared("fine")])
+    first, second, _ = [event async for event in sender.events()]
+    await sender.forget(event_ids=[first.id, second.id], reason="asked to")
+    for to in ("b", "c"):
+        forgotten = (await engine.agent(to).latest(1))[0].event
+        assert isinstance(forgotten, memory_engine.MemoryForget)
+        assert ((1,), "asked to") == (forgotten.seqs, forgotten.reason)
+    assert all(report.ok for report in await engine.verify())

@@ -21,7 +21,7 @@ from memory_engine import (
     errors,
 )
 from memory_engine import events as e
-from memory_engine.core.reducing import ReducerRegistry
+from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.events import EventRegistry
 from memory_engine.testing import FakeCompactor, given
 

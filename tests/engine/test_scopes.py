@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import AgentMdPromoted, Destination, ExternalInject, MemoryShared, errors
+from memory_engine import AgentMdPromoted, Destination, Engine, ExternalInject, MemoryShared, errors
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.scoped import scope_thread_id
 from memory_engine.testing.contract_rows import HOSTILE
@@ -16,21 +16,19 @@ from memory_engine.testing.contract_rows import HOSTILE
 NAMES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 
 
-async def test_a_scope_is_made_by_its_first_event() -> None:
+async def test_a_scope_is_made_by_its_first_event(engine: Engine) -> None:
     """Looking makes nothing; the first dispatch makes a thread of the right kind and owner."""
-    async with memory_engine.open(":memory:") as engine:
-        user = engine.user("u1", tenant_id="acme")
-        assert (0, []) == (len(await user.rows(OUTBOX)), await engine.threads())
-        await user.dispatch(ExternalInject(content="hello"))
-        (info,) = await engine.threads(user_id="u1")
-        assert ("user", "u1", "acme", user.id, 1) == (info.kind, info.user_id, info.tenant_id, info.id, info.events)
+    user = engine.user("u1", tenant_id="acme")
+    assert (0, []) == (len(await user.rows(OUTBOX)), await engine.threads())
+    await user.dispatch(ExternalInject(content="hello"))
+    (info,) = await engine.threads(user_id="u1")
+    assert ("user", "u1", "acme", user.id, 1) == (info.kind, info.user_id, info.tenant_id, info.id, info.events)
 
 
-async def test_two_tasks_make_a_scope_once() -> None:
+async def test_two_tasks_make_a_scope_once(engine: Engine) -> None:
     """First events that race find one thread."""
-    async with memory_engine.open(":memory:") as engine:
-        await asyncio.gather(*(engine.tenant("acme").dispatch(ExternalInject(content=str(n))) for n in range(8)))
-        assert [8] == [info.events for info in await engine.threads(tenant_id="acme")]
+    await asyncio.gather(*(engine.tenant("acme").dispatch(ExternalInject(content=str(n))) for n in range(8)))
+    assert [8] == [info.events for info in await engine.threads(tenant_id="acme")]
 
 
 @given(st.tuples(NAMES, NAMES), st.tuples(NAMES, NAMES))
@@ -40,39 +38,35 @@ def test_different_scopes_have_different_threads(one: tuple[str, str], other: tu
     assert scope_thread_id("user", one[0]) != scope_thread_id("user", other[0], other[1])
 
 
-async def test_hostile_ids_stay_apart() -> None:
+async def test_hostile_ids_stay_apart(engine: Engine) -> None:
     """Ids that look like patterns, paths or statements each have memory of their own."""
-    async with memory_engine.open(":memory:") as engine:
-        for name in HOSTILE:
-            await engine.agent(name, tenant_id=name).dispatch(ExternalInject(content=name))
-        threads = await engine.threads(kind="agent")
-        assert [(name, name, 1) for name in HOSTILE] == [(t.agent_id, t.tenant_id, t.events) for t in threads]
+    for name in HOSTILE:
+        await engine.agent(name, tenant_id=name).dispatch(ExternalInject(content=name))
+    threads = await engine.threads(kind="agent")
+    assert [(name, name, 1) for name in HOSTILE] == [(t.agent_id, t.tenant_id, t.events) for t in threads]
 
 
 @pytest.mark.parametrize("name", ["", "a\0b", "x" * 5_000])
-async def test_an_impossible_id_is_refused(name: str) -> None:
+async def test_an_impossible_id_is_refused(engine: Engine, name: str) -> None:
     """What cannot be stored and compared exactly is no id."""
-    async with memory_engine.open(":memory:") as engine:
-        with pytest.raises(errors.InvalidIdentifier):
-            engine.user(name)
+    with pytest.raises(errors.InvalidIdentifier):
+        engine.user(name)
 
 
-async def test_a_thread_of_another_kind_in_its_place_is_an_error() -> None:
+async def test_a_thread_of_another_kind_in_its_place_is_an_error(engine: Engine) -> None:
     """A conversation that somebody called `user:u1` is never taken for the user."""
-    async with memory_engine.open(":memory:") as engine:
-        await engine.create_thread("user:u1")
-        with pytest.raises(errors.WrongThreadKind, match="conversation"):
-            await engine.user("u1").dispatch(ExternalInject(content="hello"))
-        with pytest.raises(errors.WrongThreadKind):
-            await engine.user("u1").rows(OUTBOX)
+    await engine.create_thread("user:u1")
+    with pytest.raises(errors.WrongThreadKind, match="conversation"):
+        await engine.user("u1").dispatch(ExternalInject(content="hello"))
+    with pytest.raises(errors.WrongThreadKind):
+        await engine.user("u1").rows(OUTBOX)
 
 
-async def test_a_thread_of_another_tenant_in_its_place_is_an_error() -> None:
+async def test_a_thread_of_another_tenant_in_its_place_is_an_error(engine: Engine) -> None:
     """A thread that somebody made for a user of one tenant under the id of another's is never taken for it."""
-    async with memory_engine.open(":memory:") as engine:
-        await engine.create_thread(engine.user("u1", tenant_id="acme").id, kind="user", user_id="u1", tenant_id="evil")
-        with pytest.raises(errors.WrongThreadKind):
-            await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
+    await engine.create_thread(engine.user("u1", tenant_id="acme").id, kind="user", user_id="u1", tenant_id="evil")
+    with pytest.raises(errors.WrongThreadKind):
+        await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
 
 
 async def test_scopes_are_found_again(tmp_path: Path) -> None:
@@ -84,24 +78,22 @@ async def test_scopes_are_found_again(tmp_path: Path) -> None:
         assert 1 == (await engine.tenant("acme").info()).events
 
 
-async def test_a_refused_first_event_makes_nothing() -> None:
+async def test_a_refused_first_event_makes_nothing(engine: Engine) -> None:
     """What will not be recorded leaves no empty thread behind."""
-    async with memory_engine.open(":memory:") as engine:
-        with pytest.raises(errors.InvalidEvent):
-            await engine.user("u1").dispatch(ExternalInject(content="\ud800"))
-        foreign = MemoryShared(destination=Destination("agent", "a", "other"), layer="episodic", content="x")
-        with pytest.raises(errors.InvalidEvent):
-            await engine.user("u1").dispatch_all([ExternalInject(content="x"), foreign])
-        assert [] == await engine.threads()
+    with pytest.raises(errors.InvalidEvent):
+        await engine.user("u1").dispatch(ExternalInject(content="\ud800"))
+    foreign = MemoryShared(destination=Destination("agent", "a", "other"), layer="episodic", content="x")
+    with pytest.raises(errors.InvalidEvent):
+        await engine.user("u1").dispatch_all([ExternalInject(content="x"), foreign])
+    assert [] == await engine.threads()
 
 
-async def test_a_deleted_scope_stays_deleted() -> None:
+async def test_a_deleted_scope_stays_deleted(engine: Engine) -> None:
     """Its id is taken and its memory gone; what was cached of it too."""
-    async with memory_engine.open(":memory:") as engine:
-        user = engine.user("u1")
-        await user.preferences.update("tone", "dry")
-        await user.preferences.applicable(query="tone")
-        await user.delete()
-        assert await engine.user("u1").preferences.get("tone") is None
-        with pytest.raises(errors.ThreadError):
-            await engine.user("u1").preferences.update("tone", "dry")
+    user = engine.user("u1")
+    await user.preferences.update("tone", "dry")
+    await user.preferences.applicable(query="tone")
+    await user.delete()
+    assert await engine.user("u1").preferences.get("tone") is None
+    with pytest.raises(errors.ThreadError):
+        await engine.user("u1").preferences.update("tone", "dry")

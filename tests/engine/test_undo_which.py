@@ -87,12 +87,12 @@ async def test_one_that_a_later_compaction_covers_is_not_undone() -> None:
     ("named", "why"),
     [
         ("", "no compaction of this thread stands"),
-        ("nobody", "it is no id of a summary"),
+        ("nobody", "it is not the id of a summary"),
         ("7.0", "no summary of this id"),
         ("1.0", "no summary of this id"),
-        ("1.99999999999999999999999999", "it is no id of a summary"),
+        ("1.99999999999999999999999999", "it is not the id of a summary"),
         ("9999999999999999.0", "no summary of this id"),
-        ("\x1b[31m", "it is no id of a summary"),
+        ("\x1b[31m", "it is not the id of a summary"),
     ],
 )
 async def test_what_is_no_compaction_is_said(named: str, why: str) -> None:

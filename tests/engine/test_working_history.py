@@ -13,7 +13,7 @@ from memory_engine.compactors.working_history import (
     ENTRY_TOKENS_MIN,
     FORM,
     FRAME_TOKENS,
-    Entry,
+    HistoryEntry,
     fitted,
     read_summary,
     render_input,
@@ -226,7 +226,7 @@ async def test_hostile_content_stays_inside_its_entry(hostile: str) -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn"))), min_size=1, max_size=4))
 def test_entries_survive_the_way_to_xml_and_back(texts: list[str]) -> None:
     """An XML parser reads back the very text of every entry."""
-    entries = [Entry(type="thinking", text=text) for text in texts]
+    entries = [HistoryEntry(type="thinking", text=text) for text in texts]
     _, found = elements(render_input(entries, CONTEXT, part_tokens_max=100))
     flat = ["\n".join(text.splitlines()) for text in texts]
     assert flat == ["\n".join(content(entry).splitlines()) for entry in found]
@@ -246,9 +246,9 @@ def test_a_long_text_keeps_its_head_and_tail() -> None:
 def test_one_huge_entry_costs_the_others_nothing() -> None:
     """Where the entries together are too long, only the longest are shortened."""
     entries = [
-        Entry(type="x", text="a" * 400),
-        Entry(type="x", text="b" * 40_000),
-        Entry(type="x", text="c" * 400),
+        HistoryEntry(type="x", text="a" * 400),
+        HistoryEntry(type="x", text="b" * 40_000),
+        HistoryEntry(type="x", text="c" * 400),
     ]
     short = fitted(entries, 100_000, 1_000 + 3 * FRAME_TOKENS)
     assert short is not None
@@ -260,7 +260,7 @@ def test_one_huge_entry_costs_the_others_nothing() -> None:
 def test_the_entries_fit_or_there_are_none(sizes: list[int], room: int, limit: int) -> None:
     """Shortened entries take the room that there is, but for what each says of its loss."""
     notes = 16 * len(sizes)
-    short = fitted([Entry(type="x", text="x" * size) for size in sizes], limit, room)
+    short = fitted([HistoryEntry(type="x", text="x" * size) for size in sizes], limit, room)
     if short is None:
         assert room < len(sizes) * (ENTRY_TOKENS_MIN + FRAME_TOKENS)
     else:

@@ -309,7 +309,7 @@ def test_reading_never_makes_a_file(
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "the file is empty"), ("this is no database, whatever its name may say " * 50, "no SQLite file")],
+    [("", "the file is empty"), ("this is no database, whatever its name may say " * 50, "not an SQLite file")],
 )
 def test_a_file_that_is_no_database_is_refused(run: Run, tmp_path: Path, text: str, why: str) -> None:
     """The error names the file, which stays as it was."""

@@ -16,7 +16,7 @@ from memory_engine.events import (
     UserMessage,
 )
 from memory_engine.ingest.chat import ChatReader
-from memory_engine.ingest.records import Unusable, event_id
+from memory_engine.ingest.records import UnusableRecord, event_id
 
 
 def call(call_id: str, name: str = "look", arguments: object = "{}") -> dict[str, object]:
@@ -105,7 +105,7 @@ def test_text_parts_beside_calls_become_one_text() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "b"}]
     (event,) = read({**asked(call("x")), "content": parts})
     assert LlmToolCall(calls=(ToolCall("x", "look"),), content="a\nb") == event
-    with pytest.raises(Unusable, match="holds an image"):
+    with pytest.raises(UnusableRecord, match="holds an image"):
         read({**asked(call("x")), "content": PARTS})
 
 
@@ -153,7 +153,7 @@ def test_a_call_id_may_come_again_once_it_was_answered() -> None:
 )
 def test_what_is_no_message_is_refused(messages: list[object], why: str) -> None:
     """Every refusal says what it found and what would be right."""
-    with pytest.raises(Unusable) as refused:
+    with pytest.raises(UnusableRecord) as refused:
         read(*messages)
     assert why in str(refused.value)
 
@@ -163,7 +163,7 @@ def test_a_refused_message_leaves_no_trace() -> None:
     reader = ChatReader("t")
     reader.read(asked(call("a")), 1)
     reader.refused()
-    with pytest.raises(Unusable, match="without its call"):
+    with pytest.raises(UnusableRecord, match="without its call"):
         reader.read(answered("a"), 2)
 
 

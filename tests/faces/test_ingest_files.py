@@ -211,7 +211,7 @@ GOOD = '{"role": "user", "content": "Hi"}\n'
         (
             "x.jsonl",
             '{"role": "user", "content": "\\ud800"}',
-            "x.jsonl:1: event 'user_message' cannot be recorded: a lone surrogate is no character at a text; "
+            "x.jsonl:1: event 'user_message' cannot be recorded: a lone surrogate is not a character at a text; "
             "nothing was written (kept 0 messages before it)",
         ),
     ],

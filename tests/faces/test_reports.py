@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 import memory_engine
-from memory_engine import Thread
+from memory_engine import Engine, Thread
 from memory_engine import events as e
 from memory_engine.views.report import memory_report
 from memory_engine.views.screen.view import ProactiveTool
@@ -56,68 +56,57 @@ async def hostile(thread: Thread) -> None:
     await thread.conversation.prepare_messages(HOSTILE)
 
 
-async def test_C6_a_report_shows_memory_cache_and_messages() -> None:
+async def test_C6_a_report_shows_memory_cache_and_messages(thread: Thread) -> None:
     """Figures, durations left, and every message that the agent receives."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await talked(thread)
-        report = await thread.report()
-        assert EXPECTED == report.text == str(report)
+    await talked(thread)
+    report = await thread.report()
+    assert EXPECTED == report.text == str(report)
 
 
-async def test_C6_a_reports_data_are_plain_json() -> None:
+async def test_C6_a_reports_data_are_plain_json(thread: Thread) -> None:
     """A program gets the same figures, and the messages whole."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await talked(thread)
-        data = json.loads(json.dumps(dict((await thread.report()).data)))
-        assert ("t", "ABC123", 2, 0, 0, True) == (
-            data["thread_id"], data["session"], data["exchanges"], data["summary_bytes"],
-            data["llm_compressions"], data["cycle_open"],
-        )  # fmt: skip
-        cached = data["cached_functions"][0]
-        assert ({"champion_name": "droideka"}, 2, 3) == (cached["parameters"], cached["remaining"], cached["duration"])
-        assert await thread.conversation.messages() == data["messages"]
+    await talked(thread)
+    data = json.loads(json.dumps(dict((await thread.report()).data)))
+    assert ("t", "ABC123", 2, 0, 0, True) == (
+        data["thread_id"], data["session"], data["exchanges"], data["summary_bytes"],
+        data["llm_compressions"], data["cycle_open"],
+    )  # fmt: skip
+    cached = data["cached_functions"][0]
+    assert ({"champion_name": "droideka"}, 2, 3) == (cached["parameters"], cached["remaining"], cached["duration"])
+    assert await thread.conversation.messages() == data["messages"]
 
 
-async def test_C6_a_report_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_C6_a_report_is_logged(thread: Thread, caplog: pytest.LogCaptureFixture) -> None:
     """One record with the text as its message and the data as its attributes."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        with caplog.at_level(logging.INFO, "memory_engine.report"):
-            report = await thread.report()
-        (record,) = caplog.records
-        assert (report.text, "t", report.data) == (
-            record.getMessage(), record.__dict__["thread_id"], record.__dict__["memory"]
-        )  # fmt: skip
+    with caplog.at_level(logging.INFO, "memory_engine.report"):
+        report = await thread.report()
+    (record,) = caplog.records
+    assert (report.text, "t", report.data) == (
+        record.getMessage(), record.__dict__["thread_id"], record.__dict__["memory"]
+    )  # fmt: skip
 
 
-async def test_C6_an_empty_thread_has_a_report() -> None:
+async def test_C6_an_empty_thread_has_a_report(engine: Engine) -> None:
     """Nothing is there, and the report says so; the thread's id stands for the session's."""
-    async with memory_engine.open(":memory:") as engine:
-        text = (await (await engine.create_thread("t")).report()).text
-        assert "Session: t | Exchanges: 0 | Summary: 0 bytes" in text
-        assert text.endswith("=== AGENT RECEIVES (0 messages) ===")
+    text = (await (await engine.create_thread("t")).report()).text
+    assert "Session: t | Exchanges: 0 | Summary: 0 bytes" in text
+    assert text.endswith("=== AGENT RECEIVES (0 messages) ===")
 
 
-async def test_C6_a_report_holds_no_control_characters() -> None:
+async def test_C6_a_report_holds_no_control_characters(thread: Thread) -> None:
     """What would colour, move or turn the text is written out; joined emoji stay whole."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await hostile(thread)
-        text = (await thread.report()).text
-        assert {"\n"} == {c for c in text if not c.isprintable() and c != "\u200d"}
-        assert all(part in text for part in (r"\x1b[31mred", r"\x00", r"\u202eback", "👩\u200d👧"))
+    await hostile(thread)
+    text = (await thread.report()).text
+    assert {"\n"} == {c for c in text if not c.isprintable() and c != "\u200d"}
+    assert all(part in text for part in (r"\x1b[31mred", r"\x00", r"\u202eback", "👩\u200d👧"))
 
 
-async def test_C6_a_report_of_the_past() -> None:
+async def test_C6_a_report_of_the_past(thread: Thread) -> None:
     """As of an earlier seq it says what it would have said then."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.screen.inject("x", [ProactiveTool(tool="t", result="r", duration=2)])
-        before = await thread.report()
-        await talked(thread)
-        assert before.text == (await memory_report(thread, at=1)).text
+    await thread.screen.inject("x", [ProactiveTool(tool="t", result="r", duration=2)])
+    before = await thread.report()
+    await talked(thread)
+    assert before.text == (await memory_report(thread, at=1)).text
 
 
 @pytest.fixture
@@ -166,13 +155,12 @@ def test_C6_a_thread_that_is_not_there_is_an_error(run: Run, db: str) -> None:
     assert (2, "", 1) == (code, out, len(err.splitlines()))
 
 
-async def test_C6_without_conversation_memory_the_agent_receives_the_context() -> None:
+async def test_C6_without_conversation_memory_the_agent_receives_the_context(engine: Engine) -> None:
     """A loop that only dispatches and asks for contexts sees in the report what its model sees."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.dispatch_all([e.UserMessage(content="Where is it?"), e.LlmTextResponse(content="On its way.")])
-        report = await memory_report(thread)
-        assert (await thread.context()).messages == report.data["messages"]
-        assert report.text.endswith("(2 messages) ===\n[1] USER: Where is it?\n[2] ASSISTANT: On its way.")
-        earlier = await memory_report(thread, at=1)
-        assert ["Where is it?"] == [message["content"] for message in earlier.data["messages"]]  # type: ignore[attr-defined]
+    thread = await engine.create_thread()
+    await thread.dispatch_all([e.UserMessage(content="Where is it?"), e.LlmTextResponse(content="On its way.")])
+    report = await memory_report(thread)
+    assert (await thread.context()).messages == report.data["messages"]
+    assert report.text.endswith("(2 messages) ===\n[1] USER: Where is it?\n[2] ASSISTANT: On its way.")
+    earlier = await memory_report(thread, at=1)
+    assert ["Where is it?"] == [message["content"] for message in earlier.data["messages"]]  # type: ignore[attr-defined]

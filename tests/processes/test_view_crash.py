@@ -13,7 +13,7 @@ from attrs import define, field
 import memory_engine
 from memory_engine import Engine, RecordedEvent
 from memory_engine import events as e
-from memory_engine.projections.outbox import FACTS, OUTBOX, Fact
+from memory_engine.projections.outbox import FACTS, OUTBOX, OutboxFact
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.views.conversation.fold import CONVERSATION, tally_of
 from memory_engine.wiring import builtin_projections
@@ -79,7 +79,7 @@ async def check_facts(engine: Engine, logs: dict[str, list[RecordedEvent]]) -> N
     for thread_id in logs:
         assert 0 == len(await engine.thread(thread_id).rows(OUTBOX))
         for fact in (await engine.thread(thread_id).view(FACTS.name)).values():
-            assert isinstance(fact, Fact)
+            assert isinstance(fact, OutboxFact)
             sent[scope_of(engine.kernel, fact.destination).id, fact.arrival] += 1
     came = Counter((name, event.id) for name, events in logs.items() for event in events if event.id[:5] == "fact:")
     assert sent == came

@@ -48,24 +48,22 @@ async def found(documents: Documents, query: str, at: int | None = None) -> list
     return [hit.text for hit in await documents.search(query, at=at)]
 
 
-async def test_S7_a_text_is_cut_under_its_headings() -> None:
+async def test_S7_a_text_is_cut_under_its_headings(engine: Engine) -> None:
     """A passage for each section, with the headings above it, in reading order."""
-    async with memory_engine.open(":memory:") as engine:
-        documents = engine.tenant("acme").documents
-        (document,) = await documents.add(HANDBOOK, id="handbook")
-        passages = await documents.passages("handbook")
-        assert ("Handbook", "markdown", 3) == (document.title, document.format, len(document.passages))
-        assert [("", "We sell bicycles."), ("Refunds", "Refunds take fourteen days.")] == [
-            (passage.about, passage.text) for passage in passages[:2]
-        ]
+    documents = engine.tenant("acme").documents
+    (document,) = await documents.add(HANDBOOK, id="handbook")
+    passages = await documents.passages("handbook")
+    assert ("Handbook", "markdown", 3) == (document.title, document.format, len(document.passages))
+    assert [("", "We sell bicycles."), ("Refunds", "Refunds take fourteen days.")] == [
+        (passage.about, passage.text) for passage in passages[:2]
+    ]
 
 
-async def test_S7_looking_makes_nothing() -> None:
+async def test_S7_looking_makes_nothing(engine: Engine) -> None:
     """A tenant without documents has none, and no thread."""
-    async with memory_engine.open(":memory:") as engine:
-        documents = engine.tenant("acme").documents
-        assert ((), None, 0) == (await documents.list(), await documents.get("x"), await documents.remove("x"))
-        assert ((), []) == (await documents.passages("x"), await engine.threads())
+    documents = engine.tenant("acme").documents
+    assert ((), None, 0) == (await documents.list(), await documents.get("x"), await documents.remove("x"))
+    assert ((), []) == (await documents.passages("x"), await engine.threads())
 
 
 async def test_S7_an_unchanged_document_writes_nothing(tmp_path: Path) -> None:
@@ -150,40 +148,37 @@ async def test_S7_whatever_the_way_there_a_document_is_its_last_version(versions
         assert (await tenant.verify()).divergence is None
 
 
-async def test_S7_a_removed_document_is_found_as_of_no_seq() -> None:
+async def test_S7_a_removed_document_is_found_as_of_no_seq(engine: Engine) -> None:
     """Every passage that it ever had goes from the search, at any seq; other documents stay."""
-    async with memory_engine.open(":memory:") as engine:
-        documents = engine.tenant("acme").documents
-        await documents.add_text("Refunds take fourteen days.", title="Refunds", id="a")
-        await documents.add_text("Refunds take thirty days.", title="Refunds", id="a")
-        await documents.add_text("Refunds of gifts are vouchers.", title="Gifts", id="a:b")
-        assert {"Refunds take thirty days.", "Refunds of gifts are vouchers."} == set(await found(documents, "refunds"))
-        assert ["Refunds take fourteen days."] == await found(documents, "fourteen", at=1)
-        assert 1 == await documents.remove("a", reason="wrong")
-        assert ["Refunds of gifts are vouchers."] == await found(documents, "refunds")
-        assert [[], []] == [await found(documents, "fourteen thirty", at=at) for at in (1, 2)]
-        assert ["a:b"] == [document.id for document in await documents.list()]
+    documents = engine.tenant("acme").documents
+    await documents.add_text("Refunds take fourteen days.", title="Refunds", id="a")
+    await documents.add_text("Refunds take thirty days.", title="Refunds", id="a")
+    await documents.add_text("Refunds of gifts are vouchers.", title="Gifts", id="a:b")
+    assert {"Refunds take thirty days.", "Refunds of gifts are vouchers."} == set(await found(documents, "refunds"))
+    assert ["Refunds take fourteen days."] == await found(documents, "fourteen", at=1)
+    assert 1 == await documents.remove("a", reason="wrong")
+    assert ["Refunds of gifts are vouchers."] == await found(documents, "refunds")
+    assert [[], []] == [await found(documents, "fourteen thirty", at=at) for at in (1, 2)]
+    assert ["a:b"] == [document.id for document in await documents.list()]
 
 
-async def test_S7_what_a_new_version_lacks_is_found_as_of_the_old_one() -> None:
+async def test_S7_what_a_new_version_lacks_is_found_as_of_the_old_one(engine: Engine) -> None:
     """A change ends passages; a search as of an earlier seq still finds them."""
-    async with memory_engine.open(":memory:") as engine:
-        documents = engine.tenant("acme").documents
-        await documents.add(HANDBOOK, id="h")
-        await documents.add(HANDBOOK.replace("fourteen", "thirty"), id="h")
-        assert "Refunds take thirty days." == (await found(documents, "how long do refunds take"))[0]
-        assert "Refunds take fourteen days." == (await found(documents, "how long do refunds take", at=1))[0]
+    documents = engine.tenant("acme").documents
+    await documents.add(HANDBOOK, id="h")
+    await documents.add(HANDBOOK.replace("fourteen", "thirty"), id="h")
+    assert "Refunds take thirty days." == (await found(documents, "how long do refunds take"))[0]
+    assert "Refunds take fourteen days." == (await found(documents, "how long do refunds take", at=1))[0]
 
 
-async def test_S7_a_removed_document_can_come_back() -> None:
+async def test_S7_a_removed_document_can_come_back(engine: Engine) -> None:
     """The same text again is a new document: it is not taken for the event that was there before."""
-    async with memory_engine.open(":memory:") as engine:
-        documents = engine.tenant("acme").documents
-        for _ in range(3):
-            await documents.add(HANDBOOK, id="h")
-            assert 3 == len(await documents.passages("h"))
-            assert 1 == await documents.remove("h")
-        assert (6, ()) == (await count(engine), await documents.list())
+    documents = engine.tenant("acme").documents
+    for _ in range(3):
+        await documents.add(HANDBOOK, id="h")
+        assert 3 == len(await documents.passages("h"))
+        assert 1 == await documents.remove("h")
+    assert (6, ()) == (await count(engine), await documents.list())
 
 
 async def test_S7_a_hit_leads_back_to_its_document() -> None:
@@ -204,60 +199,56 @@ def test_S7_no_document_has_the_prefix_of_another(one: str, rest: str) -> None:
     assert not rest or not document_prefix(one + rest).startswith(document_prefix(one))
 
 
-async def test_S7_tenants_do_not_see_each_others_documents() -> None:
+async def test_S7_tenants_do_not_see_each_others_documents(engine: Engine) -> None:
     """Neither list, nor get, nor search crosses from one tenant to another."""
-    async with memory_engine.open(":memory:") as engine:
-        acme, other = engine.tenant("acme").documents, engine.tenant("other").documents
-        await acme.add(HANDBOOK, id="h")
-        await other.add_text("Refunds are not given.", title="Rules", id="r")
-        assert (["h"], ["r"]) == ([one.id for one in await acme.list()], [one.id for one in await other.list()])
-        assert (None, 0) == (await other.get("h"), await other.remove("h"))
-        assert ["Refunds are not given."] == await found(other, "refunds")
+    acme, other = engine.tenant("acme").documents, engine.tenant("other").documents
+    await acme.add(HANDBOOK, id="h")
+    await other.add_text("Refunds are not given.", title="Rules", id="r")
+    assert (["h"], ["r"]) == ([one.id for one in await acme.list()], [one.id for one in await other.list()])
+    assert (None, 0) == (await other.get("h"), await other.remove("h"))
+    assert ["Refunds are not given."] == await found(other, "refunds")
 
 
-async def test_S7_forgetting_reaches_documents() -> None:
+async def test_S7_forgetting_reaches_documents(engine: Engine) -> None:
     """A forgotten event's passages are gone from document and search; brought again, they are there again."""
-    async with memory_engine.open(":memory:") as engine:
-        tenant = engine.tenant("acme")
-        await tenant.documents.add(HANDBOOK, id="h")
-        changed = HANDBOOK.replace("fourteen", "thirty")
-        await tenant.documents.add(changed, id="h")
-        await found(tenant.documents, "refunds")
-        (latest,) = await tenant.latest(1)
-        await tenant.forget(event_ids=[latest.id])
-        document = await tenant.documents.get("h")
-        assert document is not None
-        assert ("h", "", 2) == (document.title, document.digest, len(document.passages))
-        assert [] == await found(tenant.documents, "thirty")
-        await tenant.documents.add(changed, id="h")
-        assert ["Refunds take thirty days."] == (await texts(tenant.documents, "h"))[1:2]
+    tenant = engine.tenant("acme")
+    await tenant.documents.add(HANDBOOK, id="h")
+    changed = HANDBOOK.replace("fourteen", "thirty")
+    await tenant.documents.add(changed, id="h")
+    await found(tenant.documents, "refunds")
+    (latest,) = await tenant.latest(1)
+    await tenant.forget(event_ids=[latest.id])
+    document = await tenant.documents.get("h")
+    assert document is not None
+    assert ("h", "", 2) == (document.title, document.digest, len(document.passages))
+    assert [] == await found(tenant.documents, "thirty")
+    await tenant.documents.add(changed, id="h")
+    assert ["Refunds take thirty days."] == (await texts(tenant.documents, "h"))[1:2]
 
 
-async def test_S7_a_document_of_which_all_is_forgotten_is_gone() -> None:
+async def test_S7_a_document_of_which_all_is_forgotten_is_gone(engine: Engine) -> None:
     """Nothing of it stays in the view, not even its id; it may come back."""
-    async with memory_engine.open(":memory:") as engine:
-        tenant = engine.tenant("acme")
-        await tenant.documents.add(HANDBOOK, id="secret")
-        (event,) = await tenant.latest(1)
-        await tenant.forget(event_ids=[event.id])
-        assert "secret" not in str(await tenant.view("documents"))
-        await tenant.documents.add(HANDBOOK, id="secret")
-        assert 3 == len(await tenant.documents.passages("secret"))
+    tenant = engine.tenant("acme")
+    await tenant.documents.add(HANDBOOK, id="secret")
+    (event,) = await tenant.latest(1)
+    await tenant.forget(event_ids=[event.id])
+    assert "secret" not in str(await tenant.view("documents"))
+    await tenant.documents.add(HANDBOOK, id="secret")
+    assert 3 == len(await tenant.documents.passages("secret"))
 
 
-async def test_S7_two_who_bring_the_same_document_bring_it_once() -> None:
+async def test_S7_two_who_bring_the_same_document_bring_it_once(engine: Engine) -> None:
     """At the same time: equal versions are one event, differing ones follow each other."""
-    async with memory_engine.open(":memory:") as engine:
-        tenant = engine.tenant("acme")
-        same = [tenant.documents.add(HANDBOOK, id="h") for _ in range(4)]
-        await asyncio.gather(*same)
-        assert 1 == await count(engine)
-        differing = [HANDBOOK.replace("fourteen", f"{n}") for n in range(4)]
-        await asyncio.gather(*(tenant.documents.add(text, id="h") for text in differing))
-        assert [text for text in await texts(tenant.documents, "h") if "Refunds" in text] in [
-            [f"Refunds take {n} days."] for n in range(4)
-        ]
-        assert 3 == len(await tenant.documents.passages("h"))
+    tenant = engine.tenant("acme")
+    same = [tenant.documents.add(HANDBOOK, id="h") for _ in range(4)]
+    await asyncio.gather(*same)
+    assert 1 == await count(engine)
+    differing = [HANDBOOK.replace("fourteen", f"{n}") for n in range(4)]
+    await asyncio.gather(*(tenant.documents.add(text, id="h") for text in differing))
+    assert [text for text in await texts(tenant.documents, "h") if "Refunds" in text] in [
+        [f"Refunds take {n} days."] for n in range(4)
+    ]
+    assert 3 == len(await tenant.documents.passages("h"))
 
 
 async def test_S7_two_processes_do_not_mix_their_versions(tmp_path: Path) -> None:
@@ -338,12 +329,11 @@ async def test_S7_a_file_that_is_too_large_is_refused(tmp_path: Path) -> None:
     ("text", "title", "why"),
     [("", "T", "no words"), (" \n\t ", "T", "no words"), ("x", " ", "give it one"), ("\ud800", "T", "lone surrogate")],
 )
-async def test_S7_a_text_of_nothing_is_refused(text: str, title: str, why: str) -> None:
+async def test_S7_a_text_of_nothing_is_refused(engine: Engine, text: str, title: str, why: str) -> None:
     """Before anything is written."""
-    async with memory_engine.open(":memory:") as engine:
-        with pytest.raises(errors.InvalidDocument, match=why):
-            await engine.tenant("acme").documents.add_text(text, title=title, id="t")
-        assert [] == await engine.threads()
+    with pytest.raises(errors.InvalidDocument, match=why):
+        await engine.tenant("acme").documents.add_text(text, title=title, id="t")
+    assert [] == await engine.threads()
 
 
 async def test_S7_the_view_equals_its_past(tmp_path: Path) -> None:
@@ -365,16 +355,15 @@ async def test_S7_the_view_equals_its_past(tmp_path: Path) -> None:
         assert now == await tenant.documents.list()
 
 
-async def test_S7_odd_events_break_nothing() -> None:
+async def test_S7_odd_events_break_nothing(engine: Engine) -> None:
     """An event that fits no document that is there, sent by hand, is folded all the same."""
-    async with memory_engine.open(":memory:") as engine:
-        tenant = engine.tenant("acme")
-        for event in (
-            DocumentRemoved(document_id="x", seqs=(9,)),
-            DocumentAdded(document_id="x", title="X", splices=()),
-            MemoryForget(seqs=(1, 2, 77)),
-            DocumentRemoved(document_id="x"),
-        ):
-            await tenant.dispatch(event)
-        assert () == await tenant.documents.list()
-        assert (await tenant.verify()).ok
+    tenant = engine.tenant("acme")
+    for event in (
+        DocumentRemoved(document_id="x", seqs=(9,)),
+        DocumentAdded(document_id="x", title="X", splices=()),
+        MemoryForget(seqs=(1, 2, 77)),
+        DocumentRemoved(document_id="x"),
+    ):
+        await tenant.dispatch(event)
+    assert () == await tenant.documents.list()
+    assert (await tenant.verify()).ok

@@ -17,7 +17,7 @@ from memory_engine import errors
 from memory_engine.llm.vectors import Packed, VectorIndex, packed
 from memory_engine.storage.vectors.adaptive import AdaptiveIndex
 from memory_engine.storage.vectors.exact import ExactIndex
-from memory_engine.storage.vectors.hnsw import Origin, Unusable
+from memory_engine.storage.vectors.hnsw import Origin, UnusableGraph
 
 np = pytest.importorskip("numpy", reason="vectors need NumPy (extra `vectors`)")
 pytest.importorskip("hnswlib", reason="graphs need hnswlib (extra `hnsw`)")
@@ -292,7 +292,7 @@ def refusal(path: Path, origin: Origin = ORIGIN, dimension: int = DIMENSION) -> 
     index.put("a", [1.0] * dimension)
     why = index.load(path, origin)
     assert [("a", 1.0)] == index.search([1.0] * dimension, 5)
-    assert isinstance(why, Unusable)
+    assert isinstance(why, UnusableGraph)
     assert why.why
     return why.reason
 

@@ -90,7 +90,7 @@ async def test_a_search_over_threads_is_bounded_in_time() -> None:
 
 
 async def test_a_context_says_what_it_recalls_from() -> None:
-    """A single handle, an id in place of one, and a question that is no text are refused."""
+    """A single handle, an id in place of one, and a question that is not a text are refused."""
     async with memory_engine.open(":memory:") as engine:
         thread = await filled(engine)
         context = loosely(thread.context)
@@ -125,7 +125,7 @@ async def test_no_passage_is_recalled_twice() -> None:
 @pytest.mark.parametrize("wrong", [3, object()])
 async def test_an_embedder_that_is_none_is_refused_when_the_engine_opens(wrong: object) -> None:
     """Not by the first search, nor at the end."""
-    with pytest.raises(TypeError, match=r"is no embedder: it has no name"):
+    with pytest.raises(TypeError, match=r"is not an embedder: it has no name"):
         async with memory_engine.open(":memory:", embedder=wrong):  # type: ignore[arg-type]
             raise AssertionError("it is open")
 
@@ -135,7 +135,7 @@ async def test_models_are_checked_where_they_are_given() -> None:
     with pytest.raises(TypeError, match="is not a re-ranker"):
         async with memory_engine.open(":memory:", reranker="jina"):  # type: ignore[arg-type]
             raise AssertionError("it is open")
-    with pytest.raises(TypeError, match="is no embedder"):
+    with pytest.raises(TypeError, match="is not an embedder"):
         CachedEmbedder("openai/text-embedding-3-small")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="capacity is how many"):
         CachedEmbedder(HashEmbedder(), capacity=0)
@@ -143,7 +143,7 @@ async def test_models_are_checked_where_they_are_given() -> None:
         HashEmbedder(0)
     async with memory_engine.open(":memory:", embedder=HashEmbedder(64)) as engine:
         thread = await filled(engine)
-        with pytest.raises(TypeError, match="is no embedder"):
+        with pytest.raises(TypeError, match="is not an embedder"):
             await engine.recall.change_embedder("openai/text-embedding-3-small")  # type: ignore[arg-type]
         assert "hybrid" == (await thread.search("pottery")).how
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory_engine.errors import MissingExtra, ModelError
 from memory_engine.llm import Completion, LiteLLM, LiteLLMReranker, RequestOptions
 from memory_engine.llm.base import Message
-from memory_engine.recall.reranking import GRADE_MAX, CrossEncoderReranker, ModelReranker, Reranker
+from memory_engine.recall.rerankers import GRADE_MAX, CrossEncoderReranker, ModelReranker, Reranker
 from memory_engine.testing.openai_server import (
     OpenAIServer,
     Reply,

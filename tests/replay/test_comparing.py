@@ -15,8 +15,8 @@ from memory_engine import Chunk, CompactionContext, CompactionPolicy, Compaction
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.errors import InvalidChange, ModelNotAllowed
 from memory_engine.files.comparison import (
+    CompactorScore,
     Comparison,
-    Kept,
     Unread,
     compare_compactors,
     draw,
@@ -174,7 +174,7 @@ def test_files_are_found_once_and_in_order(tmp_path: Path) -> None:
 def test_the_chart_is_an_image_of_the_figures() -> None:
     """A dot for each log and each compactor, with names that can do no harm in it."""
     rows = [
-        Kept(log=f"<log {n}>", compactor=name, compactions=1, tokens=(100, tokens), facts=(10, n))
+        CompactorScore(log=f"<log {n}>", compactor=name, compactions=1, tokens=(100, tokens), facts=(10, n))
         for n in range(3)
         for name, tokens in (("<embedded> & co", 20), ("other", 60))
     ]
@@ -186,8 +186,10 @@ def test_the_chart_is_an_image_of_the_figures() -> None:
     assert "<embedded> & co: 20% of tokens, 10% of facts" in [one.text for one in root.iter()]
 
 
-@pytest.mark.parametrize("rows", [(), (Kept(log="a", compactor="b"),), (Kept(log="a", compactor="b", tokens=(1, 9)),)])
-def test_a_chart_of_nothing_is_an_image_too(rows: tuple[Kept, ...]) -> None:
+@pytest.mark.parametrize(
+    "rows", [(), (CompactorScore(log="a", compactor="b"),), (CompactorScore(log="a", compactor="b", tokens=(1, 9)),)]
+)
+def test_a_chart_of_nothing_is_an_image_too(rows: tuple[CompactorScore, ...]) -> None:
     """No log, nothing compacted, no facts, more tokens than before."""
     assert "svg" in ET.fromstring(draw(Comparison(rows=rows))).tag
 

@@ -16,11 +16,11 @@ from memory_engine import Chunk, CompactionPolicy, EngineConfig, Thread
 from memory_engine import events as e
 from memory_engine.core.chunks import Retention
 from memory_engine.core.operations import Add, BatchReplace, Reorder, Update
-from memory_engine.core.reducing import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.events import Event
 from memory_engine.plugins import Plugin
-from memory_engine.replay.diff import COMPARED_MAX, Diff, diff, kept_bytes, rendered, unified
+from memory_engine.replay.diff import COMPARED_MAX, Diff, common_prefix, diff, rendered, unified
 from memory_engine.replay.matching import longest_rising
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.command_line import Run
@@ -267,7 +267,7 @@ async def test_contexts_are_compared_by_byte_and_line() -> None:
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_kept_bytes_are_the_common_beginning(before: bytes, after: bytes) -> None:
     """The longest that both begin with."""
-    kept = kept_bytes(before, after)
+    kept = common_prefix(before, after)
     assert before[:kept] == after[:kept]
     assert kept == min(len(before), len(after)) or before[kept] != after[kept]
 

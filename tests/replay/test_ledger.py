@@ -16,7 +16,7 @@ from memory_engine.context.rendering import message_tokens
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.cache_breaks import CacheBreak
-from memory_engine.replay.diff import kept_bytes, rendered
+from memory_engine.replay.diff import common_prefix, rendered
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.testing import ManualClock, SequentialIds
 from tests.conversations import LONG, NEVER, call, opened, say, turns
@@ -121,7 +121,7 @@ async def test_a_compaction_breaks_it_where_the_summary_stands() -> None:
             one.seq,
             one.why,
         )
-        assert (1, kept_bytes(rendered(before.messages), rendered(after.messages))) == (one.message, one.byte)
+        assert (1, common_prefix(rendered(before.messages), rendered(after.messages))) == (one.message, one.byte)
         counter = thread.kernel[ContextBuilder].counter
         again = [message for message in after.messages[1:] if message in before.messages]
         assert sum(message_tokens(message, counter) for message in again) == one.lost_tokens > 0
@@ -359,7 +359,7 @@ async def expected_breaks(thread: Thread, found: CacheLedger, budget: int | None
         new = (await thread.context(budget, at=later.seq - 1)).messages
         if new[: len(old)] != old:
             same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
-            broken.append((later.seq, kept_bytes(rendered(old), rendered(new)), same))
+            broken.append((later.seq, common_prefix(rendered(old), rendered(new)), same))
     return broken
 
 

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, MemoryAppended, Thread, UserMessage
+from memory_engine import (
+    CompactionPolicy,
+    Engine,
+    EngineConfig,
+    Event,
+    LlmTextResponse,
+    MemoryAppended,
+    Thread,
+    UserMessage,
+)
 from memory_engine.core.clock import to_datetime
 from memory_engine.errors import EventNotFound, PastIsReadOnly, ReadOnly, SeqNotInLog
 from memory_engine.store import snapshots
@@ -31,7 +40,7 @@ def many_snapshots(every: int = 3) -> Iterator[None]:
     """Snapshots at every few events, as a long log has them at every thousand."""
     with (
         mock.patch("memory_engine.store.snapshots.EVERY", every),
-        mock.patch("memory_engine.store.reading.FAR", every),
+        mock.patch("memory_engine.store.reader.FAR", every),
         mock.patch("memory_engine.projections.rebuild.WINDOW", every),
         mock.patch("memory_engine.projections.rebuild.ROWS_SHARE", 0),
     ):
@@ -114,66 +123,61 @@ async def test_a_clock_that_goes_back_does_not_confuse_times() -> None:
 
 
 @pytest.mark.parametrize("moment", [-1, 3, 10**30, True, 1.5, None, b"2", datetime(2026, 1, 1)])  # noqa: DTZ001
-async def test_no_such_moment_is_a_typed_error(moment: object) -> None:
+async def test_no_such_moment_is_a_typed_error(thread: Thread, moment: object) -> None:
     """What a thread's history does not have is refused, and says what there is."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await talk(thread, 1)
-        with pytest.raises(SeqNotInLog, match="seqs 1 to 2") as caught:
-            await thread.at(moment)  # type: ignore[arg-type]
-        assert isinstance(caught.value, ValueError)
-        with pytest.raises(EventNotFound):
-            await thread.at("no such event")
-        assert "no event yet" in str(SeqNotInLog("t", 4, 0))
+    await talk(thread, 1)
+    with pytest.raises(SeqNotInLog, match="seqs 1 to 2") as caught:
+        await thread.at(moment)  # type: ignore[arg-type]
+    assert isinstance(caught.value, ValueError)
+    with pytest.raises(EventNotFound):
+        await thread.at("no such event")
+    assert "no event yet" in str(SeqNotInLog("t", 4, 0))
 
 
-async def test_the_past_takes_no_writes() -> None:
+async def test_the_past_takes_no_writes(thread: Thread) -> None:
     """Whatever would write is refused by name, and the thread is as it was."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await talk(thread, 3)
-        past = await thread.at(4)
-        writes: list[Callable[[], object]] = [
-            lambda: past.dispatch(UserMessage(content="x")),
-            lambda: past.dispatch_all([UserMessage(content="x")]),
-            past.compact,
-            past.pause,
-            past.resume,
-            past.archive,
-            past.delete,
-            past.rebuild,
-            past.undo_compaction,
-            past.redo_compaction,
-            past.end_session,
-            lambda: past.mark_critical("1.0"),
-            lambda: past.forget(chunk_ids=["1.0"]),
-            lambda: past.scratchpad.write("x"),
-        ]
-        for write in writes:
-            with pytest.raises(PastIsReadOnly, match="as it was after event 4"):
-                await write()  # type: ignore[misc]
-        assert (6, False) == ((await thread.info()).events, await past.is_blocked())
+    await talk(thread, 3)
+    past = await thread.at(4)
+    writes: list[Callable[[], object]] = [
+        lambda: past.dispatch(UserMessage(content="x")),
+        lambda: past.dispatch_all([UserMessage(content="x")]),
+        past.compact,
+        past.pause,
+        past.resume,
+        past.archive,
+        past.delete,
+        past.rebuild,
+        past.undo_compaction,
+        past.redo_compaction,
+        past.end_session,
+        lambda: past.mark_critical("1.0"),
+        lambda: past.forget(chunk_ids=["1.0"]),
+        lambda: past.scratchpad.write("x"),
+    ]
+    for write in writes:
+        with pytest.raises(PastIsReadOnly, match="as it was after event 4"):
+            await write()  # type: ignore[misc]
+    assert (6, False) == ((await thread.info()).events, await past.is_blocked())
 
 
-async def test_the_handles_of_the_past_read_the_past() -> None:
+async def test_the_handles_of_the_past_read_the_past(engine: Engine) -> None:
     """Scratchpad, events, info, search, report and fork of a past are as of its seq."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await thread.scratchpad.write("Revenue dips every Sunday")
-        seq = (await thread.info()).events
-        await talk(thread, 2)
-        await thread.scratchpad.write("And on holidays")
-        past = await thread.at(seq)
-        assert ["Revenue dips every Sunday"] == [snippet.text for snippet in await past.scratchpad.read()]
-        assert (seq, seq) == ((await past.info()).events, len([event async for event in past.events()]))
-        assert [] == list(await past.search("part costs"))
-        assert [] != list(await thread.search("part costs"))
-        assert (await (await thread.at(2)).at(1)).seq == 1
-        fork = await past.fork()
-        assert seq == (await fork.info()).events
-        assert "Past(" in repr(past)
-        assert (await past.report()).text != (await thread.report()).text
-        assert (await past.context(at=0)).messages == []
+    thread = await engine.create_thread()
+    await thread.scratchpad.write("Revenue dips every Sunday")
+    seq = (await thread.info()).events
+    await talk(thread, 2)
+    await thread.scratchpad.write("And on holidays")
+    past = await thread.at(seq)
+    assert ["Revenue dips every Sunday"] == [snippet.text for snippet in await past.scratchpad.read()]
+    assert (seq, seq) == ((await past.info()).events, len([event async for event in past.events()]))
+    assert [] == list(await past.search("part costs"))
+    assert [] != list(await thread.search("part costs"))
+    assert (await (await thread.at(2)).at(1)).seq == 1
+    fork = await past.fork()
+    assert seq == (await fork.info()).events
+    assert "Past(" in repr(past)
+    assert (await past.report()).text != (await thread.report()).text
+    assert (await past.context(at=0)).messages == []
 
 
 async def test_snapshots_are_written_by_commits_and_name_no_content(tmp_path: Path) -> None:
@@ -280,31 +284,29 @@ async def test_an_engine_that_only_reads_writes_nothing(tmp_path: Path) -> None:
     assert before == path.read_bytes()
 
 
-async def test_a_log_without_snapshots_gets_them_where_it_is_read() -> None:
+async def test_a_log_without_snapshots_gets_them_where_it_is_read(engine: Engine) -> None:
     """One that was imported, or is older than they are: the first who reads far keeps them for the next."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await talk(thread, 30)
-        assert {} == await kept(thread)
-        with mock.patch("memory_engine.store.reading.FAR", 600):
-            await thread.state(at=55)
-        assert {} == await kept(thread)
-        with mock.patch("memory_engine.store.reading.FAR", 20), mock.patch("memory_engine.store.reading.PAGE", 20):
-            expected = await thread.state(at=55)
-        assert 2 == len(await kept(thread))
-        assert expected == await thread.state(at=55)
+    thread = await engine.create_thread()
+    await talk(thread, 30)
+    assert {} == await kept(thread)
+    with mock.patch("memory_engine.store.reader.FAR", 600):
+        await thread.state(at=55)
+    assert {} == await kept(thread)
+    with mock.patch("memory_engine.store.reader.FAR", 20), mock.patch("memory_engine.store.reader.PAGE", 20):
+        expected = await thread.state(at=55)
+    assert 2 == len(await kept(thread))
+    assert expected == await thread.state(at=55)
 
 
-async def test_every_view_is_read_in_the_past() -> None:
+async def test_every_view_is_read_in_the_past(engine: Engine) -> None:
     """All registered views, also those that this thread has no event for, at every seq."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread()
-        await talk(thread, 2)
-        past = await thread.at(3)
-        assert isinstance(past, Past)
-        for projection in builtin_projections():
-            rows = await past.rows(projection)
-            assert len(rows) == (await past.measure(projection))[0] >= len(await past.tail(projection, 1))
+    thread = await engine.create_thread()
+    await talk(thread, 2)
+    past = await thread.at(3)
+    assert isinstance(past, Past)
+    for projection in builtin_projections():
+        rows = await past.rows(projection)
+        assert len(rows) == (await past.measure(projection))[0] >= len(await past.tail(projection, 1))
 
 
 async def test_a_search_that_would_make_an_index_is_refused_where_one_only_looks(tmp_path: Path) -> None:

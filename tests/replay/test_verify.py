@@ -11,7 +11,18 @@ import msgspec
 import pytest
 
 import memory_engine
-from memory_engine import Add, Chunk, EngineConfig, Plugin, ReduceContext, Reduction, StateView, Thread, UserMessage
+from memory_engine import (
+    Add,
+    Chunk,
+    CompactionPolicy,
+    EngineConfig,
+    Plugin,
+    ReduceContext,
+    Reduction,
+    StateView,
+    Thread,
+    UserMessage,
+)
 from memory_engine import events as e
 from memory_engine.cli import main
 from memory_engine.core.chunks import Retention
@@ -276,8 +287,9 @@ async def test_a_changed_snapshot_is_found(tmp_path: Path) -> None:
 
 
 async def searched(path: str, *, documents: bool = False) -> None:
-    """A file whose thread has a search index, all of it folded."""
-    async with memory_engine.open(path) as engine:
+    """A file whose thread has a search index, with all its words. Nothing is compacted: when is a matter of timing."""
+    config = EngineConfig(compaction=CompactionPolicy(enabled=False))
+    async with memory_engine.open(path, config=config) as engine:
         thread: Thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=f"Order A-{n} of apples") for n in range(90)])
         await thread.forget(event_ids=[(await thread.latest(1))[0].id])
@@ -302,7 +314,7 @@ async def searched(path: str, *, documents: bool = False) -> None:
         (
             "INSERT INTO passages SELECT pos + 1, kind, role, speaker, at_us, tid, key, origins, ended, size, terms "
             f"FROM passages WHERE {PLACE} = 7",
-            "passages: 103 → 102",
+            "passages: 91 → 90",
         ),
     ],
 )  # fmt: skip

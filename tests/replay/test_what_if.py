@@ -11,12 +11,14 @@ import memory_engine
 from memory_engine import (
     CompactionPolicy,
     Compactor,
+    Engine,
     EngineConfig,
     Event,
     LlmTextResponse,
     LlmToolCall,
     MemoryForget,
     NewEvent,
+    Thread,
     ToolCall,
     ToolResult,
     UserMessage,
@@ -69,53 +71,45 @@ async def test_a_skipped_event_leaves_its_place(tmp_path: Path) -> None:
         )
 
 
-async def test_a_replaced_event_says_something_else() -> None:
+async def test_a_replaced_event_says_something_else(thread: Thread) -> None:
     """Another event, also one of another type, stands under the id of the first."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch_all(turns(4))
-        edits = [ReplaceEvent(1, UserMessage(content="first")), ReplaceEvent(4, e.ExternalTimer(content="tick"))]
-        report, fork = await tried(thread, Change(edits=edits))
-        assert (0, 2, 2) == (report.shared, report.events.replaced, report.events.kept)
-        assert ["first", "word2", "word3", "tick"] == await texts(fork)
-        assert [one.id for one in await log(thread)] == [one.id for one in await log(fork)]
+    await thread.dispatch_all(turns(4))
+    edits = [ReplaceEvent(1, UserMessage(content="first")), ReplaceEvent(4, e.ExternalTimer(content="tick"))]
+    report, fork = await tried(thread, Change(edits=edits))
+    assert (0, 2, 2) == (report.shared, report.events.replaced, report.events.kept)
+    assert ["first", "word2", "word3", "tick"] == await texts(fork)
+    assert [one.id for one in await log(thread)] == [one.id for one in await log(fork)]
 
 
-async def test_inserted_events_come_in_their_order() -> None:
+async def test_inserted_events_come_in_their_order(thread: Thread) -> None:
     """Before the first, after the last, several at one place: later events move, and know it."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch_all(turns(2))
-        await thread.mark_critical("2.0")
-        edits = [InsertEvent(0, UserMessage(content="a")), InsertEvent(0, NewEvent(UserMessage(content="b"), id="b!")),
-                 InsertEvent(3, UserMessage(content="z"))]  # fmt: skip
-        report, fork = await tried(thread, Change(edits=edits))
-        assert (0, 3, 2, 1) == (
-            report.shared, report.events.inserted, report.events.kept, report.events.renumbered
-        )  # fmt: skip
-        assert ["a", "b", "word1", "word2", "z"] == await texts(fork)
-        made = await log(fork)
-        assert ("b!", e.MemoryMarkCritical(chunk_ids=("4.0",))) == (made[1].id, made[4].event)
-        assert "critical" == (await fork.chunk("5.0")).retention
-        assert made[2].recorded_at == made[0].recorded_at == (await log(thread))[0].recorded_at
+    await thread.dispatch_all(turns(2))
+    await thread.mark_critical("2.0")
+    edits = [InsertEvent(0, UserMessage(content="a")), InsertEvent(0, NewEvent(UserMessage(content="b"), id="b!")),
+             InsertEvent(3, UserMessage(content="z"))]  # fmt: skip
+    report, fork = await tried(thread, Change(edits=edits))
+    assert (0, 3, 2, 1) == (
+        report.shared, report.events.inserted, report.events.kept, report.events.renumbered
+    )  # fmt: skip
+    assert ["a", "b", "word1", "word2", "z"] == await texts(fork)
+    made = await log(fork)
+    assert ("b!", e.MemoryMarkCritical(chunk_ids=("4.0",))) == (made[1].id, made[4].event)
+    assert "critical" == (await fork.chunk("5.0")).retention
+    assert made[2].recorded_at == made[0].recorded_at == (await log(thread))[0].recorded_at
 
 
-async def test_an_event_may_be_inserted_into_an_empty_log() -> None:
+async def test_an_event_may_be_inserted_into_an_empty_log(thread: Thread) -> None:
     """There is no event whose time it could take: it takes the thread's."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        _, fork = await tried(thread, Change(edits=[InsertEvent(0, UserMessage(content="hi"))]))
-        assert ["hi"] == await texts(fork)
+    _, fork = await tried(thread, Change(edits=[InsertEvent(0, UserMessage(content="hi"))]))
+    assert ["hi"] == await texts(fork)
 
 
-async def test_the_rest_of_the_log_can_be_left_out() -> None:
+async def test_the_rest_of_the_log_can_be_left_out(thread: Thread) -> None:
     """With `upto`, by seq or id, the rerun ends there."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        receipts = await thread.dispatch_all(turns(5))
-        for upto in (3, receipts[2].event_id):
-            report, fork = await tried(thread, Change(edits=[SkipEvent(1)], upto=upto))
-            assert (3, ["word2", "word3"]) == (report.upto, await texts(fork))
+    receipts = await thread.dispatch_all(turns(5))
+    for upto in (3, receipts[2].event_id):
+        report, fork = await tried(thread, Change(edits=[SkipEvent(1)], upto=upto))
+        assert (3, ["word2", "word3"]) == (report.upto, await texts(fork))
 
 
 @settings(max_examples=40, deadline=None)
@@ -156,33 +150,29 @@ async def test_editing_is_as_if_it_had_been_said_so(steps: list[str]) -> None:
      [InsertEvent(1, NewEvent(UserMessage(content="x"), id="taken"))],
      [InsertEvent(n, NewEvent(UserMessage(content="x"), id="twice")) for n in (1, 2)], []],
 )  # fmt: skip
-async def test_edits_that_fit_nothing_are_refused(edits: Sequence[Edit]) -> None:
+async def test_edits_that_fit_nothing_are_refused(engine: Engine, thread: Thread, edits: Sequence[Edit]) -> None:
     """Seqs that the log does not have, two edits of one event, ids that are taken, no change at all: no fork."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch_all([NewEvent(turns(1)[0], id="taken"), *turns(2)])
-        with pytest.raises(InvalidChange):
-            await thread.what_if(Change(edits=edits), fork_id="f")
-        assert ["t"] == [info.id for info in await engine.threads()]
-        await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
+    await thread.dispatch_all([NewEvent(turns(1)[0], id="taken"), *turns(2)])
+    with pytest.raises(InvalidChange):
+        await thread.what_if(Change(edits=edits), fork_id="f")
+    assert ["t"] == [info.id for info in await engine.threads()]
+    await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
 
 
-async def test_what_cannot_be_recorded_makes_no_fork() -> None:
+async def test_what_cannot_be_recorded_makes_no_fork(engine: Engine, thread: Thread) -> None:
     """A value that JSON cannot hold is refused as `dispatch` refuses it, and the fork's id stays free."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.dispatch_all(turns(3))
-        bad = e.FlowCompleted(flow_id="f", flow_dact="d", user_query="q", slots={"x": float("nan")})
-        with pytest.raises(InvalidEvent):
-            await thread.what_if(Change(edits=[ReplaceEvent(2, bad)]), fork_id="f")
-        for fork_id in ("\x00", "x" * 5_000):
-            with pytest.raises(InvalidIdentifier):
-                await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id=fork_id)
+    await thread.dispatch_all(turns(3))
+    bad = e.FlowCompleted(flow_id="f", flow_dact="d", user_query="q", slots={"x": float("nan")})
+    with pytest.raises(InvalidEvent):
+        await thread.what_if(Change(edits=[ReplaceEvent(2, bad)]), fork_id="f")
+    for fork_id in ("\x00", "x" * 5_000):
+        with pytest.raises(InvalidIdentifier):
+            await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id=fork_id)
+    await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
+    with pytest.raises(ThreadExists):
         await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
-        with pytest.raises(ThreadExists):
-            await thread.what_if(Change(edits=[SkipEvent(1)]), fork_id="f")
-        with pytest.raises(ThreadNotFound):
-            await engine.thread("nobody").what_if(Change(edits=[SkipEvent(1)]))
+    with pytest.raises(ThreadNotFound):
+        await engine.thread("nobody").what_if(Change(edits=[SkipEvent(1)]))
 
 
 async def test_an_engine_that_only_reads_makes_no_fork(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from memory_engine.agents import AgentLifecycle
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.context.builder import FRAME
 from memory_engine.core.operations import Add
-from memory_engine.core.reducing import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.errors.effects import Usage
 from memory_engine.events import Event, SummaryLine
@@ -248,77 +248,69 @@ async def promoted(engine: Engine) -> Thread:
     return thread
 
 
-async def test_facts_lead_to_the_thread_that_they_came_from() -> None:
+async def test_facts_lead_to_the_thread_that_they_came_from(engine: Engine) -> None:
     """A preference and a line of `agent.md`: the delivery, the verdict, the snippet that was judged."""
-    async with memory_engine.open(":memory:") as engine:
-        await promoted(engine)
-        user, tenant = engine.user("u", tenant_id="acme"), engine.tenant("acme")
-        [key] = await user.view("preferences")
-        [line] = await tenant.view("agent_md")
-        for owner, row in ((user, f"view:preferences/{key}"), (tenant, f"view:agent_md/{line}")):
-            tree = await owner.why(row)
-            assert ("row", row) == (tree.kind, tree.id)
-            assert {"t"} == {one.thread_id for one in nodes(tree, "fact")}
-            types = [one.facts["type"] for one in nodes(tree, "event")]
-            assert {"promotion_decided", "scratchpad_written"} <= set(types)
-            [snippet] = [one for one in nodes(tree, "chunk") if one.facts["type"] == "snippet"]
-            assert snippet.text in ("Revenue dips every Sunday", "The user prefers short answers")
-            assert snippet.facts["live"]
+    await promoted(engine)
+    user, tenant = engine.user("u", tenant_id="acme"), engine.tenant("acme")
+    [key] = await user.view("preferences")
+    [line] = await tenant.view("agent_md")
+    for owner, row in ((user, f"view:preferences/{key}"), (tenant, f"view:agent_md/{line}")):
+        tree = await owner.why(row)
+        assert ("row", row) == (tree.kind, tree.id)
+        assert {"t"} == {one.thread_id for one in nodes(tree, "fact")}
+        types = [one.facts["type"] for one in nodes(tree, "event")]
+        assert {"promotion_decided", "scratchpad_written"} <= set(types)
+        [snippet] = [one for one in nodes(tree, "chunk") if one.facts["type"] == "snippet"]
+        assert snippet.text in ("Revenue dips every Sunday", "The user prefers short answers")
+        assert snippet.facts["live"]
 
 
-async def test_a_playbook_leads_to_its_flow() -> None:
+async def test_a_playbook_leads_to_its_flow(engine: Engine) -> None:
     """From the user's row to the conversation in which the flow ran."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t", user_id="u")
-        await thread.flows.completed(flow_dact="compare", user_query="Compare", tool_calls=[])
-        await thread.flows.feedback(satisfied=True)
-        await thread.delivered()
-        user = engine.user("u")
-        [key] = await user.view("playbooks")
-        tree = await user.why(f"view:playbooks/{key}")
-        assert {("t", "flow_completed")} <= {(one.thread_id, one.facts["type"]) for one in nodes(tree, "event")}
+    thread = await engine.create_thread("t", user_id="u")
+    await thread.flows.completed(flow_dact="compare", user_query="Compare", tool_calls=[])
+    await thread.flows.feedback(satisfied=True)
+    await thread.delivered()
+    user = engine.user("u")
+    [key] = await user.view("playbooks")
+    tree = await user.why(f"view:playbooks/{key}")
+    assert {("t", "flow_completed")} <= {(one.thread_id, one.facts["type"]) for one in nodes(tree, "event")}
 
 
-async def test_recalled_memory_leads_to_its_entries() -> None:
+async def test_recalled_memory_leads_to_its_entries(engine: Engine) -> None:
     """A note that an agent was given: to the entries, in the agent's own thread."""
-    async with memory_engine.open(":memory:") as engine:
-        await engine.agent("analyst").memory.learn("dataset-format", "CSV, semicolon-delimited")
-        thread = await engine.create_thread("t", user_id="u1")
-        await AgentLifecycle(engine, thread, agent_id="analyst").start("Import the dataset of May")
-        [recalled] = [chunk for chunk in (await thread.state()).chunks() if chunk.type == "recalled"]
-        tree = await thread.why(recalled.id)
-        assert {"memory_appended"} <= {one.facts["type"] for one in nodes(tree, "event")}
-        assert "agent:analyst" in {one.thread_id for one in nodes(tree, "fact")}
+    await engine.agent("analyst").memory.learn("dataset-format", "CSV, semicolon-delimited")
+    thread = await engine.create_thread("t", user_id="u1")
+    await AgentLifecycle(engine, thread, agent_id="analyst").start("Import the dataset of May")
+    [recalled] = [chunk for chunk in (await thread.state()).chunks() if chunk.type == "recalled"]
+    tree = await thread.why(recalled.id)
+    assert {"memory_appended"} <= {one.facts["type"] for one in nodes(tree, "event")}
+    assert "agent:analyst" in {one.thread_id for one in nodes(tree, "fact")}
 
 
-async def test_no_other_tenant_is_read() -> None:
+async def test_no_other_tenant_is_read(engine: Engine) -> None:
     """Whatever thread an event names: that of another tenant is not opened, and its event is missing."""
-    async with memory_engine.open(":memory:") as engine:
-        secret = await engine.create_thread("secret", tenant_id="globex")
-        told = await secret.dispatch(e.UserMessage(content="the code is 1234"), correlation_id="c")
-        thread = await engine.create_thread("t", tenant_id="acme", user_id="u")
-        entry = e.MemoryAppended(
-            layer="semantic", content="x", key="k", source_thread="secret", sources=(told.event_id,)
-        )
-        await thread.dispatch(entry, causation_id=told.event_id, correlation_id="c")
-        await thread.dispatch(e.UserMessage(content="x"), causation_id=told.event_id, correlation_id="c")
-        trees = [await thread.why("2.0")]
-        trees += [await thread.why(f"view:layers/{key}") for key in await thread.view("layers")]
-        assert 2 == len(trees)
-        for tree in trees:
-            assert "1234" not in json.dumps(tree.as_data())
-            assert any(one.facts.get("missing") for one in tree.walk())
+    secret = await engine.create_thread("secret", tenant_id="globex")
+    told = await secret.dispatch(e.UserMessage(content="the code is 1234"), correlation_id="c")
+    thread = await engine.create_thread("t", tenant_id="acme", user_id="u")
+    entry = e.MemoryAppended(layer="semantic", content="x", key="k", source_thread="secret", sources=(told.event_id,))
+    await thread.dispatch(entry, causation_id=told.event_id, correlation_id="c")
+    await thread.dispatch(e.UserMessage(content="x"), causation_id=told.event_id, correlation_id="c")
+    trees = [await thread.why("2.0")]
+    trees += [await thread.why(f"view:layers/{key}") for key in await thread.view("layers")]
+    assert 2 == len(trees)
+    for tree in trees:
+        assert "1234" not in json.dumps(tree.as_data())
+        assert any(one.facts.get("missing") for one in tree.walk())
 
 
-async def test_rows_that_are_not_there() -> None:
+async def test_rows_that_are_not_there(thread: Thread) -> None:
     """An unknown view, an unknown key."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await say(thread, turns(1))
-        with pytest.raises(errors.UnknownView, match="there is no view 'nothing'"):
-            await thread.why("view:nothing/x")
-        with pytest.raises(errors.UnknownRow, match="has no row 'a/b'"):
-            await thread.why("view:preferences/a/b")
+    await say(thread, turns(1))
+    with pytest.raises(errors.UnknownView, match="there is no view 'nothing'"):
+        await thread.why("view:nothing/x")
+    with pytest.raises(errors.UnknownRow, match="has no row 'a/b'"):
+        await thread.why("view:preferences/a/b")
 
 
 # contexts

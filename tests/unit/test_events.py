@@ -265,7 +265,7 @@ BAD = [
     ("NaN", Anything(number=float("nan")), errors.InvalidEvent),
     ("an infinity", Anything(number=float("-inf")), errors.InvalidEvent),
     ("NaN in a value", Anything(value=[1, {"x": float("nan")}]), errors.InvalidEvent),
-    ("a key that is no text", Anything(value={1: "one"}), errors.InvalidEvent),
+    ("a key that is not a text", Anything(value={1: "one"}), errors.InvalidEvent),
     ("a set", Anything(value={1, 2}), errors.InvalidEvent),
     ("bytes", Anything(value=b"raw"), errors.InvalidEvent),
     ("a moment", Anything(value=datetime(2020, 1, 1, tzinfo=UTC)), errors.InvalidEvent),
@@ -290,7 +290,7 @@ async def test_bad_input_is_refused(value: Event | e.TodoItem, error: type[error
 def test_an_error_names_the_place() -> None:
     """The message says where in the event the value stands."""
     found = given().when(Anything(value=[1, {"x": float("nan")}])).then_raises(errors.InvalidEvent)
-    assert "event 'anything' cannot be recorded: nan is no JSON number at $.value[1].x; nothing was written" == str(
+    assert "event 'anything' cannot be recorded: nan is not a JSON number at $.value[1].x; nothing was written" == str(
         found
     )
     found = given().when(e.UserMessage(content=cast("str", 5))).then_raises(errors.InvalidEvent)

@@ -11,12 +11,12 @@ import memory_engine
 from memory_engine import Event, Plugin, UserMessage
 from memory_engine import events as e
 from memory_engine.core.events.delivery import Delivering, Delivery
-from memory_engine.core.events.roles import Kind, Reference, Role, Source, roles_of, sources_in
-from memory_engine.core.reducing import NOTHING, ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.core.events.roles import FieldKind, Reference, Role, Source, roles_of, sources_in
+from memory_engine.core.reduction import NOTHING, ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.core.state import State
 from memory_engine.errors import InvalidEvent, ReducerError
 from memory_engine.events import BUILTIN_EVENTS, EventRegistry, builtin_registry
-from memory_engine.replay.export.payloads import Hide, Walk, shape_of
+from memory_engine.replay.export.payloads import Hide, PayloadWalk, shape_of
 from memory_engine.replay.export.redaction import STAND_IN, Scrubber
 from memory_engine.replay.what_if.references import references_of
 from memory_engine.wiring import builtin_plugins
@@ -24,15 +24,16 @@ from tests.replay.test_what_if_references import structs
 from tests.unit.test_events import SAMPLES
 
 STRUCTS = [cls for seen in [set[type]()] for event in BUILTIN_EVENTS for cls in structs(event, seen)]
-NOT_TEXT: dict[Kind, str] = {
-    Kind.ID: "agent_id call_id call_ids category claim clarification_id compaction_id compactor criterion entry_id "
-    "facts flow_id format id industry kind lines media_type method model name owner response_id retention scorer "
-    "section session_id skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool tool_id trigger "
-    "type",
-    Kind.NAME: "channel digest document_id ended flow flow_dact key keys name playbook_id secret share thread",
-    Kind.CHUNK: "after before chunk_ids container covers insights original parent_ids read snippet sources summaries",
-    Kind.JSON: "arguments parameters",
-    Kind.STATUS: "status",
+NOT_TEXT: dict[FieldKind, str] = {
+    FieldKind.ID: "agent_id call_id call_ids category claim clarification_id compaction_id compactor criterion "
+    "entry_id facts flow_id format id industry kind lines media_type method model name owner response_id retention "
+    "scorer section session_id skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool tool_id "
+    "trigger type",
+    FieldKind.NAME: "channel digest document_id ended flow flow_dact key keys name playbook_id secret share thread",
+    FieldKind.CHUNK: "after before chunk_ids container covers insights original parent_ids read snippet sources "
+    "summaries",
+    FieldKind.JSON: "arguments parameters",
+    FieldKind.STATUS: "status",
 }
 """What fields are called that redaction does not take for text. Whoever adds one has looked at what it may hold."""
 TEXT_NAMES = {"UserMessage", "LlmTextResponse"}
@@ -43,13 +44,13 @@ def string_roles() -> Iterator[tuple[type, str, Role]]:
     """The declared roles of the fields that hold texts."""
     for cls in STRUCTS:
         for name, role in roles_of(cls).items():
-            if role.kind is not Kind.TEXT:
+            if role.kind is not FieldKind.TEXT:
                 yield cls, name, role
 
 
 def test_no_text_field_is_declared_to_be_anything_else() -> None:
     """By the table above; nothing in it is left over."""
-    found: dict[Kind, set[str]] = {}
+    found: dict[FieldKind, set[str]] = {}
     for cls, name, role in string_roles():
         found.setdefault(role.kind, set()).add(name)
         assert name != "name" or cls.__name__ not in TEXT_NAMES
@@ -83,8 +84,8 @@ def texts(whole: object, clean: object) -> Iterator[tuple[str, object]]:
 def test_redaction_leaves_no_text_standing(sample: Event) -> None:
     """In every field of a built-in event that declares no role, nested ones too; what is left is such an event."""
     payload = msgspec.json.decode(msgspec.json.encode(sample))
-    walk = Walk(scrubber=Scrubber((), b"secret"), rules=(), known=set())
-    clean = walk.value(payload, shape_of(type(sample)), Kind.TEXT, (), Hide.TEXTS)
+    walk = PayloadWalk(scrubber=Scrubber((), b"secret"), rules=(), known=set())
+    clean = walk.value(payload, shape_of(type(sample)), FieldKind.TEXT, (), Hide.TEXTS)
     for text, instead in texts(sample, msgspec.convert(clean, type(sample))):
         assert (text, STAND_IN) == (text, instead)
 

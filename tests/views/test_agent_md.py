@@ -29,12 +29,11 @@ async def texts(agent_md: AgentMd) -> list[str]:
     return [line.text for line in await agent_md.lines()]
 
 
-async def test_S5_an_unwritten_agent_md_is_empty() -> None:
+async def test_S5_an_unwritten_agent_md_is_empty(engine: Engine) -> None:
     """A tenant that nobody wrote for has none, and asking does not make one."""
-    async with memory_engine.open(":memory:") as engine:
-        assert "" == await engine.tenant("acme").agent_md.read()
-        assert () == await engine.tenant("acme").agent_md.lines()
-        assert [] == await engine.threads(kind="tenant")
+    assert "" == await engine.tenant("acme").agent_md.read()
+    assert () == await engine.tenant("acme").agent_md.lines()
+    assert [] == await engine.threads(kind="tenant")
 
 
 async def test_S7_what_people_write_is_kept_byte_for_byte(tmp_path: Path) -> None:
@@ -50,52 +49,48 @@ async def test_S7_what_people_write_is_kept_byte_for_byte(tmp_path: Path) -> Non
         assert OWN == await agent_md.own_text()
 
 
-async def test_S5_promoted_lines_follow_in_a_section_with_their_ids() -> None:
+async def test_S5_promoted_lines_follow_in_a_section_with_their_ids(engine: Engine) -> None:
     """One bullet a line, each with its id in a comment, after the untouched text."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, *RULES[:2])
-        await agent_md.upload(OWN)
-        own, section = (await agent_md.read()).split("\n\n## Promoted\n")
-        marker, *bullets = section.splitlines()
-        assert OWN == own
-        assert marker.startswith("<!-- promoted lines up to 2 of ")
-        assert "- Revenue dips every Sunday <!-- promoted 1 1935bb52 -->" == bullets[0]
-        assert ["- Amounts are in cents <!-- promoted 2"] == [line.rpartition(" ")[0][:-9] for line in bullets[1:]]
+    agent_md = await promoted(engine, *RULES[:2])
+    await agent_md.upload(OWN)
+    own, section = (await agent_md.read()).split("\n\n## Promoted\n")
+    marker, *bullets = section.splitlines()
+    assert OWN == own
+    assert marker.startswith("<!-- promoted lines up to 2 of ")
+    assert "- Revenue dips every Sunday <!-- promoted 1 1935bb52 -->" == bullets[0]
+    assert ["- Amounts are in cents <!-- promoted 2"] == [line.rpartition(" ")[0][:-9] for line in bullets[1:]]
 
 
-async def test_S5_lines_know_where_they_are_from() -> None:
+async def test_S5_lines_know_where_they_are_from(engine: Engine) -> None:
     """Each with its event here and the events there; the same text again is one more source of the same line."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, "Revenue dips", "revenue  dips.", "Other")
-        first, other = await agent_md.lines()
-        assert ("Revenue dips", 1, [1, 2]) == (first.text, first.id, [one.seq for one in first.promotions])
-        assert [("e-Revenue dips",), ("e-revenue  dips.",)] == [one.sources for one in first.promotions]
-        assert ("Other", 3) == (other.text, other.id)
+    agent_md = await promoted(engine, "Revenue dips", "revenue  dips.", "Other")
+    first, other = await agent_md.lines()
+    assert ("Revenue dips", 1, [1, 2]) == (first.text, first.id, [one.seq for one in first.promotions])
+    assert [("e-Revenue dips",), ("e-revenue  dips.",)] == [one.sources for one in first.promotions]
+    assert ("Other", 3) == (other.text, other.id)
 
 
-async def test_S5_a_line_can_be_removed_and_come_back() -> None:
+async def test_S5_a_line_can_be_removed_and_come_back(engine: Engine) -> None:
     """By id; promoted once more it is a new line. An unknown id is an error that changes nothing."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, *RULES)
-        with pytest.raises(errors.UnknownLine, match="no promoted line 9"):
-            await agent_md.remove(1, 9)
-        await agent_md.remove(1, 3, reason="stale")
-        assert [RULES[1]] == await texts(agent_md)
-        await promoted(engine, RULES[0])
-        assert [2, 5] == [line.id for line in await agent_md.lines()]
+    agent_md = await promoted(engine, *RULES)
+    with pytest.raises(errors.UnknownLine, match="no promoted line 9"):
+        await agent_md.remove(1, 9)
+    await agent_md.remove(1, 3, reason="stale")
+    assert [RULES[1]] == await texts(agent_md)
+    await promoted(engine, RULES[0])
+    assert [2, 5] == [line.id for line in await agent_md.lines()]
 
 
-async def test_S5_an_export_comes_back_unchanged(tmp_path: Path) -> None:
+async def test_S5_an_export_comes_back_unchanged(engine: Engine, tmp_path: Path) -> None:
     """Export, upload: nothing is written, nothing is doubled."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, *RULES)
-        await agent_md.upload(OWN)
-        before = await agent_md.read()
-        await agent_md.export(tmp_path / "agent.md")
-        change = await agent_md.upload(tmp_path / "agent.md")
-        assert (False, (), 0) == (change.changed, change.removed, change.moved)
-        assert before == await agent_md.read() == (tmp_path / "agent.md").read_bytes().decode()
-        assert 4 == (await engine.tenant("acme").info()).events
+    agent_md = await promoted(engine, *RULES)
+    await agent_md.upload(OWN)
+    before = await agent_md.read()
+    await agent_md.export(tmp_path / "agent.md")
+    change = await agent_md.upload(tmp_path / "agent.md")
+    assert (False, (), 0) == (change.changed, change.removed, change.moved)
+    assert before == await agent_md.read() == (tmp_path / "agent.md").read_bytes().decode()
+    assert 4 == (await engine.tenant("acme").info()).events
 
 
 def _drop(text: str) -> Callable[[str], str]:
@@ -133,77 +128,72 @@ def _drop(text: str) -> Callable[[str], str]:
         "an empty file",
     ),
 )
-async def test_S5_what_people_edit_in_an_export(edit: Callable[[str], str], own: str, lines: Sequence[str]) -> None:
+async def test_S5_what_people_edit_in_an_export(
+    engine: Engine, edit: Callable[[str], str], own: str, lines: Sequence[str]
+) -> None:
     """What they changed is theirs, what they deleted is gone, what they left is promoted still."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, *RULES)
-        await agent_md.upload(OWN)
-        await agent_md.upload(edit(await agent_md.read()))
-        assert own == await agent_md.own_text()
-        assert list(lines) == await texts(agent_md)
-        again = await agent_md.read()
-        assert not (await agent_md.upload(again)).changed
-        assert again == await agent_md.read()
+    agent_md = await promoted(engine, *RULES)
+    await agent_md.upload(OWN)
+    await agent_md.upload(edit(await agent_md.read()))
+    assert own == await agent_md.own_text()
+    assert list(lines) == await texts(agent_md)
+    again = await agent_md.read()
+    assert not (await agent_md.upload(again)).changed
+    assert again == await agent_md.read()
 
 
-async def test_S5_an_upload_tells_what_it_did() -> None:
+async def test_S5_an_upload_tells_what_it_did(engine: Engine) -> None:
     """Which lines it removed, and how many lines became the person's own."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, *RULES)
-        file = _drop("cents")(await agent_md.read()).replace("dips", "falls")
-        change = await agent_md.upload(file)
-        assert (True, [1, 2], 1) == (change.changed, [line.id for line in change.removed], change.moved)
+    agent_md = await promoted(engine, *RULES)
+    file = _drop("cents")(await agent_md.read()).replace("dips", "falls")
+    change = await agent_md.upload(file)
+    assert (True, [1, 2], 1) == (change.changed, [line.id for line in change.removed], change.moved)
 
 
-async def test_S5_lines_promoted_since_the_export_stay() -> None:
+async def test_S5_lines_promoted_since_the_export_stay(engine: Engine) -> None:
     """They were not in the file, so nobody deleted them."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, RULES[0])
-        file = await agent_md.read()
-        await promoted(engine, RULES[1])
-        await agent_md.upload(f"More.\n\n{file}")
-        assert list(RULES[:2]) == await texts(agent_md)
+    agent_md = await promoted(engine, RULES[0])
+    file = await agent_md.read()
+    await promoted(engine, RULES[1])
+    await agent_md.upload(f"More.\n\n{file}")
+    assert list(RULES[:2]) == await texts(agent_md)
 
 
-async def test_S5_what_went_since_the_export_stays_away() -> None:
+async def test_S5_what_went_since_the_export_stays_away(engine: Engine) -> None:
     """A file made before brings back neither a removed nor a forgotten line."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, *RULES)
-        file = await agent_md.read()
-        await agent_md.remove(1)
-        await engine.tenant("acme").dispatch(e.MemoryForget(seqs=(2,)))
-        await agent_md.upload(file)
-        assert [RULES[2]] == await texts(agent_md)
-        assert "" == await agent_md.own_text()
+    agent_md = await promoted(engine, *RULES)
+    file = await agent_md.read()
+    await agent_md.remove(1)
+    await engine.tenant("acme").dispatch(e.MemoryForget(seqs=(2,)))
+    await agent_md.upload(file)
+    assert [RULES[2]] == await texts(agent_md)
+    assert "" == await agent_md.own_text()
 
 
-async def test_S5_another_tenants_file_is_text() -> None:
+async def test_S5_another_tenants_file_is_text(engine: Engine) -> None:
     """Its promoted lines are no lines here: they become text that somebody brought, without their ids."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, RULES[0])
-        other = engine.tenant("other").agent_md
-        await other.upload(await agent_md.read())
-        assert f"- {RULES[0]}\n" == await other.read()
-        assert [] == await texts(other)
+    agent_md = await promoted(engine, RULES[0])
+    other = engine.tenant("other").agent_md
+    await other.upload(await agent_md.read())
+    assert f"- {RULES[0]}\n" == await other.read()
+    assert [] == await texts(other)
 
 
-async def test_S5_a_line_of_nothing_is_none() -> None:
+async def test_S5_a_line_of_nothing_is_none(engine: Engine) -> None:
     """A promoted text without a word or a mark adds no bullet."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, "", " \n\t", RULES[0])
-        assert [RULES[0]] == await texts(agent_md)
+    agent_md = await promoted(engine, "", " \n\t", RULES[0])
+    assert [RULES[0]] == await texts(agent_md)
 
 
-async def test_S5_forgetting_takes_one_source_or_the_text() -> None:
+async def test_S5_forgetting_takes_one_source_or_the_text(engine: Engine) -> None:
     """A line goes with its last source; a person's text with the event that brought it."""
-    async with memory_engine.open(":memory:") as engine:
-        agent_md = await promoted(engine, "A RULE", "a rule")
-        await agent_md.upload(OWN)
-        tenant = engine.tenant("acme")
-        await tenant.dispatch(e.MemoryForget(seqs=(1,)))
-        assert ["a rule"] == await texts(agent_md)
-        await tenant.dispatch(e.MemoryForget(seqs=(2, 3)))
-        assert "" == await agent_md.read()
+    agent_md = await promoted(engine, "A RULE", "a rule")
+    await agent_md.upload(OWN)
+    tenant = engine.tenant("acme")
+    await tenant.dispatch(e.MemoryForget(seqs=(1,)))
+    assert ["a rule"] == await texts(agent_md)
+    await tenant.dispatch(e.MemoryForget(seqs=(2, 3)))
+    assert "" == await agent_md.read()
 
 
 async def test_X4_agent_md_of_the_past(tmp_path: Path) -> None:

@@ -89,28 +89,24 @@ def size(text: str) -> int:
 
 
 @pytest.mark.parametrize(("bytes_", "shortened"), [(750, False), (751, True)])
-async def test_C2_an_answer_over_750_bytes_gets_a_short_form(bytes_: int, shortened: bool) -> None:
+async def test_C2_an_answer_over_750_bytes_gets_a_short_form(thread: Thread, bytes_: int, shortened: bool) -> None:
     """Of at most 500 bytes; the answer itself stays in the log, and in the agent's words."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        said = ("word " * 200)[:bytes_]
-        exchange = await thread.conversation.finalize_cycle("q", said)
-        assert (shortened, bytes_, said) == (
-            exchange.is_shortened, exchange.answer_bytes, await thread.conversation.whole_answer(exchange)
-        )  # fmt: skip
-        assert size(exchange.answer) <= (500 if shortened else 750)
-        assert ("cut" if shortened else "") == exchange.method
-        messages = await thread.conversation.messages()
-        assert exchange.answer == messages[-1]["content"]
-        assert said == (await thread.context()).messages[-1]["content"]
+    said = ("word " * 200)[:bytes_]
+    exchange = await thread.conversation.finalize_cycle("q", said)
+    assert (shortened, bytes_, said) == (
+        exchange.is_shortened, exchange.answer_bytes, await thread.conversation.whole_answer(exchange)
+    )  # fmt: skip
+    assert size(exchange.answer) <= (500 if shortened else 750)
+    assert ("cut" if shortened else "") == exchange.method
+    messages = await thread.conversation.messages()
+    assert exchange.answer == messages[-1]["content"]
+    assert said == (await thread.context()).messages[-1]["content"]
 
 
-async def test_C2_bytes_count_and_not_characters() -> None:
+async def test_C2_bytes_count_and_not_characters(thread: Thread) -> None:
     """300 characters of three bytes each are 900 bytes."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        exchange = await thread.conversation.finalize_cycle("q", "語" * 300)
-        assert ("語" * 165 + "…", 900) == (exchange.answer, exchange.answer_bytes)
+    exchange = await thread.conversation.finalize_cycle("q", "語" * 300)
+    assert ("語" * 165 + "…", 900) == (exchange.answer, exchange.answer_bytes)
 
 
 async def test_C2_a_model_shortens_an_answer() -> None:
@@ -238,18 +234,16 @@ async def test_C5_one_answer_shortened_twice_is_one_exchange() -> None:
 # summaries
 
 
-async def test_C2_older_exchanges_fold_into_the_summary() -> None:
+async def test_C2_older_exchanges_fold_into_the_summary(thread: Thread) -> None:
     """Two lines each, in order, until the summary passes 4,000 bytes; then 3,000 are left at most."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await turns(thread, 40, " and so on" * 12)
-        sizes = [(event.compressed, size(event.content)) for event in await rolled(thread)]
-        assert sizes == [(compressed, bytes_) for compressed, bytes_ in sizes if bytes_ <= (3000, 4000)[not compressed]]
-        assert {True, False} == {compressed for compressed, _ in sizes}
-        summary = await thread.conversation.summary()
-        assert summary is not None
-        assert summary.text.endswith("and so on")
-        assert (30, "cut") == (summary.exchanges, summary.method)
+    await turns(thread, 40, " and so on" * 12)
+    sizes = [(event.compressed, size(event.content)) for event in await rolled(thread)]
+    assert sizes == [(compressed, bytes_) for compressed, bytes_ in sizes if bytes_ <= (3000, 4000)[not compressed]]
+    assert {True, False} == {compressed for compressed, _ in sizes}
+    summary = await thread.conversation.summary()
+    assert summary is not None
+    assert summary.text.endswith("and so on")
+    assert (30, "cut") == (summary.exchanges, summary.method)
 
 
 async def test_C2_without_a_model_the_newest_lines_stay_whole() -> None:
@@ -354,19 +348,17 @@ async def test_C2_two_processes_fold_once(tmp_path: Path) -> None:
 # the scratchpad
 
 
-async def test_S9_the_summary_takes_up_the_scratchpads_insights() -> None:
+async def test_S9_the_summary_takes_up_the_scratchpads_insights(thread: Thread) -> None:
     """What flows found out joins the turns, once, and the event names the snippets."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        found = await thread.scratchpad.write("Revenue dips every Sunday.", flow="analysis")
-        await thread.scratchpad.write("Out of a playbook.", recalled=True)
-        await turns(thread, 12)
-        summary = await thread.conversation.summary()
-        assert summary is not None
-        assert (
-            "User: q0\nAgent: a0\nFound out: Revenue dips every Sunday.\nUser: q1\nAgent: a1",
-            [(found.id,), ()],
-        ) == (summary.text, [event.insights for event in await rolled(thread)])
+    found = await thread.scratchpad.write("Revenue dips every Sunday.", flow="analysis")
+    await thread.scratchpad.write("Out of a playbook.", recalled=True)
+    await turns(thread, 12)
+    summary = await thread.conversation.summary()
+    assert summary is not None
+    assert (
+        "User: q0\nAgent: a0\nFound out: Revenue dips every Sunday.\nUser: q1\nAgent: a1",
+        [(found.id,), ()],
+    ) == (summary.text, [event.insights for event in await rolled(thread)])
 
 
 async def test_S9_the_model_is_given_the_insights() -> None:
@@ -382,36 +374,32 @@ async def test_S9_the_model_is_given_the_insights() -> None:
         assert [(found.id,)] == [event.insights for event in await rolled(thread)]
 
 
-async def test_S9_a_full_scratchpad_rolls_the_summary() -> None:
+async def test_S9_a_full_scratchpad_rolls_the_summary(thread: Thread) -> None:
     """48 snippets that no summary has used fold all but five exchanges, though none was too many."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await turns(thread, 7)
-        for n in range(48):
-            assert [] == await rolled(thread)
-            await thread.scratchpad.write(f"Finding {n}.")
-        await turns(thread, 1, first=7)
-        summary = await thread.conversation.summary()
-        assert summary is not None
-        assert (5, 3) == (len(await thread.conversation.exchanges()), summary.exchanges)
-        assert "Found out: Finding 47." in summary.text
-        await turns(thread, 1, first=8)
-        assert 1 == len(await rolled(thread))
+    await turns(thread, 7)
+    for n in range(48):
+        assert [] == await rolled(thread)
+        await thread.scratchpad.write(f"Finding {n}.")
+    await turns(thread, 1, first=7)
+    summary = await thread.conversation.summary()
+    assert summary is not None
+    assert (5, 3) == (len(await thread.conversation.exchanges()), summary.exchanges)
+    assert "Found out: Finding 47." in summary.text
+    await turns(thread, 1, first=8)
+    assert 1 == len(await rolled(thread))
 
 
-async def test_S9_a_forgotten_insight_leaves_the_summary() -> None:
+async def test_S9_a_forgotten_insight_leaves_the_summary(thread: Thread) -> None:
     """It is withheld at once, and made again without the snippet."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.scratchpad.write("Kept.")
-        secret = await thread.scratchpad.write("Secret.")
-        await turns(thread, 11)
-        await thread.forget(chunk_ids=[secret.id])
-        assert "Secret" not in str(await thread.conversation.messages())
-        await thread.conversation.prepare_messages("now")
-        summary = await thread.conversation.summary()
-        assert summary is not None
-        assert "User: q0\nAgent: a0\nFound out: Kept." == summary.text
+    await thread.scratchpad.write("Kept.")
+    secret = await thread.scratchpad.write("Secret.")
+    await turns(thread, 11)
+    await thread.forget(chunk_ids=[secret.id])
+    assert "Secret" not in str(await thread.conversation.messages())
+    await thread.conversation.prepare_messages("now")
+    summary = await thread.conversation.summary()
+    assert summary is not None
+    assert "User: q0\nAgent: a0\nFound out: Kept." == summary.text
 
 
 # a real server

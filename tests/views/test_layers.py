@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import EngineConfig, Thread, errors
+from memory_engine import Engine, EngineConfig, Thread, errors
 from memory_engine import events as e
 from memory_engine.core.clock import to_datetime
 from memory_engine.testing import ManualClock
@@ -87,109 +87,98 @@ async def test_L1_working_memory_is_of_the_run(tmp_path: Path) -> None:
         assert [[], ["episodic"], ["semantic"], ["procedural"]] == [await contents(thread, layer) for layer in LAYERS]
 
 
-async def test_L1_semantic_entries_stand_under_their_key() -> None:
+async def test_L1_semantic_entries_stand_under_their_key(engine: Engine) -> None:
     """The key is that of the metadata, else the entry's id; the later entry of a key gives the value."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        await memory.append("semantic", "CSV", metadata={"key": "dataset-format"})
-        await memory.append("semantic", "comma", id="separator")
-        await memory.learn("dataset-format", "CSV, semicolon-delimited")
-        await memory.learn({"key": "owner", "value": "Ana"})
-        await memory.learn(KnowledgeEntry(key="rows", value="12,000"))
-        known = [await memory.recall(key) for key in ("dataset-format", "separator", "owner", "rows")]
-        assert ["CSV, semicolon-delimited", "comma", "Ana", "12,000"] == [k.value for k in known if k is not None]
-        assert None is await memory.recall("nothing")
-        assert 4 == (await memory.get_stats()).semantic_entry_count
+    memory = (await engine.create_thread("t")).memory
+    await memory.append("semantic", "CSV", metadata={"key": "dataset-format"})
+    await memory.append("semantic", "comma", id="separator")
+    await memory.learn("dataset-format", "CSV, semicolon-delimited")
+    await memory.learn({"key": "owner", "value": "Ana"})
+    await memory.learn(KnowledgeEntry(key="rows", value="12,000"))
+    known = [await memory.recall(key) for key in ("dataset-format", "separator", "owner", "rows")]
+    assert ["CSV, semicolon-delimited", "comma", "Ana", "12,000"] == [k.value for k in known if k is not None]
+    assert None is await memory.recall("nothing")
+    assert 4 == (await memory.get_stats()).semantic_entry_count
 
 
-async def test_L1_a_fact_says_which_event_it_is_from() -> None:
+async def test_L1_a_fact_says_which_event_it_is_from(thread: Thread) -> None:
     """Provenance of what is recalled leads to the event."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        learned = await thread.memory.learn("k", "v")
-        (event,) = await thread.latest(1)
-        assert (learned, event.id, event.seq) == (await thread.memory.recall("k"), learned.event_id, learned.seq)
+    learned = await thread.memory.learn("k", "v")
+    (event,) = await thread.latest(1)
+    assert (learned, event.id, event.seq) == (await thread.memory.recall("k"), learned.event_id, learned.seq)
 
 
-async def test_L1_rules_have_a_condition_and_an_action() -> None:
+async def test_L1_rules_have_a_condition_and_an_action(engine: Engine) -> None:
     """A procedural entry is a rule: when its condition holds, do its content."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        await memory.append("procedural", "roll back", metadata={"condition": "a deployment fails"})
-        await memory.append("procedural", "ask first", condition="a file is deleted")
-        assert [("a deployment fails", "roll back"), ("a file is deleted", "ask first")] == [
-            (rule.condition, rule.action) for rule in await memory.rules()
-        ]
+    memory = (await engine.create_thread("t")).memory
+    await memory.append("procedural", "roll back", metadata={"condition": "a deployment fails"})
+    await memory.append("procedural", "ask first", condition="a file is deleted")
+    assert [("a deployment fails", "roll back"), ("a file is deleted", "ask first")] == [
+        (rule.condition, rule.action) for rule in await memory.rules()
+    ]
 
 
-async def test_L1_stats_count_every_layer() -> None:
+async def test_L1_stats_count_every_layer(engine: Engine) -> None:
     """Tokens of working memory at four characters each; entries, facts, rules; bytes that grow."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        assert 0 == (await memory.get_stats()).total_storage_bytes
-        await memory.append("working", "x" * 40)
-        for n in range(3):
-            await memory.append("episodic", f"did {n}")
-        await memory.learn("k", "v")
-        await memory.append("procedural", "act", condition="now")
-        stats = await memory.get_stats()
-        assert (10, 3, 1, 1) == (
-            stats.working_memory_tokens, stats.episodic_entry_count, stats.semantic_entry_count,
-            stats.procedural_rule_count,
-        )  # fmt: skip
-        before = stats.total_storage_bytes
-        await memory.append("episodic", "x" * 1_000)
-        assert before + 1_000 < (await memory.get_stats()).total_storage_bytes
+    memory = (await engine.create_thread("t")).memory
+    assert 0 == (await memory.get_stats()).total_storage_bytes
+    await memory.append("working", "x" * 40)
+    for n in range(3):
+        await memory.append("episodic", f"did {n}")
+    await memory.learn("k", "v")
+    await memory.append("procedural", "act", condition="now")
+    stats = await memory.get_stats()
+    assert (10, 3, 1, 1) == (
+        stats.working_memory_tokens, stats.episodic_entry_count, stats.semantic_entry_count,
+        stats.procedural_rule_count,
+    )  # fmt: skip
+    before = stats.total_storage_bytes
+    await memory.append("episodic", "x" * 1_000)
+    assert before + 1_000 < (await memory.get_stats()).total_storage_bytes
 
 
-async def test_L1_clear_empties_one_layer_or_all() -> None:
+async def test_L1_clear_empties_one_layer_or_all(thread: Thread) -> None:
     """The log keeps what they held, and time travel shows it."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        for layer in LAYERS:
-            await thread.memory.append(layer, layer)
-        await thread.memory.clear("episodic")
-        assert [["working"], [], ["semantic"], ["procedural"]] == [await contents(thread, layer) for layer in LAYERS]
-        await thread.memory.clear()
-        assert [[], [], [], []] == [await contents(thread, layer) for layer in LAYERS]
-        assert [["working"], ["episodic"], ["semantic"], ["procedural"]] == [
-            await contents(thread, layer, at=4) for layer in LAYERS
-        ]
-        assert (await thread.verify()).ok
+    for layer in LAYERS:
+        await thread.memory.append(layer, layer)
+    await thread.memory.clear("episodic")
+    assert [["working"], [], ["semantic"], ["procedural"]] == [await contents(thread, layer) for layer in LAYERS]
+    await thread.memory.clear()
+    assert [[], [], [], []] == [await contents(thread, layer) for layer in LAYERS]
+    assert [["working"], ["episodic"], ["semantic"], ["procedural"]] == [
+        await contents(thread, layer, at=4) for layer in LAYERS
+    ]
+    assert (await thread.verify()).ok
 
 
-async def test_L1_remove_takes_single_entries() -> None:
+async def test_L1_remove_takes_single_entries(thread: Thread) -> None:
     """By id; of a key, what was learned since the removal was asked for would stay."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        memory = thread.memory
-        for layer in LAYERS:
-            await memory.append(layer, "a", id="x")
-            await memory.append(layer, "b", id="y")
-            assert 1 == await memory.remove("x", layer)
-            assert ["b"] == await contents(thread, layer)
-        with pytest.raises(errors.UnknownMemory, match="'x'"):
-            await memory.remove("x", "working")
-        old = (await memory.learn("k", "old")).seq
-        await memory.learn("k", "new")
-        await thread.dispatch(e.MemoryRemoved(layer="semantic", seqs=(old,)))
-        assert ["b", "new"] == await contents(thread, "semantic")
+    memory = thread.memory
+    for layer in LAYERS:
+        await memory.append(layer, "a", id="x")
+        await memory.append(layer, "b", id="y")
+        assert 1 == await memory.remove("x", layer)
+        assert ["b"] == await contents(thread, layer)
+    with pytest.raises(errors.UnknownMemory, match="'x'"):
+        await memory.remove("x", "working")
+    old = (await memory.learn("k", "old")).seq
+    await memory.learn("k", "new")
+    await thread.dispatch(e.MemoryRemoved(layer="semantic", seqs=(old,)))
+    assert ["b", "new"] == await contents(thread, "semantic")
 
 
-async def test_L1_forgetting_reaches_every_layer() -> None:
+async def test_L1_forgetting_reaches_every_layer(thread: Thread) -> None:
     """Entries whose events are forgotten are in no layer, no search, and cannot be opened."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        for layer in LAYERS:
-            await thread.memory.append(layer, f"secret {layer}")
-            assert 1 == len(await thread.memory.search(layer, "secret"))
-        ids = [event.id async for event in thread.events()]
-        await thread.forget(event_ids=ids)
-        assert [[], [], [], []] == [await contents(thread, layer) for layer in LAYERS]
-        assert [] == await thread.memory.search(None, "secret", mode="keyword")
-        with pytest.raises(errors.UnknownMemory):
-            await thread.memory.open(ids[1])
-        assert (await thread.verify()).ok
+    for layer in LAYERS:
+        await thread.memory.append(layer, f"secret {layer}")
+        assert 1 == len(await thread.memory.search(layer, "secret"))
+    ids = [event.id async for event in thread.events()]
+    await thread.forget(event_ids=ids)
+    assert [[], [], [], []] == [await contents(thread, layer) for layer in LAYERS]
+    assert [] == await thread.memory.search(None, "secret", mode="keyword")
+    with pytest.raises(errors.UnknownMemory):
+        await thread.memory.open(ids[1])
+    assert (await thread.verify()).ok
 
 
 async def test_L1_every_kind_of_thread_has_memory(tmp_path: Path) -> None:
@@ -207,16 +196,15 @@ async def test_L1_every_kind_of_thread_has_memory(tmp_path: Path) -> None:
             ]
 
 
-async def test_L1_memory_of_a_scope_without_events_is_empty() -> None:
+async def test_L1_memory_of_a_scope_without_events_is_empty(engine: Engine) -> None:
     """Reading makes no thread: nothing is known, nothing found, nothing to compact."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = engine.agent("nobody").memory
-        assert ([], [], None, []) == (
-            await memory.entries("episodic"), await memory.search(None, "x"), await memory.recall("k"),
-            await memory.search("episodic", last=5),
-        )  # fmt: skip
-        assert 0 == (await memory.compact("episodic")).covered == (await memory.get_stats()).total_storage_bytes
-        assert [] == await engine.threads()
+    memory = engine.agent("nobody").memory
+    assert ([], [], None, []) == (
+        await memory.entries("episodic"), await memory.search(None, "x"), await memory.recall("k"),
+        await memory.search("episodic", last=5),
+    )  # fmt: skip
+    assert 0 == (await memory.compact("episodic")).covered == (await memory.get_stats()).total_storage_bytes
+    assert [] == await engine.threads()
 
 
 WRONG: list[tuple[type[Exception], Callable[[Thread], Awaitable[object]]]] = [
@@ -245,14 +233,12 @@ WRONG: list[tuple[type[Exception], Callable[[Thread], Awaitable[object]]]] = [
 
 @pytest.mark.parametrize(("error", "call"), WRONG)
 async def test_L1_what_memory_cannot_take_is_a_typed_error(
-    error: type[Exception], call: Callable[[Thread], Awaitable[object]]
+    thread: Thread, error: type[Exception], call: Callable[[Thread], Awaitable[object]]
 ) -> None:
     """It says what was wrong, and nothing was written."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        with pytest.raises(error):
-            await call(thread)
-        assert 0 == (await thread.info()).events
+    with pytest.raises(error):
+        await call(thread)
+    assert 0 == (await thread.info()).events
 
 
 TEXTS = ["", " ", "\x00", "🙂" * 100, "שלום עולם", "a\nb", "x" * 1_000_000]
@@ -271,14 +257,12 @@ async def test_L1_any_text_comes_back(tmp_path: Path, text: str) -> None:
         assert 1 == len(await thread.memory.search("episodic", last=1))
 
 
-async def test_L1_what_is_given_back_cannot_change_what_is_kept() -> None:
+async def test_L1_what_is_given_back_cannot_change_what_is_kept(thread: Thread) -> None:
     """A changed metadata mapping is the caller's own."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        entry = await thread.memory.append("episodic", "x", metadata={"tags": ["a"]})
-        entry.metadata["tags"].append("b")  # type: ignore[attr-defined]
-        (again,) = await thread.memory.entries("episodic")
-        assert {"tags": ["a"]} == again.metadata
+    entry = await thread.memory.append("episodic", "x", metadata={"tags": ["a"]})
+    entry.metadata["tags"].append("b")  # type: ignore[attr-defined]
+    (again,) = await thread.memory.entries("episodic")
+    assert {"tags": ["a"]} == again.metadata
 
 
 ACTIONS = st.lists(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import memory_engine
-from memory_engine import EngineConfig, Thread
+from memory_engine import Engine, EngineConfig, Thread
 from memory_engine import events as e
 from memory_engine.views.layers.entries import MemoryEntry, MemoryHit
 
@@ -40,46 +40,40 @@ async def summaries(thread: Thread) -> list[str]:
     return sorted(hit.text for hit in found if any(word in hit.text for word in ("sensor", "anomaly", "report")))
 
 
-async def test_L2_a_summary_is_found_by_any_of_its_lines() -> None:
+async def test_L2_a_summary_is_found_by_any_of_its_lines(thread: Thread) -> None:
     """It stands in its layer for what it covers: the covered entries are found in the log, not in the layer."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        for text in ("sensor anomaly in hall 4", "report was sent to Ana", "unrelated", "the latest entry"):
-            await thread.memory.append("episodic", text)
-        await thread.memory.compact("episodic", keep_last=1)
-        for query in ("sensor anomaly", "report"):
-            (hit,) = await thread.memory.search("episodic", query)
-            assert (3, True, "episodic") == (hit.entry.count, hit.entry.is_summary, hit.layer)
-        assert "report was sent to Ana" == (await thread.search("report", kinds=("memory",)))[0].text
-        await thread.memory.append("episodic", "one more")
-        await thread.memory.compact("episodic", keep_last=0)
-        (hit,) = await thread.memory.search("episodic", "sensor anomaly")
-        assert 5 == hit.entry.count
-        assert 2 == len(await summaries(thread))
-        await thread.memory.clear("episodic")
-        assert ([], []) == (await thread.memory.search("episodic", "anomaly"), await summaries(thread))
+    for text in ("sensor anomaly in hall 4", "report was sent to Ana", "unrelated", "the latest entry"):
+        await thread.memory.append("episodic", text)
+    await thread.memory.compact("episodic", keep_last=1)
+    for query in ("sensor anomaly", "report"):
+        (hit,) = await thread.memory.search("episodic", query)
+        assert (3, True, "episodic") == (hit.entry.count, hit.entry.is_summary, hit.layer)
+    assert "report was sent to Ana" == (await thread.search("report", kinds=("memory",)))[0].text
+    await thread.memory.append("episodic", "one more")
+    await thread.memory.compact("episodic", keep_last=0)
+    (hit,) = await thread.memory.search("episodic", "sensor anomaly")
+    assert 5 == hit.entry.count
+    assert 2 == len(await summaries(thread))
+    await thread.memory.clear("episodic")
+    assert ([], []) == (await thread.memory.search("episodic", "anomaly"), await summaries(thread))
 
 
-async def test_L2_a_summary_loses_what_is_removed_or_forgotten() -> None:
+async def test_L2_a_summary_loses_what_is_removed_or_forgotten(thread: Thread) -> None:
     """An entry that goes takes its line with it, also by way of what it was drawn from; the other lines stay."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        said = await thread.dispatch(e.UserMessage(content="the sensor of hall 4 is ours"))
-        await thread.dispatch(
-            e.MemoryAppended(layer="working", content="sensor of hall 4: ours", drawn_from=(said.seq,))
-        )
-        entries = [await thread.memory.append("working", f"anomaly {name}") for name in ("apple", "pear", "plum")]
-        await thread.memory.compact("working", keep_last=0)
-        assert 4 == len(await summaries(thread))
-        await thread.memory.remove(entries[0].id, "working")
-        assert ["anomaly pear", "anomaly plum", "sensor of hall 4: ours"] == await summaries(thread)
-        await thread.forget(event_ids=[entries[1].event_id])
-        assert ["anomaly plum", "sensor of hall 4: ours"] == await summaries(thread)
-        await thread.forget(event_ids=[said.event_id])
-        assert ["anomaly plum"] == await summaries(thread)
-        assert [] == await thread.memory.search("working", "sensor hall")
-        assert ["anomaly plum"] == [one.content for one in await thread.memory.originals(await the_summary(thread))]
-        assert "pear" not in str(await thread.memory.search(None, "anomaly"))
+    said = await thread.dispatch(e.UserMessage(content="the sensor of hall 4 is ours"))
+    await thread.dispatch(e.MemoryAppended(layer="working", content="sensor of hall 4: ours", drawn_from=(said.seq,)))
+    entries = [await thread.memory.append("working", f"anomaly {name}") for name in ("apple", "pear", "plum")]
+    await thread.memory.compact("working", keep_last=0)
+    assert 4 == len(await summaries(thread))
+    await thread.memory.remove(entries[0].id, "working")
+    assert ["anomaly pear", "anomaly plum", "sensor of hall 4: ours"] == await summaries(thread)
+    await thread.forget(event_ids=[entries[1].event_id])
+    assert ["anomaly plum", "sensor of hall 4: ours"] == await summaries(thread)
+    await thread.forget(event_ids=[said.event_id])
+    assert ["anomaly plum"] == await summaries(thread)
+    assert [] == await thread.memory.search("working", "sensor hall")
+    assert ["anomaly plum"] == [one.content for one in await thread.memory.originals(await the_summary(thread))]
+    assert "pear" not in str(await thread.memory.search(None, "anomaly"))
 
 
 async def the_summary(thread: Thread) -> MemoryEntry:
@@ -100,26 +94,23 @@ async def test_L2_what_left_working_memory_is_not_found_in_it() -> None:
         assert [] == await thread.memory.search(None, "anomaly")
 
 
-async def test_L2_few_facts_are_found_beside_very_many_entries() -> None:
+async def test_L2_few_facts_are_found_beside_very_many_entries(thread: Thread) -> None:
     """A layer is searched as if it were alone, whatever else the thread holds of the same words."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.memory.learn("dock", "the anomaly desk is at dock 7")
-        await thread.dispatch_all([e.MemoryAppended(layer="episodic", content=f"anomaly desk {n}") for n in range(900)])
-        assert ["dock"] == [hit.entry.key for hit in await thread.memory.search("semantic", "anomaly desk")]
-        await thread.memory.compact("episodic", keep_last=2)
-        hits = await thread.memory.search("episodic", "anomaly desk", 50)
-        assert ["anomaly desk 898", "anomaly desk 899"] == sorted(hit.content for hit in hits if not hit.entry.count)
-        assert 3 == len(hits)
+    await thread.memory.learn("dock", "the anomaly desk is at dock 7")
+    await thread.dispatch_all([e.MemoryAppended(layer="episodic", content=f"anomaly desk {n}") for n in range(900)])
+    assert ["dock"] == [hit.entry.key for hit in await thread.memory.search("semantic", "anomaly desk")]
+    await thread.memory.compact("episodic", keep_last=2)
+    hits = await thread.memory.search("episodic", "anomaly desk", 50)
+    assert ["anomaly desk 898", "anomaly desk 899"] == sorted(hit.content for hit in hits if not hit.entry.count)
+    assert 3 == len(hits)
 
 
-async def test_L2_a_long_entry_is_one_hit() -> None:
+async def test_L2_a_long_entry_is_one_hit(engine: Engine) -> None:
     """It is found by any of its parts, and leaves room for others."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        long = await memory.append("episodic", "\n\n".join(f"Anomaly {n} in hall {n}. " * 60 for n in range(5)))
-        short = await memory.append("episodic", "No anomaly in hall 9")
-        assert {long.id, short.id} == {hit.entry.id for hit in await memory.search("episodic", "anomaly hall", 2)}
+    memory = (await engine.create_thread("t")).memory
+    long = await memory.append("episodic", "\n\n".join(f"Anomaly {n} in hall {n}. " * 60 for n in range(5)))
+    short = await memory.append("episodic", "No anomaly in hall 9")
+    assert {long.id, short.id} == {hit.entry.id for hit in await memory.search("episodic", "anomaly hall", 2)}
 
 
 async def test_L2_meaning_is_looked_for_among_the_entries_of_the_layer() -> None:
@@ -132,12 +123,11 @@ async def test_L2_meaning_is_looked_for_among_the_entries_of_the_layer() -> None
         assert ["transport"] == [hit.entry.key for hit in await thread.memory.search("semantic", "vehicle")]
 
 
-async def test_L2_entries_under_one_id_are_one_fact() -> None:
+async def test_L2_entries_under_one_id_are_one_fact(engine: Engine) -> None:
     """Where a fact has no key its id is the key: the later one takes its place."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        for value in ("anomaly CSV", "anomaly Parquet"):
-            await memory.append("semantic", value, id="format")
-        await memory.append("semantic", "anomaly without a key")
-        hits = await memory.search("semantic", "anomaly")
-        assert {"anomaly Parquet", "anomaly without a key"} == {hit.content for hit in hits}
+    memory = (await engine.create_thread("t")).memory
+    for value in ("anomaly CSV", "anomaly Parquet"):
+        await memory.append("semantic", value, id="format")
+    await memory.append("semantic", "anomaly without a key")
+    hits = await memory.search("semantic", "anomaly")
+    assert {"anomaly Parquet", "anomaly without a key"} == {hit.content for hit in hits}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import Thread
+from memory_engine import Engine, Thread
 from memory_engine import events as e
 from memory_engine.core.clock import to_datetime
 from memory_engine.storage.memory import MemoryStore
@@ -157,32 +157,30 @@ async def test_L2_ten_hits_unless_told_otherwise() -> None:
         assert 25 == len(await memory.search("episodic", "anomaly", 25, mode="keyword"))
 
 
-async def test_L2_changed_and_dropped_entries_are_not_found() -> None:
+async def test_L2_changed_and_dropped_entries_are_not_found(engine: Engine) -> None:
     """The index follows: a fact that changed, an entry that went, a layer that was cleared."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        await memory.learn("format", "CSV")
-        await memory.append("episodic", "old anomaly", id="x")
-        assert (1, 1) == (len(await memory.search("semantic", "csv")), len(await memory.search("episodic", "anomaly")))
-        await memory.learn("format", "Parquet")
-        await memory.remove("x", "episodic")
-        assert ([], 1) == (await memory.search("semantic", "csv"), len(await memory.search("semantic", "parquet")))
-        assert [] == await memory.search("episodic", "anomaly", mode="keyword")
-        await memory.append("episodic", "new anomaly")
-        await memory.clear("episodic")
-        await memory.append("episodic", "newest anomaly")
-        assert ["newest anomaly"] == [hit.content for hit in await memory.search("episodic", "anomaly")]
+    memory = (await engine.create_thread("t")).memory
+    await memory.learn("format", "CSV")
+    await memory.append("episodic", "old anomaly", id="x")
+    assert (1, 1) == (len(await memory.search("semantic", "csv")), len(await memory.search("episodic", "anomaly")))
+    await memory.learn("format", "Parquet")
+    await memory.remove("x", "episodic")
+    assert ([], 1) == (await memory.search("semantic", "csv"), len(await memory.search("semantic", "parquet")))
+    assert [] == await memory.search("episodic", "anomaly", mode="keyword")
+    await memory.append("episodic", "new anomaly")
+    await memory.clear("episodic")
+    await memory.append("episodic", "newest anomaly")
+    assert ["newest anomaly"] == [hit.content for hit in await memory.search("episodic", "anomaly")]
 
 
-async def test_L2_many_changes_do_not_swell_the_index() -> None:
+async def test_L2_many_changes_do_not_swell_the_index(engine: Engine) -> None:
     """One key learned again and again is one entry, found under its last value alone."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        for n in range(2_200):
-            await memory.learn("k", f"value {n}")
-            if not n % 100:
-                await memory.search("semantic", f"{n}", mode="keyword")
-        assert ["value 2199"] == [hit.content for hit in await memory.search("semantic", "value", mode="keyword")]
+    memory = (await engine.create_thread("t")).memory
+    for n in range(2_200):
+        await memory.learn("k", f"value {n}")
+        if not n % 100:
+            await memory.search("semantic", f"{n}", mode="keyword")
+    assert ["value 2199"] == [hit.content for hit in await memory.search("semantic", "value", mode="keyword")]
 
 
 SAID = (
@@ -199,55 +197,48 @@ async def found(thread: Thread, query: str) -> list[str]:
     return [hit.content for hit in await thread.memory.search("episodic", query)]
 
 
-async def test_L2_hybrid_finds_other_forms_of_a_word() -> None:
+async def test_L2_hybrid_finds_other_forms_of_a_word(thread: Thread) -> None:
     """`anomaly detection` finds anomalies, `deploy` deployments; rare words weigh more than common ones."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        for text in SAID:
-            await thread.memory.append("episodic", text)
-        assert SAID[3] == (await found(thread, "anomaly detection"))[0]
-        assert {SAID[0], SAID[1]} == set(await found(thread, "deploy"))
-        assert SAID[1] == (await found(thread, "why did the deployment fail?"))[0]
-        assert [] == await found(thread, "quantum")
-        assert SAID[3] == (await found(thread, "nsor"))[0]
+    for text in SAID:
+        await thread.memory.append("episodic", text)
+    assert SAID[3] == (await found(thread, "anomaly detection"))[0]
+    assert {SAID[0], SAID[1]} == set(await found(thread, "deploy"))
+    assert SAID[1] == (await found(thread, "why did the deployment fail?"))[0]
+    assert [] == await found(thread, "quantum")
+    assert SAID[3] == (await found(thread, "nsor"))[0]
 
 
-async def test_L2_a_questions_small_words_do_not_outweigh_what_it_asks_for() -> None:
+async def test_L2_a_questions_small_words_do_not_outweigh_what_it_asks_for(thread: Thread) -> None:
     """Of a question the telling words count; a query that has none is still looked for."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        for text in ("When did they do that to her, and when did you?", "Ana's lighthouse opened in May"):
-            await thread.memory.append("episodic", text)
-        assert ["Ana's lighthouse opened in May"] == await found(thread, "When did you say Ana’s lighthouse opened?")
-        assert 1 == len(await found(thread, "when did they"))
+    for text in ("When did they do that to her, and when did you?", "Ana's lighthouse opened in May"):
+        await thread.memory.append("episodic", text)
+    assert ["Ana's lighthouse opened in May"] == await found(thread, "When did you say Ana’s lighthouse opened?")
+    assert 1 == len(await found(thread, "when did they"))
 
 
 @pytest.mark.parametrize(
     ("text", "query"),
     [("東京の会議は金曜日です", "会議"), ("ประชุมวันศุกร์", "วันศุกร์"), ("Straße", "STRASSE"), ("🎉 done", "🎉")],
 )
-async def test_L2_hybrid_knows_no_language(text: str, query: str) -> None:
+async def test_L2_hybrid_knows_no_language(thread: Thread, text: str, query: str) -> None:
     """Scripts without spaces, other cases, signs: found."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.memory.append("episodic", "something else")
-        await thread.memory.append("episodic", text)
-        assert [text] == await found(thread, query)
+    await thread.memory.append("episodic", "something else")
+    await thread.memory.append("episodic", text)
+    assert [text] == await found(thread, query)
 
 
-async def test_L2_hybrid_shows_near_duplicates_once() -> None:
+async def test_L2_hybrid_shows_near_duplicates_once(engine: Engine) -> None:
     """The newest stands for those that say the same; other numbers are another thing."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        old = await memory.append("episodic", "The nightly backup job of the shop finished without errors")
-        await memory.append("episodic", "the nightly backup job of the shop finished without errors!")
-        await memory.append("episodic", "Backup 7 took long")
-        await memory.append("episodic", "Backup 8 took long")
-        hits = await memory.search("episodic", "backup")
-        assert 3 == len(hits)
-        (twin,) = [hit for hit in hits if hit.alike]
-        assert (old.id,) == twin.alike
-        assert "1 more say the same" in twin.why
+    memory = (await engine.create_thread("t")).memory
+    old = await memory.append("episodic", "The nightly backup job of the shop finished without errors")
+    await memory.append("episodic", "the nightly backup job of the shop finished without errors!")
+    await memory.append("episodic", "Backup 7 took long")
+    await memory.append("episodic", "Backup 8 took long")
+    hits = await memory.search("episodic", "backup")
+    assert 3 == len(hits)
+    (twin,) = [hit for hit in hits if hit.alike]
+    assert (old.id,) == twin.alike
+    assert "1 more say the same" in twin.why
 
 
 async def test_L2_of_equal_hits_the_newest_comes_first() -> None:
@@ -261,44 +252,40 @@ async def test_L2_of_equal_hits_the_newest_comes_first() -> None:
         assert [f"anomaly {n}" for n in range(4, -1, -1)] == await found(thread, "anomaly")
 
 
-async def test_L2_several_layers_are_searched_together() -> None:
+async def test_L2_several_layers_are_searched_together(engine: Engine) -> None:
     """One list over some or all layers; each hit names its layer, its sources, and is marked as recalled."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        entries = [
-            await memory.append(layer, "anomaly", key="k", condition="c")
-            for layer in ("working", "episodic", "semantic")
-        ]
-        everything = await memory.search(None, "anomaly")
-        assert {"working", "episodic", "semantic"} == {hit.layer for hit in everything}
-        assert {"working", "semantic"} == {hit.layer for hit in await memory.search(("working", "semantic"), "anomaly")}
-        assert {entry.event_id for entry in entries} == {hit.sources[0] for hit in everything}
-        assert all(hit.recalled for hit in everything)
+    memory = (await engine.create_thread("t")).memory
+    entries = [
+        await memory.append(layer, "anomaly", key="k", condition="c") for layer in ("working", "episodic", "semantic")
+    ]
+    everything = await memory.search(None, "anomaly")
+    assert {"working", "episodic", "semantic"} == {hit.layer for hit in everything}
+    assert {"working", "semantic"} == {hit.layer for hit in await memory.search(("working", "semantic"), "anomaly")}
+    assert {entry.event_id for entry in entries} == {hit.sources[0] for hit in everything}
+    assert all(hit.recalled for hit in everything)
 
 
-async def test_L2_the_latest_in_order() -> None:
+async def test_L2_the_latest_in_order(engine: Engine) -> None:
     """`last=5` gives five, the newest last, from any layer; facts in the order in which they were learned."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        for n in range(9):
-            await memory.append("episodic", str(n))
-            await memory.learn(f"k{9 - n}", str(n))
-        assert ["4", "5", "6", "7", "8"] == [hit.content for hit in await memory.search("episodic", last=5)]
-        assert ["7", "8"] == [hit.content for hit in await memory.search("semantic", last=2)]
-        both = await memory.search(("episodic", "semantic"), last=3)
-        assert [("7", "semantic"), ("8", "episodic"), ("8", "semantic")] == [(hit.content, hit.layer) for hit in both]
+    memory = (await engine.create_thread("t")).memory
+    for n in range(9):
+        await memory.append("episodic", str(n))
+        await memory.learn(f"k{9 - n}", str(n))
+    assert ["4", "5", "6", "7", "8"] == [hit.content for hit in await memory.search("episodic", last=5)]
+    assert ["7", "8"] == [hit.content for hit in await memory.search("semantic", last=2)]
+    both = await memory.search(("episodic", "semantic"), last=3)
+    assert [("7", "semantic"), ("8", "episodic"), ("8", "semantic")] == [(hit.content, hit.layer) for hit in both]
 
 
-async def test_L2_search_in_the_past() -> None:
+async def test_L2_search_in_the_past(engine: Engine) -> None:
     """With `at` the layers are searched as they were."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = (await engine.create_thread("t")).memory
-        await memory.learn("format", "CSV")
-        await memory.learn("format", "Parquet")
-        for mode in ("keyword", "hybrid"):
-            (hit,) = await memory.search("semantic", "format", at=1, mode=mode)
-            assert "CSV" == hit.content
-        assert ["CSV"] == [hit.content for hit in await memory.search("semantic", last=5, at=1)]
+    memory = (await engine.create_thread("t")).memory
+    await memory.learn("format", "CSV")
+    await memory.learn("format", "Parquet")
+    for mode in ("keyword", "hybrid"):
+        (hit,) = await memory.search("semantic", "format", at=1, mode=mode)
+        assert "CSV" == hit.content
+    assert ["CSV"] == [hit.content for hit in await memory.search("semantic", last=5, at=1)]
 
 
 class Watched(MemoryStore):
@@ -351,14 +338,12 @@ async def test_L2_time_given_by_callers_orders_the_hits() -> None:
             assert ["anomaly 1", "anomaly 3", "anomaly 5"] == [hit.content for hit in hits]
 
 
-async def test_L2_a_fork_searches_its_own_memory() -> None:
+async def test_L2_a_fork_searches_its_own_memory(thread: Thread) -> None:
     """What came after the cut is found in neither of the other."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await engine.create_thread("t")
-        await thread.memory.append("episodic", "shared anomaly")
-        fork = await thread.fork(thread_id="f")
-        await thread.memory.append("episodic", "anomaly of the thread")
-        await fork.memory.append("episodic", "anomaly of the fork")
-        assert {"shared anomaly", "anomaly of the fork"} == set(await found(fork, "anomaly"))
-        assert {"shared anomaly", "anomaly of the thread"} == set(await found(thread, "anomaly"))
-        assert isinstance((await thread.latest(1))[0].event, e.MemoryAppended)
+    await thread.memory.append("episodic", "shared anomaly")
+    fork = await thread.fork(thread_id="f")
+    await thread.memory.append("episodic", "anomaly of the thread")
+    await fork.memory.append("episodic", "anomaly of the fork")
+    assert {"shared anomaly", "anomaly of the fork"} == set(await found(fork, "anomaly"))
+    assert {"shared anomaly", "anomaly of the thread"} == set(await found(thread, "anomaly"))
+    assert isinstance((await thread.latest(1))[0].event, e.MemoryAppended)

@@ -47,161 +47,145 @@ async def test_L6_start_and_end_are_remembered(tmp_path: Path) -> None:
         )  # fmt: skip
 
 
-async def test_L6_relevant_memories_are_put_into_the_prompt() -> None:
+async def test_L6_relevant_memories_are_put_into_the_prompt(engine: Engine) -> None:
     """What fits the task is in the model's first messages, marked as memory; the rest is not."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = engine.agent("analyst").memory
-        await memory.learn("dataset-format", "CSV, semicolon-delimited")
-        await memory.learn("office-plant", "needs water on Mondays")
-        await memory.append("episodic", "The dataset import failed on empty lines")
-        prepared = await (await lifecycle(engine)).start("Import the dataset of May")
-        assert {"CSV, semicolon-delimited", "The dataset import failed on empty lines"} == {
-            hit.content for hit in prepared.memories
-        }
-        told = str(prepared.messages)
-        assert "[From memory, not said now]" in told
-        assert ("semicolon" in told, "plant" in told) == (True, False)
-        assert "Import the dataset of May" in told
+    memory = engine.agent("analyst").memory
+    await memory.learn("dataset-format", "CSV, semicolon-delimited")
+    await memory.learn("office-plant", "needs water on Mondays")
+    await memory.append("episodic", "The dataset import failed on empty lines")
+    prepared = await (await lifecycle(engine)).start("Import the dataset of May")
+    assert {"CSV, semicolon-delimited", "The dataset import failed on empty lines"} == {
+        hit.content for hit in prepared.memories
+    }
+    told = str(prepared.messages)
+    assert "[From memory, not said now]" in told
+    assert ("semicolon" in told, "plant" in told) == (True, False)
+    assert "Import the dataset of May" in told
 
 
-async def test_L6_nothing_known_is_no_note() -> None:
+async def test_L6_nothing_known_is_no_note(engine: Engine) -> None:
     """The first task of an agent has an empty prompt and no recalled event."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        assert "" == (await run.start("Something new")).prompt
-        assert "memory_recalled" not in [event.type async for event in run.thread.events()]
+    run = await lifecycle(engine)
+    assert "" == (await run.start("Something new")).prompt
+    assert "memory_recalled" not in [event.type async for event in run.thread.events()]
 
 
-async def test_L6_rules_that_apply_are_in_the_prompt() -> None:
+async def test_L6_rules_that_apply_are_in_the_prompt(engine: Engine) -> None:
     """A rule whose condition the task meets, in any form, and one without a condition."""
-    async with memory_engine.open(":memory:") as engine:
-        memory = engine.agent("analyst").memory
-        await memory.append("procedural", "check the rollback plan", condition="When a deployment is asked for")
-        await memory.append("procedural", "ask for the currency", condition="an invoice is written")
-        await memory.append("procedural", "answer in French")
-        prepared = await (await lifecycle(engine)).start("Deploy the billing service")
-        assert ["check the rollback plan", "answer in French"] == [rule.action for rule in prepared.rules]
-        assert "- When a deployment is asked for: check the rollback plan" in prepared.prompt
-        assert "currency" not in prepared.prompt
+    memory = engine.agent("analyst").memory
+    await memory.append("procedural", "check the rollback plan", condition="When a deployment is asked for")
+    await memory.append("procedural", "ask for the currency", condition="an invoice is written")
+    await memory.append("procedural", "answer in French")
+    prepared = await (await lifecycle(engine)).start("Deploy the billing service")
+    assert ["check the rollback plan", "answer in French"] == [rule.action for rule in prepared.rules]
+    assert "- When a deployment is asked for: check the rollback plan" in prepared.prompt
+    assert "currency" not in prepared.prompt
 
 
-async def test_L6_facts_are_learned_from_the_answer_and_the_scratchpad() -> None:
+async def test_L6_facts_are_learned_from_the_answer_and_the_scratchpad(engine: Engine) -> None:
     """`key: value` and `X is Y`; each says from which events; the next task is told."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        await run.start("Look at the data")
-        await run.thread.scratchpad.write("Peak hour: 14:00")
-        facts = await run.end(
-            "The export format is Parquet. I looked around.\n- **Owner**: Ana\nSee https://example.org"
-        )
-        assert [("peak-hour", "14:00"), ("export-format", "Parquet"), ("owner", "Ana")] == [
-            (f.key, f.value) for f in facts
-        ]
-        known = await engine.agent("analyst").memory.recall("export-format")
-        assert known is not None
-        (done,) = [event.id async for event in run.thread.events() if event.type == "task_completed"]
-        assert ("Parquet", run.thread.id, (done,)) == (known.value, known.source_thread, known.sources)
-        again = await (await lifecycle(engine)).start("Read the export")
-        assert "Parquet" in again.prompt
+    run = await lifecycle(engine)
+    await run.start("Look at the data")
+    await run.thread.scratchpad.write("Peak hour: 14:00")
+    facts = await run.end("The export format is Parquet. I looked around.\n- **Owner**: Ana\nSee https://example.org")
+    assert [("peak-hour", "14:00"), ("export-format", "Parquet"), ("owner", "Ana")] == [(f.key, f.value) for f in facts]
+    known = await engine.agent("analyst").memory.recall("export-format")
+    assert known is not None
+    (done,) = [event.id async for event in run.thread.events() if event.type == "task_completed"]
+    assert ("Parquet", run.thread.id, (done,)) == (known.value, known.source_thread, known.sources)
+    again = await (await lifecycle(engine)).start("Read the export")
+    assert "Parquet" in again.prompt
 
 
-async def test_L6_nothing_is_learned_from_recalled_memory() -> None:
+async def test_L6_nothing_is_learned_from_recalled_memory(engine: Engine) -> None:
     """An answer that repeats what memory said, or what a memory tool gave, teaches nothing new."""
-    async with memory_engine.open(":memory:") as engine:
-        agent = engine.agent("analyst")
-        await agent.memory.append("episodic", "Region: north")
-        await agent.memory.append("episodic", "Currency: EUR")
-        run = await lifecycle(engine)
-        await run.start("Say the region")
-        answer = await MemoryTools(agent, run.thread).call("memory_search", {"query": "currency"})
-        assert answer.is_recalled
-        await run.tool_used(ToolCall("c2", "memory_search", "{}"), answer.text)
-        facts = await run.end("Region: north\nCurrency: EUR\nPopulation: 4 million")
-        assert ["population"] == [fact.key for fact in facts]
+    agent = engine.agent("analyst")
+    await agent.memory.append("episodic", "Region: north")
+    await agent.memory.append("episodic", "Currency: EUR")
+    run = await lifecycle(engine)
+    await run.start("Say the region")
+    answer = await MemoryTools(agent, run.thread).call("memory_search", {"query": "currency"})
+    assert answer.is_recalled
+    await run.tool_used(ToolCall("c2", "memory_search", "{}"), answer.text)
+    facts = await run.end("Region: north\nCurrency: EUR\nPopulation: 4 million")
+    assert ["population"] == [fact.key for fact in facts]
 
 
-async def test_L6_what_is_known_already_is_not_learned_again() -> None:
+async def test_L6_what_is_known_already_is_not_learned_again(engine: Engine) -> None:
     """No event for a fact that stands; one for a fact that changed."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        for result, learned in (("Owner: Ana", 1), ("Owner: Ana", 0), ("Owner: Bo", 1)):
-            await run.start("Who?")
-            assert learned == len(await run.end(result))
+    run = await lifecycle(engine)
+    for result, learned in (("Owner: Ana", 1), ("Owner: Ana", 0), ("Owner: Bo", 1)):
+        await run.start("Who?")
+        assert learned == len(await run.end(result))
 
 
-async def test_L6_forgetting_the_answer_forgets_what_was_drawn_from_it() -> None:
+async def test_L6_forgetting_the_answer_forgets_what_was_drawn_from_it(engine: Engine) -> None:
     """Facts and episodes of the agent go with the conversation's event."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        await run.start("Find the password")
-        await run.end("Password: hunter2")
-        (done,) = [event.id async for event in run.thread.events() if event.type == "task_completed"]
-        await run.thread.forget(event_ids=[done])
-        assert (None, ["Started: Find the password"]) == (
-            await engine.agent("analyst").memory.recall("password"), await episodes(engine)
-        )  # fmt: skip
+    run = await lifecycle(engine)
+    await run.start("Find the password")
+    await run.end("Password: hunter2")
+    (done,) = [event.id async for event in run.thread.events() if event.type == "task_completed"]
+    await run.thread.forget(event_ids=[done])
+    assert (None, ["Started: Find the password"]) == (
+        await engine.agent("analyst").memory.recall("password"), await episodes(engine)
+    )  # fmt: skip
 
 
-async def test_L6_a_failure_is_remembered() -> None:
+async def test_L6_a_failure_is_remembered(engine: Engine) -> None:
     """With what went wrong; the task counts as given up."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        await run.start("Divide")
-        await run.fail(ZeroDivisionError("division by zero"))
-        assert "Failed: Divide → ZeroDivisionError: division by zero" == (await episodes(engine))[-1]
-        types = [event.type async for event in run.thread.events()]
-        assert {"system_error", "task_abandoned"} <= set(types)
-        await run.start("Go on")
-        assert "division by zero" in (await (await lifecycle(engine)).start("Divide again")).prompt
+    run = await lifecycle(engine)
+    await run.start("Divide")
+    await run.fail(ZeroDivisionError("division by zero"))
+    assert "Failed: Divide → ZeroDivisionError: division by zero" == (await episodes(engine))[-1]
+    types = [event.type async for event in run.thread.events()]
+    assert {"system_error", "task_abandoned"} <= set(types)
+    await run.start("Go on")
+    assert "division by zero" in (await (await lifecycle(engine)).start("Divide again")).prompt
 
 
-async def test_L6_a_block_is_a_run() -> None:
+async def test_L6_a_block_is_a_run(engine: Engine) -> None:
     """Its end completes the task; an exception is recorded as failure and raised; so is a cancellation."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        async with run.run("First") as first:
-            await first.tool_used(CALL, "42")
-            first.result = "Revenue: 42"
-        assert ["revenue"] == [fact.key for fact in first.learned]
-        with pytest.raises(KeyError, match="missing"):
-            async with run.run("Second"):
-                raise KeyError("missing")
+    run = await lifecycle(engine)
+    async with run.run("First") as first:
+        await first.tool_used(CALL, "42")
+        first.result = "Revenue: 42"
+    assert ["revenue"] == [fact.key for fact in first.learned]
+    with pytest.raises(KeyError, match="missing"):
+        async with run.run("Second"):
+            raise KeyError("missing")
 
-        async def endless() -> None:
-            async with run.run("Third"):
-                started.set()
-                await asyncio.Event().wait()
+    async def endless() -> None:
+        async with run.run("Third"):
+            started.set()
+            await asyncio.Event().wait()
 
-        started = asyncio.Event()
-        task = asyncio.create_task(endless())
-        await started.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert [
-            "Completed: First → Revenue: 42",
-            "Failed: Second → KeyError: 'missing'",
-            "Failed: Third → stopped",
-        ] == [text for text in await episodes(engine) if not text.startswith("Started")]
-        assert "task_terminated" == (await run.thread.latest(3))[0].type
+    started = asyncio.Event()
+    task = asyncio.create_task(endless())
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [
+        "Completed: First → Revenue: 42",
+        "Failed: Second → KeyError: 'missing'",
+        "Failed: Third → stopped",
+    ] == [text for text in await episodes(engine) if not text.startswith("Started")]
+    assert "task_terminated" == (await run.thread.latest(3))[0].type
 
 
-async def test_L6_tool_calls_are_noted_in_working_memory() -> None:
+async def test_L6_tool_calls_are_noted_in_working_memory(engine: Engine) -> None:
     """The conversation has call and result; working memory one line of it, which goes when they are forgotten."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine)
-        await run.start("Count")
-        await run.tool_used(CALL, "42 rows")
-        await run.tool_used(ToolCall("c2", "write", "{}"), error="disk full")
-        entries = await run.thread.memory.entries("working")
-        assert ['search({"query":"revenue"}) → 42 rows', "write({}) → failed: disk full"] == [
-            e.content for e in entries
-        ]
-        (result,) = await typed(run, "tool_result")
-        await run.thread.forget(event_ids=[result.id])
-        assert ["write({}) → failed: disk full"] == [e.content for e in await run.thread.memory.entries("working")]
-        with pytest.raises(errors.InvalidMemory):
-            await run.tool_used(CALL)
+    run = await lifecycle(engine)
+    await run.start("Count")
+    await run.tool_used(CALL, "42 rows")
+    await run.tool_used(ToolCall("c2", "write", "{}"), error="disk full")
+    entries = await run.thread.memory.entries("working")
+    assert ['search({"query":"revenue"}) → 42 rows', "write({}) → failed: disk full"] == [e.content for e in entries]
+    (result,) = await typed(run, "tool_result")
+    await run.thread.forget(event_ids=[result.id])
+    assert ["write({}) → failed: disk full"] == [e.content for e in await run.thread.memory.entries("working")]
+    with pytest.raises(errors.InvalidMemory):
+        await run.tool_used(CALL)
 
 
 async def typed(run: AgentLifecycle, name: str) -> list[RecordedEvent]:
@@ -209,66 +193,62 @@ async def typed(run: AgentLifecycle, name: str) -> list[RecordedEvent]:
     return [event async for event in run.thread.events() if event.type == name]
 
 
-async def test_L6_a_sub_agent_is_told_what_its_parent_knows() -> None:
+async def test_L6_a_sub_agent_is_told_what_its_parent_knows(engine: Engine) -> None:
     """Granted layers only; its result answers the call in the parent's conversation."""
-    async with memory_engine.open(":memory:") as engine:
-        lead = engine.agent("lead", tenant_id="acme")
-        await lead.memory.learn("dataset-format", "CSV")
-        await lead.memory.append("episodic", "The dataset was lost once")
-        run = await lifecycle(engine, agent_id="lead", tenant_id="acme")
-        await run.start("Report")
-        child = await run.subagent("helper", "Read the dataset")
-        assert ["CSV"] == [hit.content for hit in child.preparation.memories]
-        assert ["helper"] == [grant.agent_id for grant in await lead.grants()]
-        info = await child.thread.info()
-        assert (run.thread.id, "acme", "helper", "u1") == (info.parent_id, info.tenant_id, info.agent_id, info.user_id)
-        await child.end("12 rows")
-        context = (await run.thread.context()).messages
-        assert "12 rows" == context[-1 if context[-1]["role"] == "tool" else -2]["content"]
-        assert "Completed: Read the dataset → 12 rows" == (await episodes(engine, "helper", "acme"))[-1]
+    lead = engine.agent("lead", tenant_id="acme")
+    await lead.memory.learn("dataset-format", "CSV")
+    await lead.memory.append("episodic", "The dataset was lost once")
+    run = await lifecycle(engine, agent_id="lead", tenant_id="acme")
+    await run.start("Report")
+    child = await run.subagent("helper", "Read the dataset")
+    assert ["CSV"] == [hit.content for hit in child.preparation.memories]
+    assert ["helper"] == [grant.agent_id for grant in await lead.grants()]
+    info = await child.thread.info()
+    assert (run.thread.id, "acme", "helper", "u1") == (info.parent_id, info.tenant_id, info.agent_id, info.user_id)
+    await child.end("12 rows")
+    context = (await run.thread.context()).messages
+    assert "12 rows" == context[-1 if context[-1]["role"] == "tool" else -2]["content"]
+    assert "Completed: Read the dataset → 12 rows" == (await episodes(engine, "helper", "acme"))[-1]
 
 
-async def test_L6_what_both_know_comes_in_one_order() -> None:
+async def test_L6_what_both_know_comes_in_one_order(engine: Engine) -> None:
     """A sub-agent's memories and its lead's are ranked together, all marked as recalled."""
-    async with memory_engine.open(":memory:") as engine:
-        lead, helper = engine.agent("lead", tenant_id="acme"), engine.agent("helper", tenant_id="acme")
-        await lead.memory.learn("harbour-import", "the harbour dataset is imported with semicolons")
-        await lead.memory.learn("dataset-owner", "Ana owns the dataset")
-        await helper.memory.learn("dataset-place", "The dataset lies on the shared drive")
-        run = await lifecycle(engine, agent_id="lead", tenant_id="acme")
-        await run.start("Report")
-        memories = (await run.subagent("helper", "Import the harbour dataset")).preparation.memories
-        assert "harbour-import" == memories[0].entry.key
-        assert {"harbour-import", "dataset-owner", "dataset-place"} == {hit.entry.key for hit in memories}
-        assert [hit.score for hit in memories] == sorted((hit.score for hit in memories), reverse=True)
-        assert all(hit.recalled for hit in memories)
+    lead, helper = engine.agent("lead", tenant_id="acme"), engine.agent("helper", tenant_id="acme")
+    await lead.memory.learn("harbour-import", "the harbour dataset is imported with semicolons")
+    await lead.memory.learn("dataset-owner", "Ana owns the dataset")
+    await helper.memory.learn("dataset-place", "The dataset lies on the shared drive")
+    run = await lifecycle(engine, agent_id="lead", tenant_id="acme")
+    await run.start("Report")
+    memories = (await run.subagent("helper", "Import the harbour dataset")).preparation.memories
+    assert "harbour-import" == memories[0].entry.key
+    assert {"harbour-import", "dataset-owner", "dataset-place"} == {hit.entry.key for hit in memories}
+    assert [hit.score for hit in memories] == sorted((hit.score for hit in memories), reverse=True)
+    assert all(hit.recalled for hit in memories)
 
 
-async def test_L6_a_sub_agent_that_fails_answers_too() -> None:
+async def test_L6_a_sub_agent_that_fails_answers_too(engine: Engine) -> None:
     """The parent's call has an error for an answer; without layers nothing is granted."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine, agent_id="lead")
-        await run.start("Report")
-        child = await run.subagent("helper", "Read", layers=())
-        await child.fail("no access")
-        assert [] == await engine.agent("lead").grants()
-        (answer,) = await typed(run, "subagent_error")
-        assert isinstance(answer.event, SubagentError)
-        assert ("no access", "helper") == (answer.event.content, answer.event.agent_id)
+    run = await lifecycle(engine, agent_id="lead")
+    await run.start("Report")
+    child = await run.subagent("helper", "Read", layers=())
+    await child.fail("no access")
+    assert [] == await engine.agent("lead").grants()
+    (answer,) = await typed(run, "subagent_error")
+    assert isinstance(answer.event, SubagentError)
+    assert ("no access", "helper") == (answer.event.content, answer.event.agent_id)
 
 
-async def test_L6_steps_at_the_wrong_moment_are_errors() -> None:
+async def test_L6_steps_at_the_wrong_moment_are_errors(engine: Engine) -> None:
     """Without a task, or with two at once; and in a conversation of another tenant."""
-    async with memory_engine.open(":memory:") as engine:
-        run = await lifecycle(engine, tenant_id="acme")
-        with pytest.raises(errors.TaskNotRunning, match="start one first"):
-            await run.end("x")
-        await run.start("a")
-        with pytest.raises(errors.TaskNotRunning, match="end it"):
-            await run.start("b")
-        stranger = AgentLifecycle(engine, run.thread, agent_id="analyst", tenant_id="other")
-        with pytest.raises(errors.InvalidMemory, match="tenant"):
-            await stranger.start("a")
+    run = await lifecycle(engine, tenant_id="acme")
+    with pytest.raises(errors.TaskNotRunning, match="start one first"):
+        await run.end("x")
+    await run.start("a")
+    with pytest.raises(errors.TaskNotRunning, match="end it"):
+        await run.start("b")
+    stranger = AgentLifecycle(engine, run.thread, agent_id="analyst", tenant_id="other")
+    with pytest.raises(errors.InvalidMemory, match="tenant"):
+        await stranger.start("a")
 
 
 STATED = [

@@ -33,53 +33,50 @@ async def gone(engine: Engine, tenant: str = "globex") -> None:
     assert all(report.ok for report in await engine.verify())
 
 
-async def test_S8_a_revoked_pattern_is_gone_from_every_read() -> None:
+async def test_S8_a_revoked_pattern_is_gone_from_every_read(engine: Engine) -> None:
     """From the pool, from searches as of any seq; it may be approved again, and others' shares of it stay."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex", "third")
-        pattern_id = await approved(engine, "acme", "Returns double after discounts")
-        assert 1 == len(await engine.industry("retail").search("returns"))
-        await engine.tenant("acme").patterns.revoke(pattern_id, by="ann", reason="wrong")
-        await gone(engine)
-        with pytest.raises(UnknownPattern):
-            await engine.tenant("acme").patterns.revoke(pattern_id, by="ann")
-        for tenant in ("acme", "third"):
-            assert pattern_id == await approved(engine, tenant, "Returns double after discounts")
+    await joined(engine, "acme", "globex", "third")
+    pattern_id = await approved(engine, "acme", "Returns double after discounts")
+    assert 1 == len(await engine.industry("retail").search("returns"))
+    await engine.tenant("acme").patterns.revoke(pattern_id, by="ann", reason="wrong")
+    await gone(engine)
+    with pytest.raises(UnknownPattern):
         await engine.tenant("acme").patterns.revoke(pattern_id, by="ann")
-        assert [1] == [pattern.tenants for pattern in await engine.tenant("globex").patterns.list()]
-        assert 1 == len(await engine.tenant("globex").patterns.search("returns"))
+    for tenant in ("acme", "third"):
+        assert pattern_id == await approved(engine, tenant, "Returns double after discounts")
+    await engine.tenant("acme").patterns.revoke(pattern_id, by="ann")
+    assert [1] == [pattern.tenants for pattern in await engine.tenant("globex").patterns.list()]
+    assert 1 == len(await engine.tenant("globex").patterns.search("returns"))
 
 
-async def test_S8_nobody_revokes_what_others_share() -> None:
+async def test_S8_nobody_revokes_what_others_share(engine: Engine) -> None:
     """A pattern's id is known to all who read it, and good for their own share only."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        pattern_id = await approved(engine, "acme", "Returns double")
-        with pytest.raises(UnknownPattern):
-            await engine.tenant("globex").patterns.revoke(pattern_id, by="eve")
-        assert ["Returns double"] == await texts(engine, "globex")
+    await joined(engine, "acme", "globex")
+    pattern_id = await approved(engine, "acme", "Returns double")
+    with pytest.raises(UnknownPattern):
+        await engine.tenant("globex").patterns.revoke(pattern_id, by="eve")
+    assert ["Returns double"] == await texts(engine, "globex")
 
 
-async def test_S8_leaving_withdraws_all_and_ends_reading() -> None:
+async def test_S8_leaving_withdraws_all_and_ends_reading(engine: Engine) -> None:
     """Proposals go too; another industry's shares stay. Who joins again begins with nothing and another secret."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        acme = engine.tenant("acme").patterns
-        await acme.join("fashion")
-        for said in ("Returns double after discounts", "Discounts pull returns"):
-            await approved(engine, "acme", said)
-        await approved(engine, "acme", "Returns double after discounts", industry="fashion")
-        (line,) = await promoted(engine, "acme", "Churn is seasonal")
-        await acme.propose(line, industry="retail")
-        await acme.leave("retail", by="ann", reason="sold")
-        await gone(engine)
-        assert (("fashion",), ()) == (await acme.joined(), await acme.review())
-        assert ["fashion"] == [pattern.industry for pattern in await acme.list()]
-        for call in (acme.list("retail"), acme.leave("retail")):
-            with pytest.raises(NotJoined):
-                await call
-        await acme.join("retail")
-        assert () == await acme.list("retail")
+    await joined(engine, "acme", "globex")
+    acme = engine.tenant("acme").patterns
+    await acme.join("fashion")
+    for said in ("Returns double after discounts", "Discounts pull returns"):
+        await approved(engine, "acme", said)
+    await approved(engine, "acme", "Returns double after discounts", industry="fashion")
+    (line,) = await promoted(engine, "acme", "Churn is seasonal")
+    await acme.propose(line, industry="retail")
+    await acme.leave("retail", by="ann", reason="sold")
+    await gone(engine)
+    assert (("fashion",), ()) == (await acme.joined(), await acme.review())
+    assert ["fashion"] == [pattern.industry for pattern in await acme.list()]
+    for call in (acme.list("retail"), acme.leave("retail")):
+        with pytest.raises(NotJoined):
+            await call
+    await acme.join("retail")
+    assert () == await acme.list("retail")
 
 
 async def _remove(engine: Engine, line: int) -> None:
@@ -135,70 +132,65 @@ async def _archive_and_delete(engine: Engine, _line: int) -> None:
     ],
     ids=lambda end: end.__name__.strip("_"),
 )  # fmt: skip
-async def test_S8_what_a_pattern_rested_on_takes_it_along(end: object) -> None:
+async def test_S8_what_a_pattern_rested_on_takes_it_along(engine: Engine, end: object) -> None:
     """Its line removed or forgotten here or where it was said, its approval, its joining: the pool tells no reason."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        thread = await engine.create_thread("talk", user_id="u1", tenant_id="acme")
-        snippet = await thread.dispatch(e.ScratchpadWritten(content="Returns double after discounts"))
-        await thread.promotion.request(snippet.chunks[-1].id, target="agent_md")
-        (line,) = await engine.tenant("acme").agent_md.lines()
-        patterns = engine.tenant("acme").patterns
-        await patterns.approve((await patterns.propose(line.id)).id, by="ann")
-        assert 1 == len(await texts(engine, "globex"))
-        await end(engine, line.id)  # type: ignore[operator]
-        await gone(engine)
-        assert "ann" not in await told(engine, "retail")
+    await joined(engine, "acme", "globex")
+    thread = await engine.create_thread("talk", user_id="u1", tenant_id="acme")
+    snippet = await thread.dispatch(e.ScratchpadWritten(content="Returns double after discounts"))
+    await thread.promotion.request(snippet.chunks[-1].id, target="agent_md")
+    (line,) = await engine.tenant("acme").agent_md.lines()
+    patterns = engine.tenant("acme").patterns
+    await patterns.approve((await patterns.propose(line.id)).id, by="ann")
+    assert 1 == len(await texts(engine, "globex"))
+    await end(engine, line.id)  # type: ignore[operator]
+    await gone(engine)
+    assert "ann" not in await told(engine, "retail")
 
 
 @pytest.mark.parametrize("end", [_remove, _forget_line])
-async def test_S8_a_proposal_goes_with_its_line(end: object) -> None:
+async def test_S8_a_proposal_goes_with_its_line(engine: Engine, end: object) -> None:
     """There is nothing to decide about any more."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme")
-        (line,) = await promoted(engine, "acme", "Returns double")
-        patterns = engine.tenant("acme").patterns
-        proposal = await patterns.propose(line)
-        await end(engine, line)  # type: ignore[operator]
-        assert () == await patterns.review()
-        with pytest.raises(UnknownPattern):
-            await patterns.approve(proposal.id, by="ann")
+    await joined(engine, "acme")
+    (line,) = await promoted(engine, "acme", "Returns double")
+    patterns = engine.tenant("acme").patterns
+    proposal = await patterns.propose(line)
+    await end(engine, line)  # type: ignore[operator]
+    assert () == await patterns.review()
+    with pytest.raises(UnknownPattern):
+        await patterns.approve(proposal.id, by="ann")
 
 
-async def test_S8_a_share_stands_while_another_line_says_the_same() -> None:
+async def test_S8_a_share_stands_while_another_line_says_the_same(engine: Engine) -> None:
     """Only with the last of its approvals it goes."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        for said in ("Returns double", "Returns double in Paris"):
-            await approved(engine, "acme", said, text="Returns double")
-        one, other = await engine.tenant("acme").agent_md.lines()
-        await _remove(engine, one.id)
-        await engine.settle()
-        assert ["Returns double"] == await texts(engine, "globex")
-        await _remove(engine, other.id)
-        await gone(engine)
+    await joined(engine, "acme", "globex")
+    for said in ("Returns double", "Returns double in Paris"):
+        await approved(engine, "acme", said, text="Returns double")
+    one, other = await engine.tenant("acme").agent_md.lines()
+    await _remove(engine, one.id)
+    await engine.settle()
+    assert ["Returns double"] == await texts(engine, "globex")
+    await _remove(engine, other.id)
+    await gone(engine)
 
 
-async def test_S8_forgetting_is_done_when_it_returns() -> None:
+async def test_S8_forgetting_is_done_when_it_returns(engine: Engine) -> None:
     """In the conversation where it was said, through the tenant, to the industry: without waiting for anything else."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        thread = await engine.create_thread("talk", user_id="u1", tenant_id="acme")
-        snippet = await thread.dispatch(e.ScratchpadWritten(content="Returns double"))
-        await thread.promotion.request(snippet.chunks[-1].id, target="agent_md")
-        patterns = engine.tenant("acme").patterns
-        await patterns.approve((await patterns.propose("Returns double")).id, by="ann")
-        await thread.forget(event_ids=[snippet.event_id])
-        assert [] == await texts(engine, "globex")
+    await joined(engine, "acme", "globex")
+    thread = await engine.create_thread("talk", user_id="u1", tenant_id="acme")
+    snippet = await thread.dispatch(e.ScratchpadWritten(content="Returns double"))
+    await thread.promotion.request(snippet.chunks[-1].id, target="agent_md")
+    patterns = engine.tenant("acme").patterns
+    await patterns.approve((await patterns.propose("Returns double")).id, by="ann")
+    await thread.forget(event_ids=[snippet.event_id])
+    assert [] == await texts(engine, "globex")
 
 
-async def test_S8_what_was_approved_too_late_is_withdrawn() -> None:
+async def test_S8_what_was_approved_too_late_is_withdrawn(engine: Engine) -> None:
     """An approval that comes after its line or its tenant is gone does not stand."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        late = e.PatternApproved(proposal=99, industry="retail", share="ab", text="Returns double", by="ann")
-        await engine.tenant("acme").dispatch(late)
-        await gone(engine)
+    await joined(engine, "acme", "globex")
+    late = e.PatternApproved(proposal=99, industry="retail", share="ab", text="Returns double", by="ann")
+    await engine.tenant("acme").dispatch(late)
+    await gone(engine)
 
 
 # Once, and after crashes
@@ -250,25 +242,24 @@ async def test_S8_who_reads_first_sees_the_withdrawal_that_a_crash_left(tmp_path
         assert 2 == (await engine.industry("retail").info()).events
 
 
-async def test_S8_what_is_revoked_before_it_left_never_leaves() -> None:
+async def test_S8_what_is_revoked_before_it_left_never_leaves(engine: Engine) -> None:
     """An industry that takes nothing for a while sees the end of a share and not its text."""
-    async with memory_engine.open(":memory:") as engine:
-        await joined(engine, "acme", "globex")
-        await approved(engine, "globex", "Churn is seasonal")
-        await engine.industry("retail").pause()
-        (line,) = await promoted(engine, "acme", "Returns double after discounts")
-        patterns = engine.tenant("acme").patterns
-        proposal = await patterns.propose(line)
-        await engine.tenant("acme").dispatch(
-            e.PatternApproved(proposal=proposal.id, industry="retail", share="ab", text=proposal.text, by="ann")
-        )
-        await engine.settle()
-        assert ["ab"] == [row.share for row in shares(await engine.tenant("acme").rows(PATTERNS))]
-        await engine.tenant("acme").agent_md.remove(line)
-        await engine.industry("retail").resume()
-        await engine.settle()
-        assert ["Churn is seasonal"] == await texts(engine, "globex")
-        assert "discounts" not in await told(engine, "retail")
+    await joined(engine, "acme", "globex")
+    await approved(engine, "globex", "Churn is seasonal")
+    await engine.industry("retail").pause()
+    (line,) = await promoted(engine, "acme", "Returns double after discounts")
+    patterns = engine.tenant("acme").patterns
+    proposal = await patterns.propose(line)
+    await engine.tenant("acme").dispatch(
+        e.PatternApproved(proposal=proposal.id, industry="retail", share="ab", text=proposal.text, by="ann")
+    )
+    await engine.settle()
+    assert ["ab"] == [row.share for row in shares(await engine.tenant("acme").rows(PATTERNS))]
+    await engine.tenant("acme").agent_md.remove(line)
+    await engine.industry("retail").resume()
+    await engine.settle()
+    assert ["Churn is seasonal"] == await texts(engine, "globex")
+    assert "discounts" not in await told(engine, "retail")
 
 
 async def test_S8_all_of_it_is_seen_as_it_was_and_made_again(tmp_path: Path) -> None:

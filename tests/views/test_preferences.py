@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import NewEvent, errors
+from memory_engine import Engine, NewEvent, errors
 from memory_engine import events as e
 from memory_engine.events import RuleReference
 from memory_engine.views.preferences.domain import Domain, Kind
@@ -44,26 +44,25 @@ HOSTILE = [
 ]
 
 
-async def test_S2_a_preference_is_set_and_read() -> None:
+async def test_S2_a_preference_is_set_and_read(engine: Engine) -> None:
     """Any key takes any JSON value where no domain says otherwise; the latest value holds."""
-    async with memory_engine.open(":memory:") as engine:
-        preferences = engine.user("u1").preferences
-        values: tuple[object, ...] = (
-            "concise",
-            3,
-            1.5,
-            True,
-            None,
-            ["a", {"b": []}],
-            {"": {}},
-            "💥\u202e" * 9,
-            "",
-            "\x00",
-        )
-        for value in values:
-            await preferences.update("preference key", value)
-            assert value == await preferences.get("preference key")
-        assert (None, 7) == (await preferences.get("other"), await preferences.get("other", 7))
+    preferences = engine.user("u1").preferences
+    values: tuple[object, ...] = (
+        "concise",
+        3,
+        1.5,
+        True,
+        None,
+        ["a", {"b": []}],
+        {"": {}},
+        "💥\u202e" * 9,
+        "",
+        "\x00",
+    )
+    for value in values:
+        await preferences.update("preference key", value)
+        assert value == await preferences.get("preference key")
+    assert (None, 7) == (await preferences.get("other"), await preferences.get("other", 7))
 
 
 async def test_S2_preferences_hold_across_conversations_and_restarts(tmp_path: Path) -> None:
@@ -77,28 +76,26 @@ async def test_S2_preferences_hold_across_conversations_and_restarts(tmp_path: P
         assert (await engine.verify())[0].ok
 
 
-async def test_S2_a_preference_knows_where_it_is_from() -> None:
+async def test_S2_a_preference_knows_where_it_is_from(engine: Engine) -> None:
     """Origin, reason, sources, event and time lead back to the log."""
-    async with memory_engine.open(":memory:") as engine:
-        user = engine.user("u1")
-        await user.preferences.update("a", 1)
-        event = e.PreferenceUpdated(key="b", value=2, origin="promotion", reason="seen often", sources=("s1", "s2"))
-        receipt = await user.dispatch(NewEvent(event, id="p1", causation_id="c1"))
-        found = await user.preferences.find("b")
-        assert found is not None
-        assert ("promotion", "seen often", ("s1", "s2"), 2, "p1", "c1", receipt.recorded_at) == (
-            found.origin, found.reason, found.sources, found.seq, found.event_id, found.causation_id, found.updated_at
-        )  # fmt: skip
+    user = engine.user("u1")
+    await user.preferences.update("a", 1)
+    event = e.PreferenceUpdated(key="b", value=2, origin="promotion", reason="seen often", sources=("s1", "s2"))
+    receipt = await user.dispatch(NewEvent(event, id="p1", causation_id="c1"))
+    found = await user.preferences.find("b")
+    assert found is not None
+    assert ("promotion", "seen often", ("s1", "s2"), 2, "p1", "c1", receipt.recorded_at) == (
+        found.origin, found.reason, found.sources, found.seq, found.event_id, found.causation_id, found.updated_at
+    )  # fmt: skip
 
 
-async def test_S2_users_do_not_see_each_other() -> None:
+async def test_S2_users_do_not_see_each_other(engine: Engine) -> None:
     """Ids are exact, also those that look like patterns, paths or statements; the same id under a tenant is another."""
-    async with memory_engine.open(":memory:") as engine:
-        users = [engine.user(name) for name in HOSTILE] + [engine.user("u1", tenant_id="acme")]
-        for n, user in enumerate(users):
-            assert {} == await user.preferences.all()
-            await user.preferences.update("n", n)
-        assert list(range(len(users))) == [await user.preferences.get("n") for user in users]
+    users = [engine.user(name) for name in HOSTILE] + [engine.user("u1", tenant_id="acme")]
+    for n, user in enumerate(users):
+        assert {} == await user.preferences.all()
+        await user.preferences.update("n", n)
+    assert list(range(len(users))) == [await user.preferences.get("n") for user in users]
 
 
 async def test_S2_reading_a_new_users_preferences_makes_no_thread() -> None:
@@ -161,28 +158,25 @@ async def test_S2_what_the_domain_does_not_allow_is_refused(key: str, value: obj
 
 
 @pytest.mark.parametrize("key", ["", "\x00", "\ud800", "k" * 5_000])
-async def test_S2_a_key_that_no_store_can_hold_is_refused(key: str) -> None:
+async def test_S2_a_key_that_no_store_can_hold_is_refused(engine: Engine, key: str) -> None:
     """Empty, NUL, lone surrogate, too long: a typed error before anything is written."""
-    async with memory_engine.open(":memory:") as engine:
-        with pytest.raises(errors.InvalidIdentifier):
-            await engine.user("u1").preferences.update(key, 1)
+    with pytest.raises(errors.InvalidIdentifier):
+        await engine.user("u1").preferences.update(key, 1)
 
 
 @pytest.mark.parametrize("value", [float("inf"), {1: 2}, "\ud800", object()])
-async def test_S2_a_value_that_json_cannot_hold_is_refused(value: object) -> None:
+async def test_S2_a_value_that_json_cannot_hold_is_refused(engine: Engine, value: object) -> None:
     """Without a domain the log itself refuses it."""
-    async with memory_engine.open(":memory:") as engine:
-        with pytest.raises(errors.InvalidEvent):
-            await engine.user("u1").preferences.update("key", value)
+    with pytest.raises(errors.InvalidEvent):
+        await engine.user("u1").preferences.update("key", value)
 
 
-async def test_S2_an_update_needs_a_value_or_a_rule() -> None:
+async def test_S2_an_update_needs_a_value_or_a_rule(engine: Engine) -> None:
     """Null is a value; nothing is none."""
-    async with memory_engine.open(":memory:") as engine:
-        preferences = engine.user("u1").preferences
-        with pytest.raises(errors.PreferenceError, match="neither a value nor a rule"):
-            await preferences.update("key")
-        assert None is (await preferences.update("key", None)).value
+    preferences = engine.user("u1").preferences
+    with pytest.raises(errors.PreferenceError, match="neither a value nor a rule"):
+        await preferences.update("key")
+    assert None is (await preferences.update("key", None)).value
 
 
 async def test_S2_a_domain_may_take_keys_it_does_not_declare() -> None:
@@ -207,24 +201,22 @@ async def test_S2_what_is_stored_outlives_the_domain_it_was_declared_by(tmp_path
         assert {"persona": "data_savvy", "verbosity": "concise"} == {key: p.value for key, p in found.items()}
 
 
-async def test_S2_the_same_event_id_sets_a_preference_once() -> None:
+async def test_S2_the_same_event_id_sets_a_preference_once(engine: Engine) -> None:
     """The second call gives what stands; another value under the id is an error."""
-    async with memory_engine.open(":memory:") as engine:
-        preferences = engine.user("u1").preferences
-        first = await preferences.update("a", 1, event_id="x")
-        assert first == await preferences.update("a", 1, event_id="x")
-        with pytest.raises(errors.IdempotencyConflict):
-            await preferences.update("a", 2, event_id="x")
+    preferences = engine.user("u1").preferences
+    first = await preferences.update("a", 1, event_id="x")
+    assert first == await preferences.update("a", 1, event_id="x")
+    with pytest.raises(errors.IdempotencyConflict):
+        await preferences.update("a", 2, event_id="x")
 
 
-async def test_S2_many_tasks_update_at_once() -> None:
+async def test_S2_many_tasks_update_at_once(engine: Engine) -> None:
     """Every update is in the log, and the last one holds."""
-    async with memory_engine.open(":memory:") as engine:
-        user = engine.user("u1")
-        await asyncio.gather(*(user.preferences.update("n", n) for n in range(50)))
-        last = (await user.latest(1))[0].event
-        assert isinstance(last, e.PreferenceUpdated)
-        assert (50, last.value) == ((await user.info()).events, await user.preferences.get("n"))
+    user = engine.user("u1")
+    await asyncio.gather(*(user.preferences.update("n", n) for n in range(50)))
+    last = (await user.latest(1))[0].event
+    assert isinstance(last, e.PreferenceUpdated)
+    assert (50, last.value) == ((await user.info()).events, await user.preferences.get("n"))
 
 
 # onboarding

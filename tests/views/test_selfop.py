@@ -102,48 +102,45 @@ async def test_L5_every_tool_answers(name: str, arguments: Mapping[str, object],
         assert (True, False) == (given.text.startswith(answer), given.is_error)
 
 
-async def test_L5_an_agent_works_on_its_memory() -> None:
+async def test_L5_an_agent_works_on_its_memory(engine: Engine) -> None:
     """It learns, recalls, looks back over its last steps, compacts, and opens what a summary covers."""
-    async with memory_engine.open(":memory:") as engine:
-        own = await tools(engine)
-        await own.call("memory_learn", {"key": "dataset-format", "value": "CSV"})
-        recalled = await own.call("memory_recall", {"key": "dataset-format"})
-        assert "[recalled from memory]\ndataset-format: CSV" == recalled.text
-        changed = await own.call("memory_learn", {"key": "dataset-format", "value": "Parquet"})
-        assert "Until now it said: CSV" in changed.text
-        assert "Similar keys: dataset-format" in (await own.call("memory_recall", {"key": "format"})).text
-        for n in range(8):
-            await own.call("memory_append", {"layer": "episodic", "content": f"step {n}"})
-        steps = (await own.call("memory_search", {"layer": "episodic", "last": 3})).text.splitlines()
-        assert ["step 5", "step 6", "step 7"] == [line[-6:] for line in steps[1:]]
-        compacted = await own.call("memory_compact", {"layer": "episodic", "keep_last": 2})
-        summary_id = compacted.text.partition("id: ")[2].partition(")")[0]
-        opened = await own.call("memory_open", {"reference": summary_id})
-        assert (7, True) == (len(opened.text.splitlines()), opened.is_recalled)
-        assert "Episodic: 3 entries. Semantic: 1 facts" in (await own.call("memory_stats")).text
+    own = await tools(engine)
+    await own.call("memory_learn", {"key": "dataset-format", "value": "CSV"})
+    recalled = await own.call("memory_recall", {"key": "dataset-format"})
+    assert "[recalled from memory]\ndataset-format: CSV" == recalled.text
+    changed = await own.call("memory_learn", {"key": "dataset-format", "value": "Parquet"})
+    assert "Until now it said: CSV" in changed.text
+    assert "Similar keys: dataset-format" in (await own.call("memory_recall", {"key": "format"})).text
+    for n in range(8):
+        await own.call("memory_append", {"layer": "episodic", "content": f"step {n}"})
+    steps = (await own.call("memory_search", {"layer": "episodic", "last": 3})).text.splitlines()
+    assert ["step 5", "step 6", "step 7"] == [line[-6:] for line in steps[1:]]
+    compacted = await own.call("memory_compact", {"layer": "episodic", "keep_last": 2})
+    summary_id = compacted.text.partition("id: ")[2].partition(")")[0]
+    opened = await own.call("memory_open", {"reference": summary_id})
+    assert (7, True) == (len(opened.text.splitlines()), opened.is_recalled)
+    assert "Episodic: 3 entries. Semantic: 1 facts" in (await own.call("memory_stats")).text
 
 
-async def test_L5_an_agent_reads_on_in_a_long_result() -> None:
+async def test_L5_an_agent_reads_on_in_a_long_result(engine: Engine) -> None:
     """By the reference that off-loading left in its context."""
-    async with memory_engine.open(":memory:") as engine:
-        own, thread = await tools(engine), engine.thread("t")
-        await thread.dispatch(ToolResult(call_id="c", content="0123456789" * 3_000))
-        await thread.offload()
-        opened = await own.call("memory_open", {"reference": 'open("1.0")', "start": 26_000})
-        assert ("[recalled from memory] characters 26000 to 30000 of 30000", 4_000) == (
-            opened.text.splitlines()[0], len(opened.text.splitlines()[1])
-        )  # fmt: skip
-        assert "[read on with start=4000]" in (await own.call("memory_open", {"reference": "1.0"})).text
+    own, thread = await tools(engine), engine.thread("t")
+    await thread.dispatch(ToolResult(call_id="c", content="0123456789" * 3_000))
+    await thread.offload()
+    opened = await own.call("memory_open", {"reference": 'open("1.0")', "start": 26_000})
+    assert ("[recalled from memory] characters 26000 to 30000 of 30000", 4_000) == (
+        opened.text.splitlines()[0], len(opened.text.splitlines()[1])
+    )  # fmt: skip
+    assert "[read on with start=4000]" in (await own.call("memory_open", {"reference": "1.0"})).text
 
 
-async def test_L5_the_scratchpad_is_the_conversations() -> None:
+async def test_L5_the_scratchpad_is_the_conversations(engine: Engine) -> None:
     """What is written is in its context; what is read back is found out here, not recalled."""
-    async with memory_engine.open(":memory:") as engine:
-        own = await tools(engine)
-        await own.call("scratchpad_write", {"text": "Revenue dips on Sundays"})
-        answer = await own.call("scratchpad_read")
-        assert ("- Revenue dips on Sundays", False) == (answer.text, answer.is_recalled)
-        assert "Revenue dips" in str((await engine.thread("t").context()).messages)
+    own = await tools(engine)
+    await own.call("scratchpad_write", {"text": "Revenue dips on Sundays"})
+    answer = await own.call("scratchpad_read")
+    assert ("- Revenue dips on Sundays", False) == (answer.text, answer.is_recalled)
+    assert "Revenue dips" in str((await engine.thread("t").context()).messages)
 
 
 MISTAKES: list[tuple[str, object, str]] = [
@@ -169,15 +166,14 @@ MISTAKES: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "answer"), MISTAKES)
-async def test_L5_a_models_mistake_is_answered_in_words(name: str, arguments: str, answer: str) -> None:
+async def test_L5_a_models_mistake_is_answered_in_words(engine: Engine, name: str, arguments: str, answer: str) -> None:
     """What was wrong and what is allowed; nothing is raised, nothing is written."""
-    async with memory_engine.open(":memory:") as engine:
-        own = await tools(engine)
-        given = await own.call(name, arguments)
-        assert given.is_error
-        assert answer in given.text
-        assert 0 == (await engine.thread("t").info()).events
-        assert 0 == (await engine.agent("a").memory.get_stats()).total_storage_bytes
+    own = await tools(engine)
+    given = await own.call(name, arguments)
+    assert given.is_error
+    assert answer in given.text
+    assert 0 == (await engine.thread("t").info()).events
+    assert 0 == (await engine.agent("a").memory.get_stats()).total_storage_bytes
 
 
 async def test_L5_a_storage_failure_is_no_answer() -> None:
@@ -191,11 +187,10 @@ async def test_L5_a_storage_failure_is_no_answer() -> None:
             await own.call("memory_learn", {"key": "k", "value": "w"})
 
 
-async def test_L5_long_answers_are_bounded() -> None:
+async def test_L5_long_answers_are_bounded(engine: Engine) -> None:
     """A search over huge entries gives beginnings with ids to open."""
-    async with memory_engine.open(":memory:") as engine:
-        own = await tools(engine)
-        for n in range(50):
-            await own.call("memory_append", {"layer": "episodic", "content": f"anomaly {n} " + "x" * 50_000})
-        given = await own.call("memory_search", {"query": "anomaly", "limit": 50})
-        assert len(given.text) <= 12_000
+    own = await tools(engine)
+    for n in range(50):
+        await own.call("memory_append", {"layer": "episodic", "content": f"anomaly {n} " + "x" * 50_000})
+    given = await own.call("memory_search", {"query": "anomaly", "limit": 50})
+    assert len(given.text) <= 12_000

@@ -56,24 +56,22 @@ async def test_C3_a_cached_result_is_found() -> None:
         assert (recorded.id, recorded.seq, recorded.recorded_at) == (found.event_id, found.seq, found.cached_at)
 
 
-async def test_C3_parameters_in_another_order_hit() -> None:
+async def test_C3_parameters_in_another_order_hit(engine: Engine) -> None:
     """The order of keys, inner ones too, is no difference."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.tool_cache.add("get", {"a": 1, "b": {"x": [1, 2], "y": None}}, "found", 1)
-        assert await thread.tool_cache.peek("get", {"b": {"y": None, "x": (1, 2)}, "a": 1}) is not None
+    thread = await thread_of(engine)
+    await thread.tool_cache.add("get", {"a": 1, "b": {"x": [1, 2], "y": None}}, "found", 1)
+    assert await thread.tool_cache.peek("get", {"b": {"y": None, "x": (1, 2)}, "a": 1}) is not None
 
 
 @pytest.mark.parametrize(
     "other", [{"a": 1.0}, {"a": True}, {"a": "1"}, {"a": [1]}, {"A": 1}, {"a": 1, "b": None}, {}, {"a": None}]
 )
-async def test_C3_other_parameters_miss(other: dict[str, object]) -> None:
+async def test_C3_other_parameters_miss(engine: Engine, other: dict[str, object]) -> None:
     """Values are compared as JSON writes them."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.tool_cache.add("get", {"a": 1}, "found", 1)
-        assert await thread.tool_cache.lookup("get", other) is None
-        assert await thread.tool_cache.lookup("got", {"a": 1}) is None
+    thread = await thread_of(engine)
+    await thread.tool_cache.add("get", {"a": 1}, "found", 1)
+    assert await thread.tool_cache.lookup("get", other) is None
+    assert await thread.tool_cache.lookup("got", {"a": 1}) is None
 
 
 async def test_C3_a_tools_name_and_its_parameters_do_not_run_together() -> None:
@@ -92,15 +90,16 @@ async def test_C3_a_tools_name_and_its_parameters_do_not_run_together() -> None:
         ({"a": 10**5000}, "digits"),
     ],
 )
-async def test_C3_parameters_without_a_canonical_form_are_refused(parameters: dict[str, object], where: str) -> None:
+async def test_C3_parameters_without_a_canonical_form_are_refused(
+    engine: Engine, parameters: dict[str, object], where: str
+) -> None:
     """The error names the place, and nothing is recorded."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        with pytest.raises(errors.InvalidParameters, match=where):
-            await thread.tool_cache.add("get", parameters, "x", 1)
-        with pytest.raises(errors.InvalidParameters, match=where):
-            await thread.tool_cache.lookup("get", parameters)
-        assert 0 == (await thread.info()).events
+    thread = await thread_of(engine)
+    with pytest.raises(errors.InvalidParameters, match=where):
+        await thread.tool_cache.add("get", parameters, "x", 1)
+    with pytest.raises(errors.InvalidParameters, match=where):
+        await thread.tool_cache.lookup("get", parameters)
+    assert 0 == (await thread.info()).events
 
 
 async def test_C3_parameters_nested_without_end_are_refused() -> None:
@@ -111,75 +110,69 @@ async def test_C3_parameters_nested_without_end_are_refused() -> None:
         canonical("get", loop)
 
 
-async def test_C3_each_finished_exchange_spends_one() -> None:
+async def test_C3_each_finished_exchange_spends_one(engine: Engine) -> None:
     """A result is there for its duration, and gone with the exchange that brings it to 0."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.tool_cache.add("one", {}, "x", 1)
-        await thread.tool_cache.add("three", {}, "x", 3)
-        seen = [await remaining(thread)]
-        for _ in range(3):
-            await finish(thread)
-            seen.append(await remaining(thread))
-        assert [{"one": 1, "three": 3}, {"three": 2}, {"three": 1}, {}] == seen
-        assert await thread.tool_cache.lookup("three", {}) is None
+    thread = await thread_of(engine)
+    await thread.tool_cache.add("one", {}, "x", 1)
+    await thread.tool_cache.add("three", {}, "x", 3)
+    seen = [await remaining(thread)]
+    for _ in range(3):
+        await finish(thread)
+        seen.append(await remaining(thread))
+    assert [{"one": 1, "three": 3}, {"three": 2}, {"three": 1}, {}] == seen
+    assert await thread.tool_cache.lookup("three", {}) is None
 
 
-async def test_C3_a_hit_resets_the_duration() -> None:
+async def test_C3_a_hit_resets_the_duration(engine: Engine) -> None:
     """A result that is used lives on; a look without use changes nothing."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        for tool in ("used", "seen"):
-            await thread.tool_cache.add(tool, {}, "x", 2)
-        await finish(thread)
-        assert await thread.tool_cache.lookup("used", {}) is not None
-        assert await thread.tool_cache.peek("seen", {}) is not None
-        assert {"used": 2, "seen": 1} == await remaining(thread)
-        await finish(thread)
-        assert {"used": 1} == await remaining(thread)
+    thread = await thread_of(engine)
+    for tool in ("used", "seen"):
+        await thread.tool_cache.add(tool, {}, "x", 2)
+    await finish(thread)
+    assert await thread.tool_cache.lookup("used", {}) is not None
+    assert await thread.tool_cache.peek("seen", {}) is not None
+    assert {"used": 2, "seen": 1} == await remaining(thread)
+    await finish(thread)
+    assert {"used": 1} == await remaining(thread)
 
 
 @pytest.mark.parametrize(("duration", "failed"), [(0, False), (-1, False), (3, True)])
-async def test_C3_what_is_not_to_be_kept_is_not_recorded(duration: int, failed: bool) -> None:
+async def test_C3_what_is_not_to_be_kept_is_not_recorded(engine: Engine, duration: int, failed: bool) -> None:
     """No duration, or a failed call: nothing is cached and the log stays as it is."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        assert await thread.tool_cache.add("get", {}, "x", duration, failed=failed) is None
-        assert 0 == (await thread.info()).events
+    thread = await thread_of(engine)
+    assert await thread.tool_cache.add("get", {}, "x", duration, failed=failed) is None
+    assert 0 == (await thread.info()).events
 
 
-async def test_C3_the_same_call_again_takes_the_place() -> None:
+async def test_C3_the_same_call_again_takes_the_place(engine: Engine) -> None:
     """The newer result with its own duration is the one that counts."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.tool_cache.add("get", {}, "old", 1)
-        await thread.tool_cache.add("get", {}, "new", 5)
-        await finish(thread)
-        found = await thread.tool_cache.peek("get", {})
-        assert found is not None
-        assert ("new", 4, 1) == (found.result, found.remaining, len(await thread.tool_cache.entries()))
+    thread = await thread_of(engine)
+    await thread.tool_cache.add("get", {}, "old", 1)
+    await thread.tool_cache.add("get", {}, "new", 5)
+    await finish(thread)
+    found = await thread.tool_cache.peek("get", {})
+    assert found is not None
+    assert ("new", 4, 1) == (found.result, found.remaining, len(await thread.tool_cache.entries()))
 
 
-async def test_C3_a_duration_beyond_all_numbers_is_a_long_one() -> None:
+async def test_C3_a_duration_beyond_all_numbers_is_a_long_one(engine: Engine) -> None:
     """No row ever holds a number that the log could not give back."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.tool_cache.add("get", {}, "x", 2**62)
-        await finish(thread)
-        assert {"get": 999_999_999} == await remaining(thread)
+    thread = await thread_of(engine)
+    await thread.tool_cache.add("get", {}, "x", 2**62)
+    await finish(thread)
+    assert {"get": 999_999_999} == await remaining(thread)
 
 
-async def test_C3_results_can_be_dropped() -> None:
+async def test_C3_results_can_be_dropped(engine: Engine) -> None:
     """One by one, or all."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        for tool in "abc":
-            await thread.tool_cache.add(tool, {}, "x", 2)
-        assert (True, False) == (await thread.tool_cache.drop("a", {}), await thread.tool_cache.drop("a", {}))
-        assert ["b", "c"] == [entry.tool for entry in await thread.tool_cache.entries()]
-        await thread.tool_cache.clear()
-        await finish(thread, 2)
-        assert {} == await remaining(thread)
+    thread = await thread_of(engine)
+    for tool in "abc":
+        await thread.tool_cache.add(tool, {}, "x", 2)
+    assert (True, False) == (await thread.tool_cache.drop("a", {}), await thread.tool_cache.drop("a", {}))
+    assert ["b", "c"] == [entry.tool for entry in await thread.tool_cache.entries()]
+    await thread.tool_cache.clear()
+    await finish(thread, 2)
+    assert {} == await remaining(thread)
 
 
 async def test_C3_the_cache_outlives_the_process(tmp_path: Path) -> None:
@@ -194,33 +187,31 @@ async def test_C3_the_cache_outlives_the_process(tmp_path: Path) -> None:
             await finish(thread)
 
 
-async def test_C3_time_travel_and_forks_have_their_own_cache() -> None:
+async def test_C3_time_travel_and_forks_have_their_own_cache(engine: Engine) -> None:
     """As of an earlier seq the cache is what it was; a fork spends its own exchanges."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.tool_cache.add("get", {}, "x", 2)
-        fork = await thread.fork(thread_id="f")
-        await finish(thread, 2)
-        await finish(fork)
-        assert ({}, {"get": 1}) == (await remaining(thread), await remaining(fork))
-        past = await thread.tool_cache.peek("get", {}, at=2)
-        assert past is not None
-        assert (1, []) == (past.remaining, await thread.tool_cache.entries(at=0))
-        assert (await thread.verify()).ok
+    thread = await thread_of(engine)
+    await thread.tool_cache.add("get", {}, "x", 2)
+    fork = await thread.fork(thread_id="f")
+    await finish(thread, 2)
+    await finish(fork)
+    assert ({}, {"get": 1}) == (await remaining(thread), await remaining(fork))
+    past = await thread.tool_cache.peek("get", {}, at=2)
+    assert past is not None
+    assert (1, []) == (past.remaining, await thread.tool_cache.entries(at=0))
+    assert (await thread.verify()).ok
 
 
-async def test_C3_forgetting_reaches_the_cache() -> None:
+async def test_C3_forgetting_reaches_the_cache(engine: Engine) -> None:
     """By the event that cached it, and by the call that it answered."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        by_event = await thread.tool_cache.add("by event", {}, "secret", 5)
-        await thread.dispatch(e.LlmToolCall(calls=(e.ToolCall("c1", "by call"),)))
-        await thread.tool_cache.add("by call", {}, "secret", 5, call_id="c1")
-        result = await thread.dispatch(e.ToolResult(call_id="c1", content="secret"))
-        await thread.tool_cache.add("other", {}, "open", 5, call_id="c2")
-        assert by_event is not None
-        await thread.forget(event_ids=[by_event.event_id, result.event_id])
-        assert {"other": 5} == await remaining(thread)
+    thread = await thread_of(engine)
+    by_event = await thread.tool_cache.add("by event", {}, "secret", 5)
+    await thread.dispatch(e.LlmToolCall(calls=(e.ToolCall("c1", "by call"),)))
+    await thread.tool_cache.add("by call", {}, "secret", 5, call_id="c1")
+    result = await thread.dispatch(e.ToolResult(call_id="c1", content="secret"))
+    await thread.tool_cache.add("other", {}, "open", 5, call_id="c2")
+    assert by_event is not None
+    await thread.forget(event_ids=[by_event.event_id, result.event_id])
+    assert {"other": 5} == await remaining(thread)
 
 
 class Tool:
@@ -244,89 +235,82 @@ class Tool:
         return outcome
 
 
-async def test_C3_a_cached_call_runs_once() -> None:
+async def test_C3_a_cached_call_runs_once(engine: Engine) -> None:
     """The second call finds the first one's result."""
-    async with memory_engine.open(":memory:") as engine:
-        thread, tool = await thread_of(engine), Tool("a", "b")
-        first = await thread.tool_cache.cached_call("get", PARAMETERS, tool, duration=2)
-        second = await thread.tool_cache.cached_call("get", PARAMETERS, tool, duration=2)
-        assert [("a", False), ("a", True), 1] == [(first.result, first.hit), (second.result, second.hit), tool.runs]
-        assert first.entry is not None
-        assert second.entry is not None
-        assert first.entry.key == second.entry.key
+    thread, tool = await thread_of(engine), Tool("a", "b")
+    first = await thread.tool_cache.cached_call("get", PARAMETERS, tool, duration=2)
+    second = await thread.tool_cache.cached_call("get", PARAMETERS, tool, duration=2)
+    assert [("a", False), ("a", True), 1] == [(first.result, first.hit), (second.result, second.hit), tool.runs]
+    assert first.entry is not None
+    assert second.entry is not None
+    assert first.entry.key == second.entry.key
 
 
-async def test_C3_equal_calls_at_once_run_the_tool_once() -> None:
+async def test_C3_equal_calls_at_once_run_the_tool_once(engine: Engine) -> None:
     """One runs, through whichever handle; the others get its result as a hit."""
-    async with memory_engine.open(":memory:") as engine:
-        await thread_of(engine)
-        gate = asyncio.Event()
-        tool = Tool("a", gate=gate)
-        calls = [
-            asyncio.create_task(engine.thread("t").tool_cache.cached_call("get", {}, tool, duration=1))
-            for _ in range(20)
-        ]
-        await tool.begun.wait()
-        gate.set()
-        made = await asyncio.gather(*calls)
-        assert (1, ["a"] * 20, 19) == (tool.runs, [c.result for c in made], sum(c.hit for c in made))
-        assert {} == engine.kernel.made(Flights)
+    await thread_of(engine)
+    gate = asyncio.Event()
+    tool = Tool("a", gate=gate)
+    calls = [
+        asyncio.create_task(engine.thread("t").tool_cache.cached_call("get", {}, tool, duration=1)) for _ in range(20)
+    ]
+    await tool.begun.wait()
+    gate.set()
+    made = await asyncio.gather(*calls)
+    assert (1, ["a"] * 20, 19) == (tool.runs, [c.result for c in made], sum(c.hit for c in made))
+    assert {} == engine.kernel.made(Flights)
 
 
-async def test_C3_calls_with_other_parameters_do_not_wait_for_each_other() -> None:
+async def test_C3_calls_with_other_parameters_do_not_wait_for_each_other(engine: Engine) -> None:
     """A slow call holds up its likes only, and another thread's not at all."""
-    async with memory_engine.open(":memory:") as engine:
-        thread, other = await thread_of(engine), await engine.create_thread("u")
-        gate = asyncio.Event()
-        slow = Tool("slow", gate=gate)
-        waiting = asyncio.create_task(thread.tool_cache.cached_call("get", {"n": 1}, slow, duration=1))
-        await slow.begun.wait()
-        made = [
-            await thread.tool_cache.cached_call("get", {"n": 2}, Tool("b"), duration=1),
-            await other.tool_cache.cached_call("get", {"n": 1}, Tool("c"), duration=1),
-        ]
-        assert ["b", "c"] == [call.result for call in made]
-        gate.set()
-        assert "slow" == (await waiting).result
+    thread, other = await thread_of(engine), await engine.create_thread("u")
+    gate = asyncio.Event()
+    slow = Tool("slow", gate=gate)
+    waiting = asyncio.create_task(thread.tool_cache.cached_call("get", {"n": 1}, slow, duration=1))
+    await slow.begun.wait()
+    made = [
+        await thread.tool_cache.cached_call("get", {"n": 2}, Tool("b"), duration=1),
+        await other.tool_cache.cached_call("get", {"n": 1}, Tool("c"), duration=1),
+    ]
+    assert ["b", "c"] == [call.result for call in made]
+    gate.set()
+    assert "slow" == (await waiting).result
 
 
-async def test_C3_a_failed_call_is_not_cached_and_harms_nobody_else() -> None:
+async def test_C3_a_failed_call_is_not_cached_and_harms_nobody_else(engine: Engine) -> None:
     """Its caller gets the exception; the next of those who wait runs the tool."""
-    async with memory_engine.open(":memory:") as engine:
-        thread, gate = await thread_of(engine), asyncio.Event()
-        tool = Tool(LookupError("no"), "b", gate=gate)
-        calls = [asyncio.create_task(thread.tool_cache.cached_call("get", {}, tool, duration=1)) for _ in range(3)]
-        await tool.begun.wait()
-        gate.set()
-        outcomes = await asyncio.gather(*calls, return_exceptions=True)
-        assert isinstance(outcomes[0], LookupError)
-        assert ["b", "b"] == [o.result for o in outcomes if not isinstance(o, BaseException)]
-        assert 2 == tool.runs
+    thread, gate = await thread_of(engine), asyncio.Event()
+    tool = Tool(LookupError("no"), "b", gate=gate)
+    calls = [asyncio.create_task(thread.tool_cache.cached_call("get", {}, tool, duration=1)) for _ in range(3)]
+    await tool.begun.wait()
+    gate.set()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert isinstance(outcomes[0], LookupError)
+    assert ["b", "b"] == [o.result for o in outcomes if not isinstance(o, BaseException)]
+    assert 2 == tool.runs
 
 
-async def test_C3_a_cancelled_call_harms_nobody_else() -> None:
+async def test_C3_a_cancelled_call_harms_nobody_else(engine: Engine) -> None:
     """Neither the runner's end nor a waiter's touches the others."""
-    async with memory_engine.open(":memory:") as engine:
-        thread, gate = await thread_of(engine), asyncio.Event()
-        tool = Tool("b", gate=gate)
-        calls = [asyncio.create_task(thread.tool_cache.cached_call("get", {}, tool, duration=1)) for _ in range(4)]
-        await tool.begun.wait()
-        calls[3].cancel()
-        calls[0].cancel()
-        await asyncio.wait([calls[0], calls[3]])
-        gate.set()
-        assert ["b", "b"] == [(await call).result for call in calls[1:3]]
-        assert 2 == tool.runs
+    thread, gate = await thread_of(engine), asyncio.Event()
+    tool = Tool("b", gate=gate)
+    calls = [asyncio.create_task(thread.tool_cache.cached_call("get", {}, tool, duration=1)) for _ in range(4)]
+    await tool.begun.wait()
+    calls[3].cancel()
+    calls[0].cancel()
+    await asyncio.wait([calls[0], calls[3]])
+    gate.set()
+    assert ["b", "b"] == [(await call).result for call in calls[1:3]]
+    assert 2 == tool.runs
 
 
-async def test_C3_a_call_without_a_duration_is_not_cached() -> None:
+async def test_C3_a_call_without_a_duration_is_not_cached(engine: Engine) -> None:
     """It runs each time, unless the result is there from before."""
-    async with memory_engine.open(":memory:") as engine:
-        thread, tool = await thread_of(engine), Tool("a", "b")
-        made = [await thread.tool_cache.cached_call("get", {}, tool, duration=0) for _ in range(2)]
-        assert [("a", None), ("b", None)] == [(call.result, call.entry) for call in made]
-        await thread.tool_cache.add("get", {}, "kept", 1)
-        assert (await thread.tool_cache.cached_call("get", {}, tool, duration=0)).hit
+    thread, tool = await thread_of(engine), Tool("a", "b")
+    made = [await thread.tool_cache.cached_call("get", {}, tool, duration=0) for _ in range(2)]
+    assert [("a", None), ("b", None)] == [(call.result, call.entry) for call in made]
+    await thread.tool_cache.add("get", {}, "kept", 1)
+    assert (await thread.tool_cache.cached_call("get", {}, tool, duration=0)).hit
 
 
 async def test_C3_a_result_too_large_to_record_is_returned_all_the_same() -> None:
@@ -337,22 +321,21 @@ async def test_C3_a_result_too_large_to_record_is_returned_all_the_same() -> Non
         assert ("x" * 2000, False, None) == (call.result, call.hit, call.entry)
 
 
-async def test_C3_the_end_of_an_exchange_touches_what_expires_and_nothing_else() -> None:
+async def test_C3_the_end_of_an_exchange_touches_what_expires_and_nothing_else(engine: Engine) -> None:
     """With thousands of results the rows of an exchange's end, and of a hit, are as few as with one."""
-    async with memory_engine.open(":memory:") as engine:
-        thread = await thread_of(engine)
-        await thread.dispatch_all(
-            [e.ToolResultCached(tool="t", parameters=f'{{"n":{n}}}', result="r", duration=99) for n in range(3000)]
-        )
-        await thread.tool_cache.add("short", {}, "r", 1)
-        before = dict((await thread.rows(TOOL_CACHE)).encoded())
-        await finish(thread)
-        after = dict((await thread.rows(TOOL_CACHE)).encoded())
-        changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
-        assert 4 == len(changed)  # the count, and the three rows of what expired
-        await thread.tool_cache.lookup("t", {"n": 7})
-        hit = dict((await thread.rows(TOOL_CACHE)).encoded())
-        assert 3 == len({key for key in hit.keys() | after.keys() if hit.get(key) != after.get(key)})
+    thread = await thread_of(engine)
+    await thread.dispatch_all(
+        [e.ToolResultCached(tool="t", parameters=f'{{"n":{n}}}', result="r", duration=99) for n in range(3000)]
+    )
+    await thread.tool_cache.add("short", {}, "r", 1)
+    before = dict((await thread.rows(TOOL_CACHE)).encoded())
+    await finish(thread)
+    after = dict((await thread.rows(TOOL_CACHE)).encoded())
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    assert 4 == len(changed)  # the count, and the three rows of what expired
+    await thread.tool_cache.lookup("t", {"n": 7})
+    hit = dict((await thread.rows(TOOL_CACHE)).encoded())
+    assert 3 == len({key for key in hit.keys() | after.keys() if hit.get(key) != after.get(key)})
 
 
 JSON = st.recursive(

@@ -1,4 +1,4 @@
-"""What every event is made of: the base struct, content parts and the `event` decorator."""
+"""The parts of every event: the base struct, content parts and the `event` decorator."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def create(cls, id: str, name: str, arguments: Mapping[str, object]) -> "ToolCall":
         """A call from a mapping of arguments, encoded as compact JSON in the mapping's order.
 
-        Raises `ValueError` for NaN and infinities, `TypeError` for what JSON cannot hold.
+        Raises `ValueError` for NaN and infinities, `TypeError` for a value that JSON cannot hold.
         """
         text = json.dumps(dict(arguments), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         return cls(id=id, name=name, arguments=text)
@@ -54,9 +54,9 @@ class SummaryLine(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 EventRole = Literal["user", "assistant", "tool", "system", "compaction", "memory", "other"]
-"""Whose word an event is, or what it does: `assistant` is a part of a model's response."""
+"""The speaker of an event, or its purpose: `assistant` is a part of a model's response."""
 ChunkOrigin = Literal["any", "none", "own", "recalled", "versions", "copies", "summaries"]
-"""Where the chunks that an event brings come from.
+"""The origin of the chunks that an event brings.
 
 `none`: it brings none, and changes none. `own`: from no others. `recalled`: from no others, and they show the words of
 the events that it was drawn from. `versions` hold the words of the chunks whose places they take, and `copies` hold
@@ -79,7 +79,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class EventMeta(msgspec.StructMeta):
-    """Tells type checkers what `Event` passes on to its subclasses: frozen, keyword-only."""
+    """Tells type checkers that subclasses of `Event` are frozen and keyword-only."""
 
 
 class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,12 +103,12 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         )
 
     def digests(self) -> tuple[str, ...]:
-        """The names made of its texts by which later events and rows call what it brought."""
+        """The names, made of its texts, under which later events and rows refer to it."""
         return ()
 
 
 class _Unknown(msgspec.Struct, frozen=True, gc=False):
-    """What can be read of an event whose class is not here."""
+    """The fields that can be read of an event whose class this process does not have."""
 
     content: Content = ""
     calls: tuple[ToolCall, ...] = ()
@@ -144,12 +144,12 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
     chunks: ChunkOrigin = "any",
     delivers: Delivers = "",
 ) -> Callable[[type[E]], type[E]]:
-    """Declare an event class's wire name, its schema version, and what others must know of it.
+    """Declare an event class's wire name, its schema version, and the facts that other parts need.
 
     The name and the version, never the Python path, are what the log holds: a class
     may move or be renamed without touching a stored byte. `tracked`: the thread's head
     remembers the seq of the latest event of the type, so that a view which reads only
-    such types is opened without reading the log; whatever `delivers` is tracked.
+    such types is opened without reading the log; an event that `delivers` is tracked.
     `role` groups the event in lists, `chunks` says where its chunks come from: leave it out
     where you are not sure.
     Raises `ValueError` for an empty name or a version below 1.

@@ -1,6 +1,6 @@
 """Compaction, recorded and never re-run: its result is an event.
 
-So is what a log that was run again under a change left out.
+So are the events that a rerun under a change left out.
 """
 
 from typing import ClassVar, Literal
@@ -13,7 +13,7 @@ from memory_engine.errors.effects import Usage
 
 
 class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What stands in place of the covered chunks: the lines of one summary, or nothing (dropped)."""
+    """The replacement of the covered chunks: the lines of one summary, or nothing (dropped)."""
 
     covers: tuple[ChunkId, ...]
     lines: tuple[SummaryLine, ...] = ()
@@ -21,7 +21,7 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @event("compaction_started", role="compaction", chunks="own")
 class CompactionStarted(Event):
-    """The queue is blocked and a compactor is at work on these chunks until `deadline_us`."""
+    """The queue is blocked while a compactor works on these chunks, until `deadline_us`."""
 
     compaction_id: Id
     trigger: Literal["auto", "manual", "hard"]
@@ -33,7 +33,7 @@ class CompactionStarted(Event):
 
 @event("compaction_completed", role="compaction", chunks="summaries")
 class CompactionCompleted(Event):
-    """The result: what replaces what, by whom, and what it cost."""
+    """The result: the replacements, the compactor, and the tokens that it took."""
 
     compaction_id: Id
     trigger: Literal["auto", "manual", "hard"]
@@ -69,7 +69,7 @@ class CompactionAbandoned(Event):
 
 
 class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A chunk that a compaction had taken, as it comes back: all that it was, and its place.
+    """A chunk that an undone compaction gives back: all its fields, and its place.
 
     `original` is the id that it had; the new one comes with `parent_ids`. It goes directly `before` or `after`
     another, in a `container` or at the top; first of all where neither is given. These are chunk ids of the state,
@@ -98,7 +98,7 @@ class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 @event("compaction_undone", tracked=True, role="compaction", chunks="copies")
 class CompactionUndone(Event):
-    """The `summaries` of a compaction go, and what it took stands there again, but for what was forgotten since.
+    """The `summaries` of a compaction go, and its original chunks come back, without those forgotten since.
 
     `completed` is the seq of the compaction's result. `seen` is the seq of the state that all this was read from:
     the event is refused after any other, since something may have been forgotten in between (0: not checked).
@@ -125,7 +125,7 @@ STEPS = frozenset(
     cls.event_type
     for cls in (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone)
 )
-"""What a compaction, its end or its undoing is recorded as."""
+"""The events that record a compaction, its end or its undoing."""
 
 
 @event("event_skipped", role="system", chunks="none")

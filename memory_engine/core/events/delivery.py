@@ -1,4 +1,4 @@
-"""Facts for other threads: whom they are for, what is dispatched there, and that they arrived."""
+"""Facts for other threads: their destinations, the events dispatched there, and the notes of their arrival."""
 
 from collections.abc import Collection
 from typing import Literal, Protocol, runtime_checkable
@@ -10,7 +10,7 @@ from memory_engine.core.events.roles import FactId, Id
 
 
 class Destination(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A user, tenant or agent: whose thread a fact goes to. An industry: where patterns go, and nothing else."""
+    """The owner of the thread that a fact goes to: a user, tenant or agent; for patterns alone, an industry."""
 
     kind: Literal["user", "tenant", "agent", "industry"]
     id: Id
@@ -29,7 +29,7 @@ class Delivering(Protocol):
     """An event that brings facts for other threads: one that is declared with `delivers`."""
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """What is to be dispatched elsewhere: always the same for the same event."""
+        """The events to dispatch to other threads: always the same for the same event."""
         ...
 
 
@@ -43,7 +43,7 @@ class Withdrawing(Protocol):
 
 
 class RefusedFact(msgspec.Struct, frozen=True):
-    """A fact (by its id) that can never arrive, and why."""
+    """A fact (by its id) that can never arrive, and the reason."""
 
     id: FactId
     reason: str

@@ -54,8 +54,8 @@ class ExchangeFinished(Event):
 class SummaryRolled(Event):
     """The oldest exchanges (`covers`, by their seqs) fold into the summary, which replaces the one of seq `base`.
 
-    Where the exchanges or the base are others by now, or something was forgotten since the
-    `memory_forget` of seq `forgotten`, it changes nothing: it was drawn from what is no more.
+    Where the exchanges or the base have changed meanwhile, or something was forgotten since the
+    `memory_forget` of seq `forgotten`, it changes nothing: its sources no longer stand.
     `compressed`: the text was over its limit and was made shorter, by `method`. `insights` are the
     snippets (chunk ids) that it took up, `insights_upto` is the seq of the newest that it looked at,
     `exchanges` is how many it stands for by now. `failure` is why a model was of no use.

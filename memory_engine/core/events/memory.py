@@ -1,4 +1,4 @@
-"""What is said about the memory itself, about sessions and the agent loop, and what comes from outside."""
+"""Events about the memory itself, about sessions and the agent loop, and from outside."""
 
 from typing import Literal
 
@@ -28,9 +28,9 @@ class MemoryForget(Event):
     """Hide chunks, or all that came of the events at `seqs`, from every view.
 
     Summary lines that cite a forgotten chunk go too. `summaries` names the summaries that stand
-    for what is forgotten, through other summaries too, `call_ids` the calls that were made or answered
-    in it, `reach` where facts drawn from it went: `Thread.forget` fills them in. The log keeps its bytes
-    (to destroy them is another, administrative act).
+    for forgotten chunks, through other summaries too, `call_ids` the calls that these made or
+    answered, `reach` the threads that their facts went to: `Thread.forget` fills them in. The log keeps its
+    bytes (to destroy them is another, administrative act).
     """
 
     chunk_ids: tuple[ChunkId, ...] = ()
@@ -46,11 +46,11 @@ class MemoryForget(Event):
         return frozenset((*self.seqs, *(int(head) for head in heads if head.isdecimal() and len(head) <= 18)))
 
     def withdrawn(self) -> tuple[int, ...]:
-        """What has not left yet of the events that are forgotten stays here."""
+        """Facts of the forgotten events that have not left yet stay here."""
         return self.seqs
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The same, for the threads that what is forgotten had reached."""
+        """The same, for the threads that facts of the forgotten events had reached."""
         return tuple(
             Delivery(reach.destination, MemoryForget(seqs=reach.seqs, reason=self.reason)) for reach in self.reach
         )

@@ -1,4 +1,4 @@
-"""What is said and answered: input, a model's responses, results of calls, errors.
+"""Events of a conversation: input, a model's responses, results of calls, errors.
 
 Events of one response carry the same `response_id`. Results and errors with a `call_id` answer that call: a failed
 call is an answered one. `final=False` marks an intermediate result of a long-running call.

@@ -12,7 +12,7 @@ Upcaster = Callable[[dict[str, object]], dict[str, object]]
 
 
 class EventRegistry:
-    """Which event types one engine knows. Nothing is registered by an import."""
+    """The event types that one engine knows. Importing a module registers nothing."""
 
     def __init__(self, classes: Iterable[type[Event]] = ()) -> None:
         self._classes: dict[str, type[Event]] = {}
@@ -22,7 +22,7 @@ class EventRegistry:
             self.register(cls)
 
     def copy(self) -> "EventRegistry":
-        """One that knows the same, and can learn more without this one."""
+        """A copy that knows the same types, and can learn more without changing this one."""
         copied = EventRegistry(self._classes.values())
         copied._upcasters.update(self._upcasters)
         return copied
@@ -92,7 +92,7 @@ class EventRegistry:
                 return UnknownEvent(name, version, bytes(payload))
             try:
                 value = upcaster(value)
-            except Exception as error:  # the boundary to user code: what it raises becomes the typed error
+            except Exception as error:  # the boundary to user code: every error becomes the typed one
                 why = f"the upcaster of version {step} raised {type(error).__name__}: {error}"
                 raise EventDecodeError(name, version, why) from error
         return msgspec.convert(value, cls)

@@ -1,8 +1,8 @@
-"""What the fields of events are for, declared with the field and read by whoever must know it.
+"""The purposes of events' fields, declared with each field.
 
-A plain `str` is text that somebody wrote: redaction takes it out. What is anything else says so by one of the aliases
-below, which change neither how a field is encoded nor what it may hold. Redaction, reruns and explanations loop over
-the roles that they find, so that an event of yours is treated as the built-in ones are.
+A plain `str` is text that somebody wrote: redaction takes it out. Declare every other field with one of the aliases
+below, which change neither how a field is encoded nor which values it may hold. Redaction, reruns and explanations
+loop over the roles that they find, so that they treat your events as they treat the built-in ones.
 """
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 import msgspec
 
 
-class Kind(Enum):
-    """What a text of an event is for.
+class FieldKind(Enum):
+    """The purpose of a text in an event.
 
     `TEXT` is read, `JSON` is read by programs. `NAME` names something, in words or by a digest of words: it gets
-    another name where its event is hidden. `ID` binds events together, and tells nothing: it stays. `CHUNK` is a
+    another name where its event is hidden. `ID` binds events together and reveals nothing: it stays. `CHUNK` is a
     chunk's id. `STATUS` is a word of a few, or anything.
     """
 
@@ -31,7 +31,7 @@ class Kind(Enum):
 
 
 class Reference(Enum):
-    """How a field names another event of the same log, or what came of it.
+    """How a field names another event of the same log, or something that came of it.
 
     `CHUNK` is a chunk's id, `FACT` that of a fact in an outbox. `SEQ` is a seq, `WRITTEN` a seq as text, `BACK` a seq
     or (negative) how many events before its own. `BOUND` is a seq up to which something was read: any event may stand
@@ -49,7 +49,7 @@ class Reference(Enum):
 
 
 class Source(Enum):
-    """What a field names that its event was drawn from. To take that out of a log is to take the event out.
+    """How a field names the source of its event. Taking the source out of a log takes the event out too.
 
     `WORDS` is a seq, like `SEQ`, of an event whose very words are repeated: an explanation need not name it.
     """
@@ -63,31 +63,31 @@ class Source(Enum):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What a field is for. `digest`: the name is made of the texts beside it, and then begins so; `None`: it is not."""
+    """The purpose of a field. `digest`: the prefix of a name that is made of the texts beside it; `None`: it is not."""
 
-    kind: Kind = Kind.TEXT
+    kind: FieldKind = FieldKind.TEXT
     reference: Reference = Reference.NONE
     source: Source = Source.NONE
     digest: str | None = None
 
 
-JsonText = Annotated[str, Role(Kind.JSON)]
+JsonText = Annotated[str, Role(FieldKind.JSON)]
 """JSON that programs read."""
-Name = Annotated[str, Role(Kind.NAME)]
+Name = Annotated[str, Role(FieldKind.NAME)]
 """A name of something, in words or made of words."""
-Digest = Annotated[str, Role(Kind.NAME, digest="")]
+Digest = Annotated[str, Role(FieldKind.NAME, digest="")]
 """A name that is made of the texts beside it."""
-Id = Annotated[str, Role(Kind.ID)]
-"""An id or a code word: it tells nothing, and nothing that is redacted may stand in it."""
-StatusWord = Annotated[str, Role(Kind.STATUS)]
-"""How a chunk stands."""
-ChunkId = Annotated[str, Role(Kind.CHUNK, Reference.CHUNK)]
+Id = Annotated[str, Role(FieldKind.ID)]
+"""An id or a code word: it reveals nothing, and no redacted text may stand in it."""
+StatusWord = Annotated[str, Role(FieldKind.STATUS)]
+"""The status of a chunk."""
+ChunkId = Annotated[str, Role(FieldKind.CHUNK, Reference.CHUNK)]
 """The id of a chunk of the same log."""
-FactId = Annotated[str, Role(Kind.ID, Reference.FACT)]
+FactId = Annotated[str, Role(FieldKind.ID, Reference.FACT)]
 """The id of a fact in the outbox of the same thread."""
 Seq = Annotated[int, Role(reference=Reference.SEQ)]
 """The seq of an earlier event of the same log; 0: of none."""
-SeqText = Annotated[str, Role(Kind.ID, Reference.WRITTEN)]
+SeqText = Annotated[str, Role(FieldKind.ID, Reference.WRITTEN)]
 """The same, as text."""
 SeqBack = Annotated[int, Role(reference=Reference.BACK)]
 """The same, or (negative) how many events before its own."""
@@ -95,11 +95,11 @@ SeqBound = Annotated[int, Role(reference=Reference.BOUND)]
 """A seq up to which something was read."""
 SeenSeq = Annotated[int, Role(reference=Reference.SEEN)]
 """The seq of the state that the event was made from; 0: nothing is checked."""
-SourceEventId = Annotated[str, Role(Kind.ID, source=Source.EVENT)]
+SourceEventId = Annotated[str, Role(FieldKind.ID, source=Source.EVENT)]
 """The id of an event, of whichever thread, that this one was drawn from."""
-SourceCallId = Annotated[str, Role(Kind.ID, source=Source.CALL)]
+SourceCallId = Annotated[str, Role(FieldKind.ID, source=Source.CALL)]
 """The id of the call that this event was drawn from."""
-SourceChunkId = Annotated[str, Role(Kind.CHUNK, Reference.CHUNK, Source.CHUNK)]
+SourceChunkId = Annotated[str, Role(FieldKind.CHUNK, Reference.CHUNK, Source.CHUNK)]
 """The id of a chunk that this event was drawn from."""
 SourceSeq = Annotated[int, Role(reference=Reference.SEQ, source=Source.SEQ)]
 """The seq of an event of the same log that this one was drawn from."""
@@ -135,7 +135,7 @@ def _role_in(hint: object) -> Role | None:
 
 
 def sources_in(event: msgspec.Struct) -> Iterator[tuple[Source, object]]:
-    """What an event declares that it was drawn from, in the order of its fields, those of the structs in it included.
+    """The sources that an event declares, in the order of its fields, including the fields of structs in it.
 
     A place that is counted back from the event's own comes as it stands.
     """

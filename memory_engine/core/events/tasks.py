@@ -1,4 +1,4 @@
-"""Tasks: what the agent is after, and how it ended; and its to-do list.
+"""Tasks: the agent's goals and their outcomes; and its to-do list.
 
 The list is a container chunk; each item is a child.
 """

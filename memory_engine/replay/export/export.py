@@ -28,15 +28,14 @@ from memory_engine.replay.export.log_file import (
 )
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.export.redactor import RedactedLog
-from memory_engine.replay.verify import Progress
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.reading import Moment, seq_of
+from memory_engine.store.reader import MomentLike, seq_of
 
 COMPRESSED = ".gz"
 _LEVEL = 6
-_ANYTHING = msgspec.json.Decoder(msgspec.Raw)
 
 
 @frozen(kw_only=True)
@@ -61,9 +60,9 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     thread: ThreadHandle,
     path: Path,
     *,
-    upto: Moment | None = None,
+    upto: MomentLike | None = None,
     redaction: Redaction | None = None,
-    progress: Progress | None = None,
+    progress: VerifyProgress | None = None,
     compress: bool = False,
     force: bool = False,
 ) -> ExportReport:
@@ -106,7 +105,7 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     )
 
 
-async def _log_of(thread: ThreadHandle, upto: Moment | None, redaction: Redaction | None) -> "Log | RedactedLog":
+async def _log_of(thread: ThreadHandle, upto: MomentLike | None, redaction: Redaction | None) -> "Log | RedactedLog":
     kernel = thread.kernel
     found = await kernel.store.threads(ThreadFilter(id=thread.id))
     if not found:
@@ -168,7 +167,7 @@ class _Lines:
 
 def _is_on_one_line(text: bytes) -> bool:
     try:
-        _ANYTHING.decode(text)
+        msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return False
     return b"\n" not in text

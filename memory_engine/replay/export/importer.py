@@ -14,12 +14,12 @@ from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
-from memory_engine.replay.export.log_file import Batch, LogFile
-from memory_engine.replay.verify import Progress
+from memory_engine.replay.export.log_file import FileBatch, LogFile
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import CommitUnit, Store
-from memory_engine.store.reading import imported
+from memory_engine.store.reader import imported
 
 EVENTS_MAX = 512
 BYTES_MAX = 8 * 1024 * 1024
@@ -44,7 +44,7 @@ class ImportReport(JsonForm):
 
 
 async def import_log(
-    kernel: Kernel, path: Path, *, thread_id: str = "", progress: Progress | None = None
+    kernel: Kernel, path: Path, *, thread_id: str = "", progress: VerifyProgress | None = None
 ) -> ImportReport:
     """Make a thread of an exported file (see `Engine.import_log`).
 
@@ -66,7 +66,7 @@ async def import_log(
 class _Import:
     """One attempt."""
 
-    def __init__(self, kernel: Kernel, path: Path, thread_id: str, progress: Progress) -> None:
+    def __init__(self, kernel: Kernel, path: Path, thread_id: str, progress: VerifyProgress) -> None:
         self._kernel = kernel
         self._store: Store = kernel.store
         self._registry = kernel.events
@@ -165,7 +165,7 @@ class _Import:
         except ImportRefused as error:  # it was whole a moment ago
             raise ImportRefused(error.path, error.line, error.why, kept=head.seq) from error
 
-    def _moved(self, head: Head, batch: Batch) -> Head:
+    def _moved(self, head: Head, batch: FileBatch) -> Head:
         """The head after a batch.
 
         A type that this process does not know may be a tracked one. And a compaction that the log leaves open is at
@@ -177,7 +177,7 @@ class _Import:
         return msgspec.structs.replace(head, open_compaction=0)
 
 
-async def _taken(file: LogFile, stop: int) -> Batch | None:
+async def _taken(file: LogFile, stop: int) -> FileBatch | None:
     """The next batch; one ends at the seq `stop`."""
     limit = min(EVENTS_MAX, stop - file.seq) if file.seq < stop else EVENTS_MAX
     return await asyncio.to_thread(file.take, limit, BYTES_MAX)

@@ -17,7 +17,7 @@ import msgspec
 from attrs import frozen
 from msgspec import Meta
 
-from memory_engine.core.chain import commitments, fold, is_redacted, link_hash, live_chunk
+from memory_engine.core.chain import apply_rows, commitments, is_redacted, link_hash, live_chunk
 from memory_engine.core.codec import decode_reduction
 from memory_engine.core.executor import check_ids
 from memory_engine.core.ids import check_identifier
@@ -33,13 +33,13 @@ SALT_BYTES_MAX = 63
 """A salt is shorter than 64 bytes, which would say that the row is redacted."""
 _NOTHING = b"null"
 
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
+HexDigest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 in hexadecimal.")]
 AnyDigest = Annotated[str, Meta(pattern="^([0-9a-f]{64})?$", description="SHA-256 in hexadecimal; empty: of nothing.")]
 Salt = Annotated[str, Meta(pattern=f"^([0-9a-f]{{2}}){{1,{SALT_BYTES_MAX}}}$", description="Bytes in hexadecimal.")]
-Seq = Annotated[int, Meta(ge=1, le=0xFFFF_FFFF)]
+FileSeq = Annotated[int, Meta(ge=1, le=0xFFFF_FFFF)]
 Count = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
 Version = Annotated[int, Meta(ge=1, le=0x7FFF_FFFF)]
-Name = Annotated[str, Meta(min_length=1)]
+NonEmpty = Annotated[str, Meta(min_length=1)]
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999: other times cannot be read back."""
 Time = Annotated[int, Meta(ge=FIRST_US, le=LAST_US, description="Microseconds since 1970, UTC.")]
@@ -47,7 +47,7 @@ Payload = Annotated[
     msgspec.Raw,
     Meta(description="The event, in the schema of its type and version.", extra_json_schema={"type": "object"}),
 ]
-Record = Annotated[
+RawRecord = Annotated[
     msgspec.Raw,
     Meta(
         description="What the event did: operations, new chunks, what they share with the payload; null: nothing.",
@@ -90,19 +90,19 @@ class FileEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     and stand-ins are in the place of its texts.
     """
 
-    seq: Seq
-    id: Name
-    type: Name
+    seq: FileSeq
+    id: NonEmpty
+    type: NonEmpty
     version: Version
     recorded_at_us: Time
     occurred_at_us: Time | None = None
     causation_id: str = ""
     correlation_id: str = ""
     salt: Salt | None = None
-    commitments: tuple[Digest, Digest] | None = None
-    hash: Digest
+    commitments: tuple[HexDigest, HexDigest] | None = None
+    hash: HexDigest
     payload: Payload
-    record: Record
+    record: RawRecord
 
 
 class FileEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,12 +120,9 @@ class FormatOf(msgspec.Struct, frozen=True):
     version: int
 
 
-_ENCODER = msgspec.json.Encoder()
-
-
 def line_of(value: FileHeader | FileEvent | FileEnd) -> bytes:
     """A line, with its end."""
-    return _ENCODER.encode(value) + b"\n"
+    return msgspec.json.encode(value) + b"\n"
 
 
 def event_line(stored: StoredEvent) -> FileEvent:
@@ -197,7 +194,7 @@ _REFORMATTED = (
 
 
 @frozen
-class Batch:
+class FileBatch:
     """Some events in order, and what they do to a state: live rows by chunk (`None`: gone), and the counters after."""
 
     rows: Sequence[StoredEvent]
@@ -241,7 +238,7 @@ class LogFile:
         """The seq of the last event that was taken, 0 before the first."""
         return self._state.seq
 
-    def take(self, limit: int, size: int) -> Batch | None:
+    def take(self, limit: int, size: int) -> FileBatch | None:
         """The next events: at most `limit`, and about `size` bytes of them; `None` at the end of the whole file."""
         rows: list[StoredEvent] = []
         draft = self._state.draft()
@@ -253,7 +250,7 @@ class LogFile:
             stored = self._event(line, draft.seq + 1)
             try:
                 _check_chunk_ids(stored)
-                fold(draft, (stored,), self.header.thread.id)
+                apply_rows(draft, (stored,), self.header.thread.id)
             except (InvalidOperation, IntegrityError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 why = error.why if isinstance(error, IntegrityError) else str(error)
                 self._refuse(f"what it did cannot be applied: {why}")
@@ -263,7 +260,7 @@ class LogFile:
             return None
         live = {chunk_id: live_chunk(placed) for chunk_id, placed in draft.touched.items()}
         self._state = draft.freeze(draft.seq)
-        return Batch(rows, live, self._state.tally)
+        return FileBatch(rows, live, self._state.tally)
 
     def _header(self) -> FileHeader:
         line = self._read_line()

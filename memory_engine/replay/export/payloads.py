@@ -13,7 +13,7 @@ from attrs import define, field
 
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolCall
-from memory_engine.core.events.roles import Kind, roles_of
+from memory_engine.core.events.roles import FieldKind, roles_of
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.redaction import STAND_IN, Scrubber, is_chunk_id, is_opaque, is_status
 
@@ -38,7 +38,7 @@ class Hide(IntEnum):
 
 
 @define
-class Walk:
+class PayloadWalk:
     """A payload on its way through the rules.
 
     `renamed` are the names that got another one, `kept` the ids that stay; `fields` the rules that named a field of it.
@@ -52,7 +52,7 @@ class Walk:
     kept: set[str] = field(factory=set)
     fields: set[int] = field(factory=set)
 
-    def value(self, value: object, shape: shapes.Type, kind: Kind, path: tuple[str, ...], hide: Hide) -> object:
+    def value(self, value: object, shape: shapes.Type, kind: FieldKind, path: tuple[str, ...], hide: Hide) -> object:
         """The value without the texts to hide."""
         shape = _option(shape, value)
         match value:
@@ -69,33 +69,33 @@ class Walk:
                 return self._mapping(value, shape, path, hide)
         return value
 
-    def text(self, text: str, kind: Kind, hide: Hide) -> str:
+    def text(self, text: str, kind: FieldKind, hide: Hide) -> str:
         """A text of a payload, or of a chunk."""
-        if not text or (kind is Kind.CHUNK and is_chunk_id(text)):
+        if not text or (kind is FieldKind.CHUNK and is_chunk_id(text)):
             return text
-        if kind is Kind.ID and is_opaque(text) and hide is not Hide.ALL:
+        if kind is FieldKind.ID and is_opaque(text) and hide is not Hide.ALL:
             return text
-        if kind is Kind.ID:
+        if kind is FieldKind.ID:
             clean = self.scrubber.renamed(text) if hide is Hide.ALL else self.scrubber.named(text)
             if clean == text:
                 self.kept.add(text)
             else:
                 self.renamed[text] = clean
             return clean
-        if kind is Kind.NAME:
+        if kind is FieldKind.NAME:
             hidden = hide or text in self.known or text in self.renamed
             clean = self.scrubber.renamed(text) if hidden else self.scrubber.named(text)
             if clean != text:
                 self.renamed[text] = clean
             return clean
-        if hide and not (kind is Kind.STATUS and is_status(text)):
-            return "{}" if kind is Kind.JSON else STAND_IN
+        if hide and not (kind is FieldKind.STATUS and is_status(text)):
+            return "{}" if kind is FieldKind.JSON else STAND_IN
         return self.scrubber.scrubbed(text)
 
-    def _string(self, text: str, shape: shapes.Type, kind: Kind, path: tuple[str, ...], hide: Hide) -> str:
+    def _string(self, text: str, shape: shapes.Type, kind: FieldKind, path: tuple[str, ...], hide: Hide) -> str:
         if isinstance(shape, _BYTES):
             return "" if hide else text
-        if not isinstance(shape, shapes.StrType | shapes.AnyType) or (kind is Kind.CHUNK and is_chunk_id(text)):
+        if not isinstance(shape, shapes.StrType | shapes.AnyType) or (kind is FieldKind.CHUNK and is_chunk_id(text)):
             if hide is Hide.ALL:
                 raise InvalidRedaction(".".join(path), "its values are not free: they hold the log together")
             return text
@@ -125,7 +125,7 @@ class Walk:
                 found[key] = self.value(item, of_field, kind, inside, how)
             else:
                 name = self.scrubber.renamed(key) if hide and is_free else self.scrubber.named(key)
-                found[name] = self.value(item, inner, Kind.TEXT, inside, how)
+                found[name] = self.value(item, inner, FieldKind.TEXT, inside, how)
         if isinstance(shape, shapes.StructType) and found != value:
             self._rename_digests(shape.cls, found)
         return found
@@ -135,7 +135,7 @@ class Walk:
         for name, role in roles_of(cls).items():
             text = found.get(name)
             if role.digest is not None and isinstance(text, str) and text.startswith(role.digest):
-                found[name] = self.text(text, Kind.NAME, Hide.TEXTS)
+                found[name] = self.text(text, FieldKind.NAME, Hide.TEXTS)
 
     def _named(self, path: tuple[str, ...]) -> Hide:
         for n, rule in enumerate(self.rules):
@@ -151,7 +151,7 @@ def shape_of(cls: type[msgspec.Struct] | None) -> shapes.Type:
     return shapes.type_info(cls) if cls is not None else _OPEN
 
 
-def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, Kind]]:
+def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, FieldKind]]:
     """The fields of an object on the wire."""
     match shape:
         case (
@@ -163,18 +163,18 @@ def _fields(shape: shapes.Type) -> dict[str, tuple[shapes.Type, Kind]]:
     return {}
 
 
-def _kind(cls: type, name: str) -> Kind:
+def _kind(cls: type, name: str) -> FieldKind:
     """The kind of a class's field: text, unless it is known to be something else."""
     role = roles_of(cls).get(name)
     if role is not None:
         return role.kind
     is_named = name in ("id", "key", "keys", "ids") or name.endswith(("_id", "_ids", "_key"))
-    return Kind.NAME if is_named and not cls.__module__.startswith(_OWN) else Kind.TEXT
+    return FieldKind.NAME if is_named and not cls.__module__.startswith(_OWN) else FieldKind.TEXT
 
 
-def _items(shape: shapes.Type, kind: Kind, count: int) -> list[tuple[shapes.Type, Kind]]:
+def _items(shape: shapes.Type, kind: FieldKind, count: int) -> list[tuple[shapes.Type, FieldKind]]:
     """The shape and the kind of each item of a list, which is in a field of this kind."""
-    known: list[tuple[shapes.Type, Kind]] = []
+    known: list[tuple[shapes.Type, FieldKind]] = []
     match shape:
         case shapes.CollectionType(item_type=inner):
             return [(inner, kind)] * count
@@ -183,10 +183,10 @@ def _items(shape: shapes.Type, kind: Kind, count: int) -> list[tuple[shapes.Type
         case shapes.StructType(cls=cls, fields=fields, array_like=True, tag=tag):
             known = [(one.type, _kind(cls, one.name)) for one in fields]
             if tag is not None:
-                known.insert(0, (shapes.LiteralType((tag,)), Kind.ID))
+                known.insert(0, (shapes.LiteralType((tag,)), FieldKind.ID))
         case shapes.NamedTupleType(cls=cls, fields=fields):
             known = [(one.type, _kind(cls, one.name)) for one in fields]
-    return [*known, *[(_OPEN, Kind.TEXT)] * count][:count]
+    return [*known, *[(_OPEN, FieldKind.TEXT)] * count][:count]
 
 
 def _option(shape: shapes.Type, value: object) -> shapes.Type:
@@ -222,7 +222,7 @@ def _holds_text(shape: shapes.Type, text: str) -> bool:
     return isinstance(shape, shapes.StrType | _WRITTEN)
 
 
-def chunk_without(chunk: Chunk, walk: Walk, hide: Hide, is_told: Callable[[SummaryLine], bool]) -> Chunk:
+def chunk_without(chunk: Chunk, walk: PayloadWalk, hide: Hide, is_told: Callable[[SummaryLine], bool]) -> Chunk:
     """A chunk as its event, redacted by `walk` already, holds it. A summary loses lines that tell of hidden ones."""
     return msgspec.structs.replace(
         chunk,
@@ -231,53 +231,53 @@ def chunk_without(chunk: Chunk, walk: Walk, hide: Hide, is_told: Callable[[Summa
         lines=tuple(line_without(line, walk, Hide.TEXTS if hide or is_told(line) else hide) for line in chunk.lines),
         label=_label(chunk.label, walk, hide),
         name=_name(chunk.name, walk),
-        status=walk.text(chunk.status, Kind.STATUS, hide),
+        status=walk.text(chunk.status, FieldKind.STATUS, hide),
         call_id=_id(chunk.call_id, walk),
         response_id=_id(chunk.response_id, walk),
     )
 
 
-def line_without(line: SummaryLine, walk: Walk, hide: Hide) -> SummaryLine:
+def line_without(line: SummaryLine, walk: PayloadWalk, hide: Hide) -> SummaryLine:
     """A line of a summary."""
-    sources = tuple(walk.text(source, Kind.CHUNK, Hide.MATCHES) for source in line.sources)
-    return SummaryLine(line.section, walk.text(line.text, Kind.TEXT, hide), sources)
+    sources = tuple(walk.text(source, FieldKind.CHUNK, Hide.MATCHES) for source in line.sources)
+    return SummaryLine(line.section, walk.text(line.text, FieldKind.TEXT, hide), sources)
 
 
-def _content(content: Content, walk: Walk, hide: Hide) -> Content:
+def _content(content: Content, walk: PayloadWalk, hide: Hide) -> Content:
     if isinstance(content, str):
-        return walk.text(content, Kind.TEXT, hide)
+        return walk.text(content, FieldKind.TEXT, hide)
     return tuple(
-        TextPart(walk.text(part.text, Kind.TEXT, hide))
+        TextPart(walk.text(part.text, FieldKind.TEXT, hide))
         if isinstance(part, TextPart)
         else msgspec.structs.replace(
-            part, url=walk.text(part.url, Kind.TEXT, hide), alt=walk.text(part.alt, Kind.TEXT, hide)
+            part, url=walk.text(part.url, FieldKind.TEXT, hide), alt=walk.text(part.alt, FieldKind.TEXT, hide)
         )
         for part in content
     )
 
 
-def _call(call: ToolCall, walk: Walk, hide: Hide) -> ToolCall:
+def _call(call: ToolCall, walk: PayloadWalk, hide: Hide) -> ToolCall:
     return msgspec.structs.replace(
         call,
         id=_id(call.id, walk),
         name=_id(call.name, walk),
-        arguments=walk.text(call.arguments, Kind.JSON, hide),
+        arguments=walk.text(call.arguments, FieldKind.JSON, hide),
     )
 
 
-def _id(text: str, walk: Walk) -> str:
+def _id(text: str, walk: PayloadWalk) -> str:
     """An id, or the other one that the event has for it now."""
-    return walk.renamed.get(text) or walk.text(text, Kind.ID, Hide.MATCHES)
+    return walk.renamed.get(text) or walk.text(text, FieldKind.ID, Hide.MATCHES)
 
 
-def _label(label: str, walk: Walk, hide: Hide) -> str:
+def _label(label: str, walk: PayloadWalk, hide: Hide) -> str:
     """A label is a name or an id that the event has, or words."""
     if label in walk.renamed:
         return walk.renamed[label]
-    return label if label in walk.kept else walk.text(label, Kind.TEXT, hide)
+    return label if label in walk.kept else walk.text(label, FieldKind.TEXT, hide)
 
 
-def _name(name: str, walk: Walk) -> str:
+def _name(name: str, walk: PayloadWalk) -> str:
     """A chunk's name, which is often made of a name in the event: `environment:weather`."""
     for old, new in walk.renamed.items():
         if name == old or name.endswith(f":{old}"):

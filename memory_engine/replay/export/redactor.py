@@ -18,14 +18,14 @@ from memory_engine.core.events.base import Event, SummaryLine
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.events.roles import Kind
+from memory_engine.core.events.roles import FieldKind
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.reducing import ReduceContext, reduce_into
+from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, InvalidRedaction, MemoryEngineError
-from memory_engine.replay.export.payloads import Hide, Walk, chunk_without, line_without, shape_of
+from memory_engine.replay.export.payloads import Hide, PayloadWalk, chunk_without, line_without, shape_of
 from memory_engine.replay.export.redaction import Hidden, Redaction, Scrubber, is_opaque
 from memory_engine.runtime.kernel import Kernel
 
@@ -34,7 +34,7 @@ _REPEATING = ("copies", "summaries")
 """Origins of chunks that repeat other events: these go one by one, all others with their event."""
 
 
-class Redactor:
+class LogRedactor:
     """Takes the texts out of a log's rows, which it must be given in order, from the first on.
 
     `hidden` names everything to hide from the start: forgotten chunks, and the events that rules name.
@@ -61,11 +61,13 @@ class Redactor:
         self._check_envelope(stored)
         event, record = self._read(stored)
         cls = self._classes.get(stored.type)
-        walk = Walk(scrubber=self._scrubber, rules=self._fields, known=self._names, is_known_type=cls is not None)
+        walk = PayloadWalk(
+            scrubber=self._scrubber, rules=self._fields, known=self._names, is_known_type=cls is not None
+        )
         hide = Hide.TEXTS if self._is_hidden(stored, event, record) else Hide.MATCHES
         value = msgspec.json.decode(stored.payload)
         less = value if hide else self._without_copies(event, msgspec.json.decode(stored.payload), record, walk)
-        clean = walk.value(less, shape_of(cls), Kind.TEXT, (), hide)
+        clean = walk.value(less, shape_of(cls), FieldKind.TEXT, (), hide)
         is_hidden = bool(hide or walk.fields)
         if is_hidden:
             whole = resolve_chunks(record, event) if event is not None else record.chunks
@@ -138,7 +140,7 @@ class Redactor:
             or any(chunk.id in hidden.forgotten and not (chunk.parent_ids and does_repeat) for chunk in record.chunks)
         )
 
-    def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: Walk) -> object:
+    def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: PayloadWalk) -> object:
         """The payload without the lines of summaries, and the chunks put back, that repeat hidden texts."""
         if isinstance(event, CompactionCompleted) and isinstance(value, dict):
             for share in record.shares:
@@ -153,11 +155,11 @@ class Redactor:
         if isinstance(event, CompactionUndone) and isinstance(value, dict):
             for chunk, restored in zip(record.chunks, value["restored"], strict=False):
                 if self._is_copy(chunk):
-                    restored.update(walk.value(dict(restored), _RESTORED, Kind.TEXT, (), Hide.TEXTS))
+                    restored.update(walk.value(dict(restored), _RESTORED, FieldKind.TEXT, (), Hide.TEXTS))
                     self._hidden.chunks.add(chunk.id)
         return value
 
-    def _chunks(self, record: ReductionRecord, walk: Walk, *, is_hidden: bool) -> tuple[Chunk, ...]:
+    def _chunks(self, record: ReductionRecord, walk: PayloadWalk, *, is_hidden: bool) -> tuple[Chunk, ...]:
         """The chunks that an event brings, as far as they do not share with its payload."""
         sharing = {share.chunk for share in record.shares}
         found = []
@@ -181,7 +183,7 @@ class Redactor:
             return True
         return not self._hidden.chunks.isdisjoint(line.sources)
 
-    def _note(self, event: Event | None, walk: Walk, *, is_changed: bool) -> None:
+    def _note(self, event: Event | None, walk: PayloadWalk, *, is_changed: bool) -> None:
         """Add the changed names, and ids derived from them, to those hidden in later events."""
         self._used_fields |= walk.fields
         self._names.update(walk.renamed)
@@ -220,7 +222,7 @@ PAUSE_ROWS = 16
 class RedactedLog:
     """A thread's log up to a seq, redacted by the rules."""
 
-    def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int, redactor: Redactor) -> None:
+    def __init__(self, kernel: Kernel, thread: ThreadRecord, upto: int, redactor: LogRedactor) -> None:
         self._kernel = kernel
         self._thread_id = thread.id
         self._redactor = redactor
@@ -242,7 +244,7 @@ class RedactedLog:
                     if isinstance(event, MemoryForget):
                         hidden.forget(event)
         ids = kernel.ids
-        return cls(kernel, thread, upto, Redactor(rules, kernel.events, hidden, ids.salt() + ids.salt()))
+        return cls(kernel, thread, upto, LogRedactor(rules, kernel.events, hidden, ids.salt() + ids.salt()))
 
     async def pages(self) -> AsyncIterator[Sequence[StoredEvent]]:
         """Its rows, in order. Raises `InvalidRedaction`, `IntegrityError`."""

@@ -15,7 +15,7 @@ from memory_engine.core.threads import CompactionPolicy, LoadedThread, check_rec
 from memory_engine.errors import InvalidChange, ModelNotAllowed, ReadOnly, ThreadExists, ThreadNotFound
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import Diff, diff
-from memory_engine.replay.verify import Progress
+from memory_engine.replay.verify import VerifyProgress
 from memory_engine.replay.what_if.calls import Call, Measure, Prices, Spending, Turn, paired
 from memory_engine.replay.what_if.change import (
     EDITS,
@@ -28,11 +28,11 @@ from memory_engine.replay.what_if.change import (
     Script,
     SkipEvent,
 )
-from memory_engine.replay.what_if.fork_log import Rules
+from memory_engine.replay.what_if.fork_log import ForkRules
 from memory_engine.replay.what_if.runner import Rerun, Setting
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.reading import Moment, seq_of
+from memory_engine.store.reader import MomentLike, seq_of
 
 __all__ = [
     "Call", "Change", "Compactions", "EventCounts", "InsertEvent", "Prices", "Refused", "ReplaceEvent", "SkipEvent",
@@ -66,7 +66,7 @@ class Change:
     policy: CompactionPolicy | None = None
     compactor: Compactor | None = None
     call_models: bool = False
-    upto: Moment | None = None
+    upto: MomentLike | None = None
     max_tokens: int | None = None
     prices: Prices | None = None
     metadata: Mapping[str, str] = field(factory=dict)
@@ -134,7 +134,7 @@ class WhatIfReport(JsonForm):
 
 
 async def what_if(
-    thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: Progress | None = None
+    thread: ThreadHandle, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None
 ) -> WhatIfReport:
     """Run a thread's log again into a fork of it, and compare.
 
@@ -175,7 +175,7 @@ async def what_if(
     )
 
 
-async def rerun(setting: Setting, progress: Progress | None = None) -> Rerun:
+async def rerun(setting: Setting, progress: VerifyProgress | None = None) -> Rerun:
     """Run a log again as a setting says; after an error no fork is left."""
     kernel, thread_id = setting.kernel, setting.loaded.record.id
     recompacts, changes_rules = setting.compactors is not None, bool(setting.changed_types)
@@ -253,7 +253,7 @@ def _compactors(kernel: Kernel, change: Change) -> Sequence[Compactor] | None:
     return chosen
 
 
-def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> Rules:
+def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> ForkRules:
     events, reducers, renderers = kernel.events.copy(), kernel.reducers.copy(), dict(kernel[ContextBuilder].renderers)
     for plugin in plugins:
         try:
@@ -261,10 +261,10 @@ def _rules(kernel: Kernel, plugins: Sequence[Plugin]) -> Rules:
         except KeyError as error:
             raise InvalidChange(f"plug-in {plugin.name}", f"there is no reducer {error} to replace") from None
         renderers.update(plugin.renderers)
-    return Rules(events=events, reducers=reducers, renderers=renderers)
+    return ForkRules(events=events, reducers=reducers, renderers=renderers)
 
 
-def _changed_types(kernel: Kernel, rules: Rules) -> frozenset[str]:
+def _changed_types(kernel: Kernel, rules: ForkRules) -> frozenset[str]:
     """The types of events that other reducers run for, or that another class decodes."""
     before = {cls.event_type for cls in kernel.events.classes()}
     types = {cls.event_type for cls in rules.events.classes()}

@@ -12,14 +12,14 @@ from attrs import define, field, frozen
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.plan import Plan, assigned, is_due, is_overdue, plan_auto, plan_manual
-from memory_engine.compaction.protocol import Run, Trigger
+from memory_engine.compaction.protocol import CompactionRun, Trigger
 from memory_engine.context.rendering import Renderer
 from memory_engine.core.chain import chain_hash, live_chunk, next_head
 from memory_engine.core.codec import checked_record, encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import Receipt, StoredEvent
-from memory_engine.core.reducing import ReduceContext, ReducerRegistry, reduce_into
+from memory_engine.core.reduction import ReduceContext, ReducerRegistry, reduce_into
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import ACTIVE, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import CompactorFailed, EventTooLarge
@@ -28,7 +28,7 @@ from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store import snapshots
 from memory_engine.store.protocol import CommitUnit, Store
-from memory_engine.store.reading import LogReader, imported
+from memory_engine.store.reader import LogReader, imported
 
 BATCH = 512
 """Events of one commit."""
@@ -37,7 +37,7 @@ PENDING_MAX = 20_000
 
 
 @frozen(kw_only=True)
-class Rules:
+class ForkRules:
     """The rules of a log's run: its events, their reducers, and the renderers of their chunks."""
 
     events: EventRegistry = field(repr=False)
@@ -68,7 +68,7 @@ class Envelope:
 
 
 @frozen
-class Origin:
+class ForkOrigin:
     """The point where a fork leaves its thread: that thread's record and head, the state there, the hash of the log."""
 
     record: ThreadRecord
@@ -83,7 +83,7 @@ class ForkLog:
     `record` is the fork's, but for where it begins, and `None` where it is never to be written.
     """
 
-    def __init__(self, kernel: Kernel, rules: Rules, origin: Origin, record: ThreadRecord | None) -> None:
+    def __init__(self, kernel: Kernel, rules: ForkRules, origin: ForkOrigin, record: ThreadRecord | None) -> None:
         self._kernel = kernel
         self._rules = rules
         self._origin = origin
@@ -299,7 +299,7 @@ class Recompaction:
     async def _execute(self, plan: Plan, trigger: Trigger, compactors: Sequence[Compactor], now_us: int) -> None:
         assert self._originals is not None, "nothing is compacted before the rerun goes its own way"
         state = self.state()
-        run = Run(
+        run = CompactionRun(
             thread_id=self._thread_id,
             compaction_id=self.new_id(),
             state=state,

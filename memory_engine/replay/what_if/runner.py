@@ -31,14 +31,14 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.ids import uuid7
 from memory_engine.core.records import NewEvent, Receipt, StateHandle, StoredEvent
-from memory_engine.core.reducing import ReduceContext, Reduction, reduce_into
+from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import CompactionPolicy, LoadedThread, ThreadRecord
 from memory_engine.errors import InvalidChange, ReducerError
 from memory_engine.replay.cache_breaks import Runs
 from memory_engine.replay.what_if.calls import CallSeries, Measure
 from memory_engine.replay.what_if.change import Compactions, EventCounts, Refused, Script
-from memory_engine.replay.what_if.fork_log import Envelope, ForkLog, Origin, Recompaction, Rules
+from memory_engine.replay.what_if.fork_log import Envelope, ForkLog, ForkOrigin, ForkRules, Recompaction
 from memory_engine.replay.what_if.references import Places, renumbered
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
@@ -58,7 +58,7 @@ class Setting:
     loaded: LoadedThread
     upto: int
     script: Script
-    rules: Rules
+    rules: ForkRules
     changed_types: frozenset[str]
     policy: CompactionPolicy
     compactors: Sequence[Compactor] | None
@@ -213,7 +213,7 @@ class Rerun:
         setting, state = self.setting, self.original_state()
         self.counts.shared = state.seq
         loaded = setting.loaded
-        origin = Origin(loaded.record, loaded.head, state, self._hash)
+        origin = ForkOrigin(loaded.record, loaded.head, state, self._hash)
         self.log = ForkLog(setting.kernel, setting.rules, origin, setting.record)
         self._places = Places(state.seq)
         self._fork_runs = runs

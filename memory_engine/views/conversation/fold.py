@@ -86,7 +86,7 @@ class GoneRow(msgspec.Struct, frozen=True, tag="gone", gc=False):
     seq: int
 
 
-Row = CycleRow | ExchangeRow | SummaryRow | TallyRow | GoneRow
+ConversationRow = CycleRow | ExchangeRow | SummaryRow | TallyRow | GoneRow
 
 CYCLE = "cycle"
 SUMMARY = "summary"
@@ -110,10 +110,10 @@ class ConversationFold:
     version = 1
     mode: ProjectionMode = "inline"
     lazy = False
-    row = cast("type[Row]", Row)  # a union, which msgspec takes as well as a class
+    row = cast("type[ConversationRow]", ConversationRow)  # a union, which msgspec takes as well as a class
     events: tuple[type[Event], ...] = (CycleStarted, ExchangeFinished, SummaryRolled, MemoryForget)
 
-    def apply(self, rows: Rows[Row], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[ConversationRow], event: RecordedEvent) -> None:
         """Change the rows by one event."""
         match event.event:
             case CycleStarted():
@@ -126,7 +126,7 @@ class ConversationFold:
                 _forget(rows, event, event.event)
 
 
-def _start(rows: Rows[Row], event: RecordedEvent, started: CycleStarted) -> None:
+def _start(rows: Rows[ConversationRow], event: RecordedEvent, started: CycleStarted) -> None:
     open_cycle = cycle_of(rows)
     if open_cycle is not None:
         unanswered = ExchangeRow(
@@ -151,7 +151,7 @@ def _start(rows: Rows[Row], event: RecordedEvent, started: CycleStarted) -> None
     rows.put(TALLY, msgspec.structs.replace(tally, cycles=tally.cycles + 1))
 
 
-def _finish(rows: Rows[Row], event: RecordedEvent, finished: ExchangeFinished) -> None:
+def _finish(rows: Rows[ConversationRow], event: RecordedEvent, finished: ExchangeFinished) -> None:
     tally = tally_of(rows)
     tally = msgspec.structs.replace(tally, finished=tally.finished + 1, finished_at=event.seq)
     if finished.method == "model":
@@ -180,7 +180,7 @@ def _finish(rows: Rows[Row], event: RecordedEvent, finished: ExchangeFinished) -
     rows.put(exchange_key(row.seq), row)
 
 
-def _question_of(rows: Rows[Row], finished: ExchangeFinished) -> CycleRow | ExchangeRow | None:
+def _question_of(rows: Rows[ConversationRow], finished: ExchangeFinished) -> CycleRow | ExchangeRow | None:
     """The open cycle that an exchange ends, which then is open no more, or the unanswered one that it answers late."""
     cycle = cycle_of(rows)
     if cycle is not None and (finished.cycle or cycle.seq) == cycle.seq and finished.question == cycle.question:
@@ -192,7 +192,7 @@ def _question_of(rows: Rows[Row], finished: ExchangeFinished) -> CycleRow | Exch
     return None
 
 
-def _roll(rows: Rows[Row], event: RecordedEvent, rolled: SummaryRolled) -> None:
+def _roll(rows: Rows[ConversationRow], event: RecordedEvent, rolled: SummaryRolled) -> None:
     base, tally = summary_of(rows), tally_of(rows)
     live = list(exchanges_of(rows))
     covered = live[: len(rolled.covers)]
@@ -226,7 +226,7 @@ def _roll(rows: Rows[Row], event: RecordedEvent, rolled: SummaryRolled) -> None:
         rows.put(TALLY, msgspec.structs.replace(tally, cuts=tally.cuts + 1))
 
 
-def _forget(rows: Rows[Row], event: RecordedEvent, forget: MemoryForget) -> None:
+def _forget(rows: Rows[ConversationRow], event: RecordedEvent, forget: MemoryForget) -> None:
     seqs = forget.origins()
     for row in list(exchanges_of(rows)):
         if seqs.intersection(row.sources):
@@ -262,27 +262,27 @@ def _place(seq: int, at: int) -> int:
     return max(0, seq + at) if at < 0 else at
 
 
-def exchanges_of(rows: ReadableRows[Row]) -> Iterator[ExchangeRow]:
+def exchanges_of(rows: ReadableRows[ConversationRow]) -> Iterator[ExchangeRow]:
     """The live exchanges, oldest first."""
     return (row for _, row in rows.items() if isinstance(row, ExchangeRow))
 
 
-def cycle_of(rows: ReadableRows[Row]) -> CycleRow | None:
+def cycle_of(rows: ReadableRows[ConversationRow]) -> CycleRow | None:
     """The open cycle, if a question waits for its answer."""
     return _typed(rows, CYCLE, CycleRow)
 
 
-def summary_of(rows: ReadableRows[Row]) -> SummaryRow | None:
+def summary_of(rows: ReadableRows[ConversationRow]) -> SummaryRow | None:
     """The summary, if anything was folded yet."""
     return _typed(rows, SUMMARY, SummaryRow)
 
 
-def tally_of(rows: ReadableRows[Row]) -> TallyRow:
+def tally_of(rows: ReadableRows[ConversationRow]) -> TallyRow:
     """The counts."""
     return _typed(rows, TALLY, TallyRow) or TallyRow()
 
 
-def _typed(rows: ReadableRows[Row], key: str, cls: type[R]) -> R | None:
+def _typed(rows: ReadableRows[ConversationRow], key: str, cls: type[R]) -> R | None:
     row = rows.get(key)
     return row if isinstance(row, cls) else None
 

@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import sha256
 
-import msgspec
-
 from memory_engine.core.clock import to_us
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentSplice
 from memory_engine.views.documents.fold import Document
 from memory_engine.views.documents.readers.document import Loaded
-from memory_engine.views.documents.readers.splitting import Piece, Splitting, split
+from memory_engine.views.documents.readers.splitting import PassageText, Splitting, split
 
 PASSAGES_PER_EVENT_MAX = 256
 BYTES_PER_EVENT_MAX = 256 * 1024
@@ -68,10 +67,10 @@ def with_ids(events: Sequence[Event], document_id: str, thread_id: str, base: in
 
 
 def _digest(value: object) -> str:
-    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:_DIGEST_CHARS]
+    return sha256(encode_json(value)).hexdigest()[:_DIGEST_CHARS]
 
 
-def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[Piece]) -> Iterator[DocumentSplice]:
+def _splices(known: Document | None, loaded: Loaded, pieces: Sequence[PassageText]) -> Iterator[DocumentSplice]:
     """The changes in order, each based on the result of the one before."""
     digests = [
         _digest((loaded.title, piece.about, piece.speaker or loaded.author, piece.at_us, piece.text))

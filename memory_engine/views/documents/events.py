@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import Digest, Id, Kind, Moment, Name, Place, Role
+from memory_engine.core.events.roles import Digest, FieldKind, Id, Moment, Name, Place, Role
 
 
 class DocumentPassage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -38,7 +38,7 @@ class DocumentAdded(Event):
     that it came from, or a text of the caller's; `thread` the conversation that an e-mail or a message is part of.
     """
 
-    document_id: Annotated[str, Role(Kind.NAME, digest="text:")]
+    document_id: Annotated[str, Role(FieldKind.NAME, digest="text:")]
     title: str
     splices: tuple[DocumentSplice, ...]
     format: Id = "text"

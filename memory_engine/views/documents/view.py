@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
+from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.documents.changes import changes, digest_of, with_ids
@@ -26,12 +26,9 @@ from memory_engine.views.documents.fold import (
     documents_of,
 )
 from memory_engine.views.documents.readers.document import Loaded
-from memory_engine.views.documents.readers.files import File, Skipped, absolute, find, load
+from memory_engine.views.documents.readers.files import File, SkippedFile, absolute, find, load
 from memory_engine.views.documents.readers.splitting import Splitting, markdown_document
 from memory_engine.views.documents.readers.text import in_utc, text_document
-
-if TYPE_CHECKING:
-    from memory_engine.recall.hits import Found
 
 TRIES_MAX = 5
 """How often a change is computed anew where others change the same document."""
@@ -59,7 +56,7 @@ class Documents:
         if isinstance(source, str):
             return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
         taken: list[str] = []
-        report = await self._ingest([source], _Run(splitting, taken=taken))
+        report = await self._ingest([source], _Ingestion(splitting, taken=taken))
         if report.failed:
             missing = report.failed[0].__cause__
             raise missing if isinstance(missing, MissingExtra) else report.failed[0]
@@ -85,7 +82,7 @@ class Documents:
             raise InvalidDocument("title", title, "give it one to be found and shown by")
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
         read = _text_of(text.replace("\r\n", "\n"), id or f"text:{digest[:24]}", title, described)
-        seq = await self._put(read, _Run(splitting))
+        seq = await self._put(read, _Ingestion(splitting))
         document = await self.get(read.id) or await self.get(read.id, at=seq)  # another may have removed it by now
         assert document is not None
         return document
@@ -105,7 +102,7 @@ class Documents:
         errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
         named = [paths] if isinstance(paths, str | Path) else paths
-        return await self._ingest([Path(path) for path in named], _Run(splitting, progress))
+        return await self._ingest([Path(path) for path in named], _Ingestion(splitting, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
         """All documents, in order of their ids."""
@@ -142,23 +139,23 @@ class Documents:
             await self._changed(one, lambda known: _removal(known, reason))
         return len(wanted)
 
-    async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> "Found":
+    async def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
         """The passages that answer a question best, best first; `document_id_of(hit.key)` gives their document.
 
         `at` searches the documents as they were after an earlier seq of the tenant's thread.
         """
         return await search_thread(self._tenant, query, kinds=("document",), limit=limit, at=at)
 
-    async def _ingest(self, paths: Sequence[Path], run: "_Run") -> DocumentReport:
+    async def _ingest(self, paths: Sequence[Path], run: "_Ingestion") -> DocumentReport:
         report = run.report
         files = find(paths)
         while True:
             found = await asyncio.to_thread(next, files, None)
             if found is None:
                 if report.added or report.changed:
-                    await self._tenant.kernel[Recall].fold(self._tenant.id)
+                    await self._tenant.kernel[Recall].index_words(self._tenant.id)
                 return report
-            if isinstance(found, Skipped):
+            if isinstance(found, SkippedFile):
                 report.skipped.append(found.path)
             elif isinstance(found, UnreadableDocument):
                 report.failed.append(found)
@@ -168,7 +165,7 @@ class Documents:
             if run.progress is not None:
                 run.progress(report)
 
-    async def _file(self, found: File, run: "_Run") -> None:
+    async def _file(self, found: File, run: "_Ingestion") -> None:
         documents = load(found)
         while True:
             try:
@@ -187,7 +184,7 @@ class Documents:
             if len(loaded) < LOADED_AT_ONCE:
                 return
 
-    async def _put(self, loaded: Loaded, run: "_Run") -> int:
+    async def _put(self, loaded: Loaded, run: "_Ingestion") -> int:
         """Bring the document to the loaded version, and count the outcome; returns the seq as of which it is."""
         check_identifier("document id", loaded.id)
         has_text = any(section.text.strip() for section in loaded.sections)
@@ -234,7 +231,7 @@ class Documents:
 
 
 @define
-class _Run:
+class _Ingestion:
     """One ingestion: its options, its report, and the ids of the documents that it met."""
 
     splitting: Splitting

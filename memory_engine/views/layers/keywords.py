@@ -234,7 +234,7 @@ def index_of(thread: ThreadHandle, layer: Layer) -> LayerIndex:
 
 
 @frozen(kw_only=True)
-class Wanted:
+class MemoryQuery:
     """The query of a search, and its bounds."""
 
     query: str
@@ -254,12 +254,14 @@ def check_limit(name: str, value: int) -> None:
         raise InvalidMemory(name, value, "it is a number of results: 1 or more")
 
 
-async def search_layers(thread: ThreadHandle, layers: Sequence[Layer], wanted: Wanted) -> list[MemoryHit]:
+async def search_layers(thread: ThreadHandle, layers: Sequence[Layer], wanted: MemoryQuery) -> list[MemoryHit]:
     """The best hits of these layers together, best first; ties: the newest first."""
     return await search_memories([(thread, layers)], wanted)
 
 
-async def search_memories(sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], wanted: Wanted) -> list[MemoryHit]:
+async def search_memories(
+    sought: Sequence[tuple[ThreadHandle, Sequence[Layer]]], wanted: MemoryQuery
+) -> list[MemoryHit]:
     """The best hits of some layers of several memories as one list.
 
     Where no entry has a word of the query or is near in meaning, parts of words are looked for.
@@ -277,7 +279,7 @@ def _order(hit: MemoryHit) -> tuple[object, ...]:
     return (hit.score, hit.entry.timestamp, hit.entry.seq)
 
 
-async def _by_keywords(thread: ThreadHandle, layer: Layer, wanted: Wanted) -> list[MemoryHit]:
+async def _by_keywords(thread: ThreadHandle, layer: Layer, wanted: MemoryQuery) -> list[MemoryHit]:
     followed = index_of(thread, layer) if wanted.at is None else LayerIndex()
     rows = await followed.follow(thread, layer, wanted.at)
     now_us = thread.kernel.now_us()

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from attrs import frozen
 
-from memory_engine.core.text import common_words, fold, stem, terms, words
+from memory_engine.core.text import common_words, fold_case, stem, terms, words
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.question import read_question
@@ -171,7 +171,7 @@ class _Query:
 
     def __init__(self, query: str) -> None:
         asked = frozenset(read_question(query, now_us=0).terms)
-        found = {word: asked.intersection(terms(word)) for word in words(fold(query))}
+        found = {word: asked.intersection(terms(word)) for word in words(fold_case(query))}
         self._terms = {word: wanted for word, wanted in found.items() if wanted}
 
     def words_of(self, hit: Hit) -> list[str]:
@@ -192,7 +192,7 @@ def _collapsed(found: Iterable[tuple[Hit, EntryRow]]) -> list[_Same]:
     """Those of one layer that say the same together, in the order of the best of each."""
     groups: list[tuple[tuple[str, str], Counter[str], list[Hit], list[EntryRow]]] = []
     for hit, row in found:
-        layer, counts = (hit.thread_id, row.layer), Counter(words(fold(row.said[:WORDS_READ])))
+        layer, counts = (hit.thread_id, row.layer), Counter(words(fold_case(row.said[:WORDS_READ])))
         known = next((one for one in groups if one[0] == layer and is_near_duplicate(one[1], counts)), None)
         if known is None:
             groups.append((layer, counts, [hit], [row]))
@@ -240,13 +240,13 @@ def applicable(rules: Iterable[ProceduralRule], text: str) -> list[ProceduralRul
     A condition is met where the text has at least half of its telling words, in any form; one without
     telling words always is.
     """
-    said = frozenset(words(fold(text)))
+    said = frozenset(words(fold_case(text)))
     return [rule for rule in rules if _is_met(rule.condition, said)]
 
 
 def _is_met(condition: str, said: Collection[str]) -> bool:
     unwanted = common_words() | _NOT_TELLING
-    asked = {word for word in words(fold(condition)) if word not in unwanted}
+    asked = {word for word in words(fold_case(condition)) if word not in unwanted}
     return sum(any(_are_forms(word, other) for other in said) for word in asked) >= SHARE_MIN * len(asked)
 
 

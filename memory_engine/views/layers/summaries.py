@@ -46,7 +46,7 @@ _SPAN = regex(r"(\d+)(?:\s*[-–]\s*(\d+))?")
 
 
 @frozen(kw_only=True)
-class Draft:
+class SummaryDraft:
     """A summary before it is recorded. `failure`: why the model's answer was not used."""
 
     lines: tuple[LayerLine, ...]
@@ -105,7 +105,7 @@ def seqs_of(row: EntryRow) -> tuple[int, ...]:
     return (*row.drawn_from, row.seq)
 
 
-def drafted_locally(material: Material, failure: str = "", usage: Usage | None = None) -> Draft:
+def drafted_locally(material: Material, failure: str = "", usage: Usage | None = None) -> SummaryDraft:
     """A line for each of the newest entries; those that say the same share one. Recalled ones are not quoted."""
     lines: dict[str, list[int]] = {line.text: list(line.seqs) for line in material.former}
     for row in material.quotable:
@@ -114,10 +114,10 @@ def drafted_locally(material: Material, failure: str = "", usage: Usage | None =
     made = tuple(LayerLine(text, tuple(seqs)) for text, seqs in newest)
     left_out = material.left_out(made)
     made = made or (LayerLine("(entries that came out of memory)", tuple(row.seq for row in material.rows)),)
-    return Draft(lines=made, left_out=left_out, method="local", usage=usage, failure=failure)
+    return SummaryDraft(lines=made, left_out=left_out, method="local", usage=usage, failure=failure)
 
 
-async def drafted(layer: Layer, material: Material, model: LanguageModel | None) -> Draft:
+async def drafted(layer: Layer, material: Material, model: LanguageModel | None) -> SummaryDraft:
     """The model's summary, or the local one where there is no model or its answer is unusable."""
     shown = _within([*((line.text, line.seqs) for line in material.former), *map(_whole_line, material.quotable)])
     if model is None or not shown:
@@ -143,7 +143,7 @@ async def drafted(layer: Layer, material: Material, model: LanguageModel | None)
     if len(completion.text) >= len(source):
         return drafted_locally(material, "it is no shorter than the entries", completion.usage)
     left_out = material.left_out(LayerLine(text, seqs) for text, seqs in shown)
-    return Draft(lines=lines, left_out=left_out, method="model", model=completion.model, usage=completion.usage)
+    return SummaryDraft(lines=lines, left_out=left_out, method="model", model=completion.model, usage=completion.usage)
 
 
 def read_lines(answer: str, seqs: Sequence[tuple[int, ...]]) -> tuple[LayerLine, ...]:

@@ -43,8 +43,8 @@ from memory_engine.views.layers.fold import (
     layer_rows,
     summary_of,
 )
-from memory_engine.views.layers.keywords import Wanted, check_limit, search_layers
-from memory_engine.views.layers.summaries import Draft, Older, covered_rows, drafted, material_of, older_entries
+from memory_engine.views.layers.keywords import MemoryQuery, check_limit, search_layers
+from memory_engine.views.layers.summaries import Older, SummaryDraft, covered_rows, drafted, material_of, older_entries
 
 KEEP_LAST = 10
 _TRIES = 2
@@ -129,7 +129,7 @@ class Memory:
         if last is not None:
             check_limit("last", last)
             return await self._latest(layers, last, at)
-        return await search_layers(self._thread, layers, Wanted(query=query, limit=limit, mode=mode, at=at))
+        return await search_layers(self._thread, layers, MemoryQuery(query=query, limit=limit, mode=mode, at=at))
 
     async def _latest(self, layers: Sequence[Layer], last: int, at: int | None) -> list[MemoryHit]:
         rows = [row for layer in layers for row in await self._latest_rows(layer, last, at)]
@@ -250,7 +250,7 @@ class Memory:
     def _model(self) -> LanguageModel | None:
         return self._thread.kernel[MemoryModel].model
 
-    async def _record(self, older: Older, count: int, draft: Draft | None) -> CompactReport:
+    async def _record(self, older: Older, count: int, draft: SummaryDraft | None) -> CompactReport:
         lines: tuple[LayerLine, ...] = draft.lines if draft is not None else ()
         event = MemoryCompacted(
             layer=older.layer,

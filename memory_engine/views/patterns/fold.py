@@ -257,7 +257,7 @@ class Proposal:
 
 
 @frozen(kw_only=True)
-class Origin:
+class PatternOrigin:
     """Why a tenant shares a pattern: the line, the events that it was promoted by and drawn from, who approved it."""
 
     line: int
@@ -277,7 +277,7 @@ class Trace:
     industry: str
     text: str
     tenants: int
-    origins: tuple[Origin, ...] = field(default=())
+    origins: tuple[PatternOrigin, ...] = field(default=())
 
     def __str__(self) -> str:
         many = "1 tenant" if self.tenants == 1 else f"{self.tenants} tenants"

@@ -45,7 +45,7 @@ class Redactor(Protocol):
         ...
 
 
-def _folded(words: Iterable[str]) -> frozenset[str]:
+def _without_case(words: Iterable[str]) -> frozenset[str]:
     return frozenset(word.casefold() for word in words)
 
 
@@ -64,7 +64,7 @@ class EmbeddedRedactor:
     of a language that writes them with capitals, say.
     """
 
-    allow: Collection[str] = field(default=(), converter=_folded)
+    allow: Collection[str] = field(default=(), converter=_without_case)
 
     def redact(self, text: str) -> Redacted:
         """The text without them, a word for its kind in brackets instead: `[email]`, `[name]`."""

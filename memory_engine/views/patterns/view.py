@@ -26,9 +26,9 @@ from memory_engine.views.patterns.events import (
 from memory_engine.views.patterns.fold import (
     PATTERNS,
     Membership,
-    Origin,
     Pattern,
     PatternHit,
+    PatternOrigin,
     PatternRow,
     Proposal,
     ProposalRow,
@@ -312,12 +312,12 @@ def _alone(share: ShareRow) -> Pattern:
     return Pattern(id=pattern_id(share.text), industry=share.industry, text=share.text, tenants=1, own=True)
 
 
-def _origins(share: ShareRow, lines: dict[int, PromotedLine]) -> Iterable[Origin]:
+def _origins(share: ShareRow, lines: dict[int, PromotedLine]) -> Iterable[PatternOrigin]:
     for approval in share.approvals:
         line = lines.get(approval.line)
         for source in line.promotions if line is not None else ():
             if source.seq == approval.source:
-                yield Origin(
+                yield PatternOrigin(
                     line=approval.line,
                     text=source.text,
                     promotion=source.event_id,

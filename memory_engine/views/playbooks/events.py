@@ -5,6 +5,7 @@ from hashlib import sha256
 
 import msgspec
 
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
 from memory_engine.core.events.roles import Id, Name, SourceEventId
@@ -20,7 +21,7 @@ class PlaybookCall(msgspec.Struct, frozen=True, omit_defaults=True):
 def playbook_id(flow_dact: str, slots: Mapping[str, object], tool_calls: Sequence[PlaybookCall]) -> str:
     """The id of a recipe: a digest of its parts, independent of the order of slots and parameters."""
     recipe = (flow_dact, slots, [(call.tool_id, call.parameters) for call in tool_calls])
-    return f"pb-{sha256(msgspec.json.encode(recipe, order='deterministic')).hexdigest()[:24]}"
+    return f"pb-{sha256(encode_json(recipe)).hexdigest()[:24]}"
 
 
 @event("flow_completed", tracked=True, role="memory", chunks="none")

@@ -10,7 +10,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced
-from memory_engine.views.promotion.wording import Phrases, evidence, folded, same_text, says_the_same
+from memory_engine.views.promotion.wording import Phrases, evidence, normalized, same_text, says_the_same
 
 ReactionKind = Literal["correction", "satisfaction", "request", "unclear"]
 
@@ -73,7 +73,7 @@ class WordingJudge:
 
     async def judge(self, message: str, user_query: str) -> Reaction:
         """The reaction of the message to the flow before it."""
-        text = folded(message)
+        text = normalized(message)
         plain = RELATIVE.sub(" ", _signs().harmless_no.pattern.sub(" ", text))
         signs = evidence(plain, _signs().corrections)
         opening = _opening_no(plain.lstrip(OPENERS))

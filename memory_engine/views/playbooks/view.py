@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
@@ -200,20 +201,20 @@ class Playbooks:
             matches = [PlaybookMatch(playbook, 1.0) for playbook in _newest_first(rows)]
             matches = [match for match in matches if flow is None or match.playbook.flow_dact == flow]
         else:
-            matches = await self._similar(query, rows.encoded(), threshold, _Wanted(flow, limit, at))
+            matches = await self._similar(query, rows.encoded(), threshold, _PlaybookQuery(flow, limit, at))
         # of equal likeness the most proven, and of these the newest: sorting keeps the order that is there
         matches.sort(key=lambda match: (-match.score, -match.playbook.count))
         return tuple(matches[: max(0, limit)])
 
     async def _similar(
-        self, query: str, stored: Mapping[str, bytes], least: float | None, wanted: "_Wanted"
+        self, query: str, stored: Mapping[str, bytes], least: float | None, wanted: "_PlaybookQuery"
     ) -> list[PlaybookMatch]:
         """By the likeness of the requests that a recipe answered: the most like of them counts.
 
         All flows are searched, so that the index stays in step with the rows; where too few of the best are of
         the flow, the others are looked at too.
         """
-        asked = self._asked(stored) if wanted.at is None else _Asked().follow(stored)
+        asked = self._asked(stored) if wanted.at is None else _RequestTexts().follow(stored)
         index, threshold = self._index(wanted.at), REQUESTS if least is None else least
         corpus = Corpus(tokens=asked, text=asked.__getitem__)
         best: dict[str, PlaybookMatch] = {}
@@ -230,7 +231,7 @@ class Playbooks:
 
     def _asked(self, stored: Mapping[str, bytes]) -> dict[str, str]:
         """The requests that the user's recipes answered, read anew only where a row changed."""
-        return self._thread.kernel.caches.made(self._thread.id, "playbooks asked", _Asked).follow(stored)
+        return self._thread.kernel.caches.made(self._thread.id, "playbooks asked", _RequestTexts).follow(stored)
 
     def _index(self, at: int | None) -> TextIndex:
         kernel = self._thread.kernel
@@ -246,13 +247,13 @@ class Playbooks:
         return True
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _PlaybookQuery(msgspec.Struct, frozen=True):
     flow: str | None
     limit: int
     at: int | None
 
 
-class _Asked:
+class _RequestTexts:
     """Requests by recipe and number, kept in step with the encoded rows that they are read from."""
 
     def __init__(self) -> None:
@@ -297,5 +298,5 @@ def _one_line(text: str) -> str:
 
 
 def _shown(value: object) -> str:
-    encoded = msgspec.json.encode(value, order="deterministic").decode()
+    encoded = encode_json(value).decode()
     return encoded if len(encoded) <= VALUE_CHARS_MAX else encoded[:VALUE_CHARS_MAX] + "…"

@@ -258,27 +258,27 @@ def _with_personas(domain: Domain) -> Iterator[str]:
 
 
 Table = Mapping[str, object]
-Shape = Literal["a text", "a list of texts", "a list", "a table", "texts or a table"]
+ValueShape = Literal["a text", "a list of texts", "a list", "a table", "texts or a table"]
 
 
 def _is_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-_SHAPES: dict[Shape, Callable[[object], bool]] = {
+_SHAPES: dict[ValueShape, Callable[[object], bool]] = {
     "a text": lambda value: isinstance(value, str),
     "a list of texts": _is_texts,
     "a list": lambda value: isinstance(value, list),
     "a table": lambda value: isinstance(value, dict),
     "texts or a table": lambda value: _is_texts(value) or isinstance(value, dict),
 }
-_DOMAIN: dict[str, Shape] = {
+_DOMAIN: dict[str, ValueShape] = {
     "kinds": "a table",
     "personas": "a table",
     "undeclared": "a text",
     "persona_key": "a text",
 }
-_KIND: dict[str, Shape | None] = {
+_KIND: dict[str, ValueShape | None] = {
     "name": "a text",
     "description": "a text",
     "type": "a text",
@@ -289,7 +289,7 @@ _KIND: dict[str, Shape | None] = {
     "related": "texts or a table",
     "rule": "a table",
 }
-_RULE: dict[str, Shape] = {"name": "a text", "arguments": "a table", "when": "a table"}
+_RULE: dict[str, ValueShape] = {"name": "a text", "arguments": "a table", "when": "a table"}
 
 
 def read_domain(text: str, rules: Mapping[str, RuleFunction]) -> Domain:
@@ -300,7 +300,7 @@ def read_domain(text: str, rules: Mapping[str, RuleFunction]) -> Domain:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise DomainError((f"TOML: {error}",)) from None
-    reading = _Reading()
+    reading = _TableReader()
     top = reading.checked("", table, _DOMAIN)
     kinds = [reading.kind(f"kinds.{key}", key, value) for key, value in _table(top.get("kinds")).items()]
     personas = _table(top.get("personas"))
@@ -322,13 +322,13 @@ def read_domain(text: str, rules: Mapping[str, RuleFunction]) -> Domain:
     return domain
 
 
-class _Reading:
+class _TableReader:
     """Collects values of a wrong shape as mistakes; reads the rest."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def checked(self, place: str, table: Table, shapes: Mapping[str, Shape | None]) -> dict[str, object]:
+    def checked(self, place: str, table: Table, shapes: Mapping[str, ValueShape | None]) -> dict[str, object]:
         """The known values of the table that have the right shape."""
         good: dict[str, object] = {}
         for key, value in table.items():

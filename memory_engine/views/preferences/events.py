@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import Id, Kind, Name, Role, SourceEventId
+from memory_engine.core.events.roles import FieldKind, Id, Name, Role, SourceEventId
 
-PromotedName = Annotated[str, Role(Kind.NAME, digest="promoted:")]
+PromotedName = Annotated[str, Role(FieldKind.NAME, digest="promoted:")]
 """A preference's key: a given name, or one made from the snippet that was promoted to it."""
 PreferenceOrigin = Literal["explicit", "onboarding", "promotion", "agent"]
 """The origin of a preference: its user (or the application for them), a seed, a promoted snippet, the agent itself."""

@@ -20,7 +20,7 @@ from memory_engine.errors import InvalidEvent
 from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
 from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
-from memory_engine.views.promotion.wording import folded, quoted, same_text, says_the_same, wordings, words_of
+from memory_engine.views.promotion.wording import normalized, quoted, same_text, says_the_same, wordings, words_of
 from memory_engine.views.scratchpad.view import Snippet
 
 AT_ONCE = 8
@@ -221,13 +221,13 @@ class Placement:
             raise InvalidEvent(PromotionDecided.event_type, "target", why)
 
 
-Route = Callable[[Snippet], Placement]
+PlacementRoute = Callable[[Snippet], Placement]
 """Chooses a target for a snippet that is to be promoted; an empty target keeps it where it is."""
 
 
 def route_by_wording(snippet: Snippet) -> Placement:
     """Snippets on one user's own way of working go to the preferences, all others to `agent.md`."""
-    text = folded(snippet.text)
+    text = normalized(snippet.text)
     shown = (*wordings().lasting.found_in(text), *wordings().asking.found_in(text))
     if shown and not wordings().at_large.found_in(text):
         return Placement("preferences", reason=f"it speaks of the user: {quoted(shown)}")
@@ -262,6 +262,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 def preference_key(text: str) -> str:
     """A key made from a text: its first words, and a digest, so that other texts get other keys."""
     digest = hashlib.sha256(same_text(text).encode()).hexdigest()[:DIGEST_CHARS]
-    slug = "-".join(words_of(folded(text)))
+    slug = "-".join(words_of(normalized(text)))
     short = slug.encode()[:SLUG_BYTES_MAX].decode(errors="ignore").rstrip("-")
     return f"{KEY_PREFIX}{short}-{digest}" if short else f"{KEY_PREFIX}{digest}"

@@ -24,7 +24,7 @@ from memory_engine.views.promotion.judge import (
     Judgement,
     Owner,
     Placement,
-    Route,
+    PlacementRoute,
     Verdict,
     route_by_wording,
 )
@@ -60,7 +60,7 @@ class PromotionReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(verdict for verdict in self.verdicts if verdict.promoted)
 
 
-class _Asked(msgspec.Struct, frozen=True, kw_only=True):
+class _Judging(msgspec.Struct, frozen=True, kw_only=True):
     """The snippets to judge, and the trigger. The ids of the verdicts are made of `name` and the snippet."""
 
     trigger: str
@@ -78,7 +78,7 @@ class _Asked(msgspec.Struct, frozen=True, kw_only=True):
 class Promotion:
     """Promotes snippets of one conversation. `route` chooses where to."""
 
-    def __init__(self, thread: ThreadHandle, *, route: Route = route_by_wording) -> None:
+    def __init__(self, thread: ThreadHandle, *, route: PlacementRoute = route_by_wording) -> None:
         self._thread = thread
         self._route = route
 
@@ -107,7 +107,7 @@ class Promotion:
             target = "preferences"
         placement = Placement(target, key, "as was asked") if target is not None else None
         name = ("request", target or "", key)
-        return await self._settle(_Asked(trigger="request", name=name, requested=wanted, placement=placement))
+        return await self._settle(_Judging(trigger="request", name=name, requested=wanted, placement=placement))
 
     async def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
@@ -116,13 +116,13 @@ class Promotion:
         Raises `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
-        return await self._settle(_Asked(trigger=trigger, name=("trigger", trigger)))
+        return await self._settle(_Judging(trigger=trigger, name=("trigger", trigger)))
 
     async def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Every verdict, oldest first."""
         return tuple(verdict for _, verdict in (await self._thread.rows(PROMOTION, at=at)).items())
 
-    async def _settle(self, asked: _Asked) -> PromotionReport:
+    async def _settle(self, asked: _Judging) -> PromotionReport:
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._evaluate(asked)
@@ -130,7 +130,7 @@ class Promotion:
                 continue
         return await self._evaluate(asked)
 
-    async def _evaluate(self, asked: _Asked) -> PromotionReport:
+    async def _evaluate(self, asked: _Judging) -> PromotionReport:
         seen_at = (await self._thread.state()).seq
         snippets = [snippet for snippet in await Scratchpad(self._thread).read() if asked.concerns(snippet)]
         recorded = await self._recorded(asked, snippets)
@@ -147,13 +147,13 @@ class Promotion:
         verdicts = tuple(verdict for verdict in await self.verdicts() if verdict.event_id in wanted)
         return PromotionReport(trigger=asked.trigger, verdicts=verdicts, skipped=tuple(skipped))
 
-    async def _recorded(self, asked: _Asked, snippets: Sequence[Snippet]) -> dict[str, str]:
+    async def _recorded(self, asked: _Judging, snippets: Sequence[Snippet]) -> dict[str, str]:
         """The snippets on which there is a verdict of this trigger, with its event's id."""
         ids = {asked.event_id(snippet): snippet.id for snippet in snippets}
         found = await self._thread.kernel.store.find(self._thread.id, list(ids))
         return {ids[stored.id]: stored.id for stored in found}
 
-    async def _judge(self, asked: _Asked, snippets: Sequence[Snippet]) -> list[Judgement]:
+    async def _judge(self, asked: _Judging, snippets: Sequence[Snippet]) -> list[Judgement]:
         if not snippets:
             return []
         context = PromotionContext(
@@ -190,7 +190,7 @@ class Promotion:
                 return f"{event.title}\n{content_text(event.content)}"
         return ""
 
-    async def _record(self, asked: _Asked, judgements: Sequence[Judgement]) -> tuple[Receipt, ...]:
+    async def _record(self, asked: _Judging, judgements: Sequence[Judgement]) -> tuple[Receipt, ...]:
         """The verdicts, all or none."""
         owner = await self._owner()
         seqs = sorted({judgement.snippet.seq for judgement in judgements})
@@ -201,7 +201,7 @@ class Promotion:
             events.append(NewEvent(event, id=asked.event_id(judgement.snippet)))
         return await self._thread.dispatch_all(events)
 
-    def _decided(self, asked: _Asked, judgement: Judgement, owner: Owner, source: str) -> PromotionDecided:
+    def _decided(self, asked: _Judging, judgement: Judgement, owner: Owner, source: str) -> PromotionDecided:
         snippet, reason = judgement.snippet, judgement.reason
         placement, destination = Placement(""), None
         if judgement.rises:

@@ -34,7 +34,7 @@ SAME_WORDS = 0.6
 """The share of the words of both texts together that near-duplicates have in common."""
 
 
-def folded(text: str) -> str:
+def normalized(text: str) -> str:
     """The text as it is compared: composed, without case, with straight apostrophes and single blanks."""
     composed = unicodedata.normalize("NFKC", text[:READ_CHARS_MAX]).casefold().replace("\u2019", "'")
     return " ".join(composed.split())
@@ -161,7 +161,7 @@ class Shape(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=1024)
 def shape_of(text: str) -> Shape:
     """The shape of a text (as it was written)."""
-    plain = folded(text)
+    plain = normalized(text)
     stems: list[str] = []
     denials = len(UNSPACED_NEGATION.findall(plain))
     for match in COMPOUND_WORD.finditer(plain):

@@ -4,22 +4,18 @@ In the state it is a container, its snippets in the order of their use.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import frozen
 
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, Delete, Operation, Reorder
-from memory_engine.core.reducing import ReduceContext, Reduction
+from memory_engine.core.records import Receipt
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import State, StateView
 from memory_engine.errors import IdempotencyConflict, InvalidEvent
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
-
-if TYPE_CHECKING:
-    from memory_engine.core.records import Receipt
-
 
 SCRATCHPAD = "scratchpad"
 

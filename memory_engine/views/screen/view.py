@@ -14,7 +14,7 @@ from memory_engine.core.events.base import Event, ToolCall
 from memory_engine.core.events.memory import MemoryForget, SessionEnded, SessionStarted
 from memory_engine.core.operations import Add
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.reducing import ReduceContext, Reduction
+from memory_engine.core.reduction import ReduceContext, Reduction
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import IdempotencyConflict, InvalidParameters
@@ -43,7 +43,7 @@ class ScreenRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="screen", g
     results: tuple[ProactiveResult, ...] = ()
 
 
-Row = SessionRow | ScreenRow
+AnyScreenRow = SessionRow | ScreenRow
 
 _SESSION = "session"
 _SCREEN = "screen"
@@ -56,10 +56,10 @@ class ScreenFold:
     version = 1
     mode: ProjectionMode = "inline"
     lazy = False
-    row = cast("type[Row]", Row)  # a union, which msgspec takes as well as a class
+    row = cast("type[AnyScreenRow]", AnyScreenRow)  # a union, which msgspec takes as well as a class
     events: tuple[type[Event], ...] = (ScreenInjected, SessionStarted, SessionEnded, MemoryForget)
 
-    def apply(self, rows: Rows[Row], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[AnyScreenRow], event: RecordedEvent) -> None:
         """Change the rows by one event."""
         match event.event:
             case SessionStarted(session_id=session_id):
@@ -74,7 +74,7 @@ class ScreenFold:
                     rows.drop(_SCREEN)
 
 
-def _start(rows: Rows[Row], seq: int, session_id: str) -> None:
+def _start(rows: Rows[AnyScreenRow], seq: int, session_id: str) -> None:
     """A session of the same name goes on, also one that the screen was told under before the log knew of it."""
     session = session_of(rows)
     if session_id and session_id == session.session_id:
@@ -85,12 +85,12 @@ def _start(rows: Rows[Row], seq: int, session_id: str) -> None:
         _begin(rows, seq, session_id)
 
 
-def _begin(rows: Rows[Row], seq: int, session_id: str) -> None:
+def _begin(rows: Rows[AnyScreenRow], seq: int, session_id: str) -> None:
     rows.put(_SESSION, SessionRow(seq, session_id))
     rows.drop(_SCREEN)
 
 
-def _tell(rows: Rows[Row], event: RecordedEvent, injected: ScreenInjected) -> None:
+def _tell(rows: Rows[AnyScreenRow], event: RecordedEvent, injected: ScreenInjected) -> None:
     session = session_of(rows)
     rows.put(_SESSION, replace(session, told=True, told_as=injected.session_id))
     screen = ScreenRow(
@@ -104,13 +104,13 @@ def _tell(rows: Rows[Row], event: RecordedEvent, injected: ScreenInjected) -> No
     rows.put(_SCREEN, screen)
 
 
-def session_of(rows: ReadableRows[Row]) -> SessionRow:
+def session_of(rows: ReadableRows[AnyScreenRow]) -> SessionRow:
     """The session under way."""
     row = rows.get(_SESSION)
     return row if isinstance(row, SessionRow) else SessionRow()
 
 
-def screen_of(rows: ReadableRows[Row]) -> ScreenRow | None:
+def screen_of(rows: ReadableRows[AnyScreenRow]) -> ScreenRow | None:
     """The screen that the agent was told of in this session."""
     row = rows.get(_SCREEN)
     return row if isinstance(row, ScreenRow) else None

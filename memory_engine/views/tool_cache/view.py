@@ -60,7 +60,7 @@ class CountRow(msgspec.Struct, frozen=True, tag="count", gc=False):
     exchanges: int
 
 
-Row = ResultRow | TermRow | DueRow | CountRow
+AnyCacheRow = ResultRow | TermRow | DueRow | CountRow
 
 _COUNT = "count"
 _RESULT, _TERM, _DUE = "result/", "term/", "due/"
@@ -82,7 +82,7 @@ class ToolCacheFold:
     version = 1
     mode: ProjectionMode = "inline"
     lazy = False
-    row = cast("type[Row]", Row)  # a union, which msgspec takes as well as a class
+    row = cast("type[AnyCacheRow]", AnyCacheRow)  # a union, which msgspec takes as well as a class
     events: tuple[type[Event], ...] = (
         ToolResultCached,
         ToolCacheHit,
@@ -92,7 +92,7 @@ class ToolCacheFold:
         MemoryForget,
     )
 
-    def apply(self, rows: Rows[Row], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[AnyCacheRow], event: RecordedEvent) -> None:
         """Change the rows by one event."""
         match event.event:
             case ToolResultCached() as cached:
@@ -117,7 +117,7 @@ class ToolCacheFold:
                         _drop(rows, key)
 
 
-def _keep(rows: Rows[Row], event: RecordedEvent, cached: ToolResultCached) -> None:
+def _keep(rows: Rows[AnyCacheRow], event: RecordedEvent, cached: ToolResultCached) -> None:
     if cached.duration <= 0:
         return
     key = cache_key(cached.tool, cached.parameters)
@@ -138,7 +138,7 @@ def _keep(rows: Rows[Row], event: RecordedEvent, cached: ToolResultCached) -> No
     _set_term(rows, key, TermRow(expires=_exchanges(rows) + duration, seq=event.seq, call_id=cached.call_id))
 
 
-def _hit(rows: Rows[Row], key: str) -> None:
+def _hit(rows: Rows[AnyCacheRow], key: str) -> None:
     result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
     if isinstance(result, ResultRow) and isinstance(term, TermRow):
         rows.drop(_due(term.expires, key))
@@ -146,7 +146,7 @@ def _hit(rows: Rows[Row], key: str) -> None:
         _set_term(rows, key, renewed)
 
 
-def _finish_exchange(rows: Rows[Row]) -> None:
+def _finish_exchange(rows: Rows[AnyCacheRow]) -> None:
     exchange = _exchanges(rows) + 1
     rows.put(_COUNT, CountRow(exchange))
     for due in rows.between(_due(exchange), _due(exchange, _END)):
@@ -155,12 +155,12 @@ def _finish_exchange(rows: Rows[Row]) -> None:
             _drop(rows, row.key)
 
 
-def _set_term(rows: Rows[Row], key: str, term: TermRow) -> None:
+def _set_term(rows: Rows[AnyCacheRow], key: str, term: TermRow) -> None:
     rows.put(_TERM + key, term)
     rows.put(_due(term.expires, key), DueRow(key))
 
 
-def _drop(rows: Rows[Row], key: str) -> None:
+def _drop(rows: Rows[AnyCacheRow], key: str) -> None:
     term = rows.get(_TERM + key)
     if isinstance(term, TermRow):
         rows.drop(_due(term.expires, key))
@@ -168,12 +168,12 @@ def _drop(rows: Rows[Row], key: str) -> None:
         rows.drop(_RESULT + key)
 
 
-def _terms(rows: ReadableRows[Row]) -> dict[str, TermRow]:
+def _terms(rows: ReadableRows[AnyCacheRow]) -> dict[str, TermRow]:
     found = ((key.removeprefix(_TERM), rows.get(key)) for key in rows.between(_TERM, _TERM + _END))
     return {key: row for key, row in found if isinstance(row, TermRow)}
 
 
-def _exchanges(rows: ReadableRows[Row]) -> int:
+def _exchanges(rows: ReadableRows[AnyCacheRow]) -> int:
     row = rows.get(_COUNT)
     return row.exchanges if isinstance(row, CountRow) else 0
 
@@ -209,7 +209,7 @@ class CacheEntry(msgspec.Struct, frozen=True, kw_only=True):
             return {}
 
 
-def entry_of(rows: ReadableRows[Row], key: str) -> CacheEntry | None:
+def entry_of(rows: ReadableRows[AnyCacheRow], key: str) -> CacheEntry | None:
     """The entry under a key."""
     result, term = rows.get(_RESULT + key), rows.get(_TERM + key)
     if not (isinstance(result, ResultRow) and isinstance(term, TermRow)):
@@ -230,12 +230,12 @@ def entry_of(rows: ReadableRows[Row], key: str) -> CacheEntry | None:
     )
 
 
-def entries_of(rows: ReadableRows[Row]) -> list[CacheEntry]:
+def entries_of(rows: ReadableRows[AnyCacheRow]) -> list[CacheEntry]:
     """All entries, in the order in which they were cached."""
     return sorted(_entries(rows), key=lambda entry: (entry.seq, entry.key))
 
 
-def _entries(rows: ReadableRows[Row]) -> Iterator[CacheEntry]:
+def _entries(rows: ReadableRows[AnyCacheRow]) -> Iterator[CacheEntry]:
     for key in _terms(rows):
         entry = entry_of(rows, key)
         if entry is not None:

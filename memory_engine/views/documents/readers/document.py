@@ -10,7 +10,7 @@ from attrs import frozen
 
 
 @frozen
-class Section:
+class DocumentSection:
     """A part of a document that no passage reaches beyond: the text under a heading, a message, a turn of speech.
 
     `about` are the headings above it, or the time within a recording. `at_us` is when it was said, in microseconds
@@ -34,7 +34,7 @@ class Loaded:
     id: str
     title: str
     format: str
-    sections: Sequence[Section]
+    sections: Sequence[DocumentSection]
     source: str = ""
     author: str = ""
     date: datetime | None = None

@@ -36,7 +36,7 @@ class File:
 
 
 @frozen
-class Skipped:
+class SkippedFile:
     """A file in a folder that is of no format known here."""
 
     path: str
@@ -47,7 +47,7 @@ def absolute(path: Path) -> str:
     return Path(os.path.abspath(path)).as_posix()  # noqa: PTH100 - `resolve` would follow links: a file would change its name
 
 
-def find(paths: Sequence[Path]) -> Iterator[File | Skipped | UnreadableDocument]:
+def find(paths: Sequence[Path]) -> Iterator[File | SkippedFile | UnreadableDocument]:
     """The files at and below paths, each once, in order of their names.
 
     In folders, hidden files are passed over, and files of unknown formats are `Skipped`; a file that is named
@@ -65,7 +65,7 @@ class _Walk:
     _files: set[str] = field(factory=set)
     _folders: set[tuple[int, int]] = field(factory=set)
 
-    def named(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
+    def named(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         try:
             mode = path.stat().st_mode
         except (OSError, ValueError) as error:
@@ -84,7 +84,7 @@ class _Walk:
             self._files.add(name)
             yield File(path, name)
 
-    def _folder(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
+    def _folder(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         try:
             there = path.stat()
             if (there.st_dev, there.st_ino) in self._folders:
@@ -102,15 +102,15 @@ class _Walk:
                 continue
             try:
                 taken = one.is_symlink() or one.is_dir() or _is_known(one)
-                found = self._linked(one) if taken else iter([Skipped(str(one))])
+                found = self._linked(one) if taken else iter([SkippedFile(str(one))])
                 yield from found
             except OSError as error:  # such as a link into a folder without permission
                 yield UnreadableDocument(str(one), "", _why(error))
 
-    def _linked(self, path: Path) -> Iterator[File | Skipped | UnreadableDocument]:
+    def _linked(self, path: Path) -> Iterator[File | SkippedFile | UnreadableDocument]:
         """The files and folders in a folder; a link to a file of no known format is skipped too."""
         if path.is_file() and not _is_known(path):
-            yield Skipped(str(path))
+            yield SkippedFile(str(path))
         else:
             yield from self.named(path)
 

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import BinaryIO
 
 from memory_engine.core.lazy import regex
-from memory_engine.views.documents.readers.document import Loaded, Section, Unreadable
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
 from memory_engine.views.documents.readers.text import as_mail_date, html_text, latin
 
 _SIGNATURE = regex(r"--[ \t]*$|_{20,}$")
@@ -52,7 +52,7 @@ def mail_document(content: bytes, document_id: str, source: str) -> Loaded:
         id=document_id,
         title=subject or "(no subject)",
         format="mail",
-        sections=(Section(own),) if own else (Section(subject),),
+        sections=(DocumentSection(own),) if own else (DocumentSection(subject),),
         source=source,
         author=name or address,
         date=as_mail_date(_header(message, "Date")),
@@ -200,7 +200,11 @@ def read_mbox(file: BinaryIO, path: str) -> Iterator[Loaded | Unreadable]:
 
 
 def _messages(file: BinaryIO) -> Iterator[bytes | None]:
-    """The bytes of each message; `None` for one that is too large."""
+    """The bytes of each message; `None` for one that is too large.
+
+    The standard library's `mailbox` begins a message at every line `From …`, also at a sentence that begins so, leaves
+    `>From` escaped, takes a file that is not a mailbox for an empty one, and holds a message whole however large it is.
+    """
     lines: list[bytes] = []
     size = 0
     is_after_blank, is_begun = True, False

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.lazy import regex
-from memory_engine.views.documents.readers.document import Loaded, Section, Unreadable
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
 from memory_engine.views.documents.readers.text import from_seconds
 
 _DAY = regex(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
@@ -110,7 +110,7 @@ def _document(channel: _Channel, part: str, title: str, messages: Sequence[_Mess
     )
 
 
-def _sections(messages: Sequence[_Message]) -> Iterator[Section]:
+def _sections(messages: Sequence[_Message]) -> Iterator[DocumentSection]:
     """Messages of one person that follow each other closely are one section."""
     turn: list[_Message] = []
     for message in messages:
@@ -126,9 +126,9 @@ def _sections(messages: Sequence[_Message]) -> Iterator[Section]:
         yield _section(turn)
 
 
-def _section(turn: Sequence[_Message]) -> Section:
+def _section(turn: Sequence[_Message]) -> DocumentSection:
     moment = from_seconds(turn[0].seconds)
-    return Section(
+    return DocumentSection(
         "\n".join(message.text for message in turn),
         speaker=turn[0].speaker,
         at_us=None if moment is None else to_us(moment),

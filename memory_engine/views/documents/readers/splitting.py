@@ -14,7 +14,7 @@ from attrs import frozen
 
 from memory_engine.core.lazy import regex
 from memory_engine.errors import InvalidDocument
-from memory_engine.views.documents.readers.document import Loaded, Section
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded
 from memory_engine.views.documents.readers.text import as_date, decoded
 
 CHARS_MIN, CHARS_MAX = 200, 4_000
@@ -38,7 +38,7 @@ class Splitting:
 
 
 @frozen
-class Piece:
+class PassageText:
     """A passage, before it has a place: the description of its section, and a part of its text."""
 
     text: str
@@ -47,7 +47,7 @@ class Piece:
     at_us: int | None
 
 
-def split(sections: Sequence[Section], splitting: Splitting) -> list[Piece]:
+def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[PassageText]:
     """The passages of all sections, in order. Sections without a letter give none.
 
     The splitter is that of the extra `documents` (semantic-text-splitter), else a small one that knows paragraphs,
@@ -61,7 +61,7 @@ def split(sections: Sequence[Section], splitting: Splitting) -> list[Piece]:
         texts = (
             [short] if len(short) <= splitting.chars else chain.from_iterable(map(cut, _stretches(section, splitting)))
         )
-        pieces += [Piece(text, section.about, section.speaker, section.at_us) for text in texts if text.strip()]
+        pieces += [PassageText(text, section.about, section.speaker, section.at_us) for text in texts if text.strip()]
     return pieces
 
 
@@ -69,7 +69,7 @@ STRETCH_PASSAGES_MIN = 4
 STRETCH_ENDS_ONE_IN = 8
 
 
-def _stretches(section: Section, splitting: Splitting) -> Iterator[str]:
+def _stretches(section: DocumentSection, splitting: Splitting) -> Iterator[str]:
     """A long section in stretches that end where a paragraph's own digest says so.
 
     The splitter fills each passage from where the one before ended: one word more would move all that follow, up to
@@ -201,7 +201,7 @@ class _Part:
     lines: tuple[str, ...]
 
 
-def _sections(parts: Sequence[_Part], title: str) -> tuple[Section, ...]:
+def _sections(parts: Sequence[_Part], title: str) -> tuple[DocumentSection, ...]:
     """A section for each part with text; a heading with nothing below it stands for itself, where it is the last."""
     sections = []
     for n, part in enumerate(parts):
@@ -209,13 +209,18 @@ def _sections(parts: Sequence[_Part], title: str) -> tuple[Section, ...]:
         text = "\n".join(part.lines).strip("\n")
         deeper = n + 1 < len(parts) and parts[n + 1].headings[: len(part.headings)] == part.headings
         if text.strip():
-            sections.append(Section(text, BETWEEN.join(shown), is_markdown=True))
+            sections.append(DocumentSection(text, BETWEEN.join(shown), is_markdown=True))
         elif part.headings and not deeper:
-            sections.append(Section(part.headings[-1], BETWEEN.join(shown[:-1]), is_markdown=True))
+            sections.append(DocumentSection(part.headings[-1], BETWEEN.join(shown[:-1]), is_markdown=True))
     return tuple(sections)
 
 
 def _parts(lines: Sequence[str]) -> Iterator[_Part]:
+    """The lines under each heading, by CommonMark's rules for headings and fenced code alone.
+
+    A parser of all Markdown (markdown-it-py) knows headings of several lines and those that stand in HTML comments. In
+    files as people write them it finds the same ones, takes over twenty times as long, and would have to be installed.
+    """
     headings: dict[int, str] = {}
     held: list[str] = []
     fence = ""

@@ -18,7 +18,7 @@ from attrs import frozen
 
 from memory_engine.core.lazy import regex
 from memory_engine.errors import MissingExtra
-from memory_engine.views.documents.readers.document import Loaded, Section, Unreadable
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -74,7 +74,7 @@ def read_text(content: bytes, path: str) -> Loaded:
 
 def text_document(text: str, document_id: str, title: str) -> Loaded:
     """A text that is at hand."""
-    return Loaded(id=document_id, title=title, format="text", sections=(Section(text),), source=document_id)
+    return Loaded(id=document_id, title=title, format="text", sections=(DocumentSection(text),), source=document_id)
 
 
 def as_date(text: str) -> datetime | None:
@@ -170,7 +170,7 @@ def read_pdf(content: bytes, path: str) -> Loaded:
         for page, found in enumerate(reader.pages, 1):
             text = _clean(found.extract_text())
             if text:
-                sections.append(Section(text, f"page {page}"))
+                sections.append(DocumentSection(text, f"page {page}"))
         described = reader.metadata
         title = _clean(described.title) if described is not None else ""
         author = _clean(described.author) if described is not None else ""
@@ -226,7 +226,8 @@ def read_transcript(content: bytes, path: str) -> Loaded:
     if not cues:
         raise Unreadable("no cue stands in it: no line like `00:00:01.000 --> 00:00:02.000` with words below it")
     sections = tuple(
-        Section(" ".join(cue.text for cue in turn), clock(turn[0].start), turn[0].speaker) for turn in turns(cues)
+        DocumentSection(" ".join(cue.text for cue in turn), clock(turn[0].start), turn[0].speaker)
+        for turn in turns(cues)
     )
     return Loaded(
         id=path,
@@ -260,7 +261,12 @@ def turns(cues: Sequence[Cue]) -> Iterator[Sequence[Cue]]:
 
 
 def _cues(lines: Sequence[str]) -> Iterator[Cue]:
-    """The cues with words, in order. Headers, notes, styles and numbers are not cues."""
+    """The cues with words, in order. Headers, notes, styles and numbers are not cues.
+
+    Line by line, because files come broken: webvtt-py passes over a cue whose times it cannot read instead of naming
+    its line, takes the next cue's number for words where no blank line stands before it, and refuses SubRip without
+    numbers.
+    """
     at = 0
     while at < len(lines):
         timing = _TIMING.match(lines[at])

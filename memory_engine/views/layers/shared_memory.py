@@ -6,14 +6,13 @@ other agent's entries are facts in its own log first, and arrive in the owner's 
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from attrs import frozen
 
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.records import RecordedEvent
+from memory_engine.core.records import Receipt, RecordedEvent
 from memory_engine.errors import NotGranted
 from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.runtime.delivery import Relay
@@ -32,11 +31,8 @@ from memory_engine.views.layers.entries import (
     shared_event,
 )
 from memory_engine.views.layers.events import Layer, MemoryGranted, MemoryRevoked, MemoryShared
-from memory_engine.views.layers.keywords import Wanted, search_layers
+from memory_engine.views.layers.keywords import MemoryQuery, search_layers
 from memory_engine.views.layers.view import Memory
-
-if TYPE_CHECKING:
-    from memory_engine.core.records import Receipt
 
 
 class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -89,7 +85,7 @@ class Grant:
     event_id: str
 
 
-async def share_with(owner: ScopeHandle, agent_id: str, layers: "Layer | Sequence[Layer]", *, write: bool) -> "Receipt":
+async def share_with(owner: ScopeHandle, agent_id: str, layers: "Layer | Sequence[Layer]", *, write: bool) -> Receipt:
     """Grant layers to an agent of the same tenant, in place of its former grant."""
     event = MemoryGranted(grantee=_agent(owner, agent_id), layers=check_layers(layers), write=write)
     return await owner.dispatch(event)
@@ -105,7 +101,7 @@ async def also_share(owner: ScopeHandle, agent_id: str, layers: Sequence[Layer],
         await share_with(owner, agent_id, wanted, write=write or could_write)
 
 
-async def revoke(owner: ScopeHandle, agent_id: str, reason: str) -> "Receipt":
+async def revoke(owner: ScopeHandle, agent_id: str, reason: str) -> Receipt:
     """End the grant to an agent."""
     return await owner.dispatch(MemoryRevoked(grantee=_agent(owner, agent_id), reason=reason))
 
@@ -144,7 +140,7 @@ class SharedMemory:
         layers = check_layers(layer) if layer is not None else tuple((await self._allowed(None)).layers)
         for one in layers:
             await self._allowed(one)
-        return await search_layers(self._owner, layers, Wanted(query=query, limit=limit, mode=mode))
+        return await search_layers(self._owner, layers, MemoryQuery(query=query, limit=limit, mode=mode))
 
     async def recall(self, key: str) -> KnowledgeEntry | None:
         """The owner's knowledge under a key. Raises `NotGranted`."""
@@ -166,7 +162,7 @@ class SharedMemory:
         condition: str = "",
         timestamp: datetime | float | None = None,
         recalled: bool = False,
-    ) -> "Receipt":
+    ) -> Receipt:
         """Add an entry to the owner's memory: recorded here, and arrived there when this returns.
 
         Raises `NotGranted`, and the errors of `Memory.append`.
@@ -184,13 +180,13 @@ class SharedMemory:
         event = appended_event(layer, entry, given, capacity)
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))
 
-    async def learn(self, key: str, value: str) -> "Receipt":
+    async def learn(self, key: str, value: str) -> Receipt:
         """Let the owner know a fact. Raises `NotGranted`, and the errors of `Memory.learn`."""
         await self._allowed("semantic", write=True)
         event = knowledge_event(key, value, recalled=False)
         return await self._send(shared_event(event, _agent(self._owner, self._owner.scope_id), self._reader.id))
 
-    async def _send(self, event: MemoryShared) -> "Receipt":
+    async def _send(self, event: MemoryShared) -> Receipt:
         receipt = await self._reader.dispatch(event)
         await self._reader.kernel[Relay].deliver(self._reader.id)
         return receipt

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.core.chain import decode_row, fold, load_state, read_back
+from memory_engine.core.chain import apply_rows, decode_row, load_state, read_back
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
@@ -72,7 +72,7 @@ class LogReader:
         start = await self._nearest(thread_id, seq)
         draft = start.draft()
         async for page in self.pages(thread_id, after=start.seq, upto=seq):
-            fold(draft, page, thread_id)
+            apply_rows(draft, page, thread_id)
             far = draft.seq - start.seq >= FAR and draft.seq < seq
             if far and draft.tally.chunks <= CHUNKS_MAX:  # no snapshots yet: an imported log, or an older one
                 start = await self._whole(thread_id, draft)
@@ -252,11 +252,11 @@ def _seq(chunk_id: str) -> int:
     return int(head)
 
 
-Moment: TypeAlias = int | str | datetime
+MomentLike: TypeAlias = int | str | datetime
 """A seq (0: before the first event), an event's id, or a time: after the last event that was recorded no later."""
 
 
-async def seq_of(store: Store, thread_id: str, moment: Moment) -> int:
+async def seq_of(store: Store, thread_id: str, moment: MomentLike) -> int:
     """The seq that a moment names. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
     head = (await store.head(thread_id)).seq
     match moment:

@@ -1,4 +1,4 @@
-"""Judging found texts once more, each against the query: slower than finding them, and better at telling which fits.
+"""Judging the found texts once more, each against the query: slower than the search, and more accurate.
 
 By a language model, or by a model here that reads query and text together (extra `sentence-transformers`).
 """
@@ -33,7 +33,7 @@ class Reranker(Protocol):
         ...
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """A score for each text, in the order of the texts; higher is better. Scores of one call compare, no others.
+        """A score for each text, in the order of the texts; higher is better. Only scores of one call are comparable.
 
         Raises `ModelError` where the model could not be reached, or gave no such scores. Ends
         promptly when cancelled.
@@ -41,19 +41,19 @@ class Reranker(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections. Calls under way may fail."""
+        """Close connections. Calls under way may fail."""
         ...
 
 
 async def scores_of(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """A score for each text. Raises `ModelError` for everything else, whatever the re-ranker does."""
+    """A score for each text. Raises `ModelError` for every failure of the re-ranker."""
     try:
         scores = list(await reranker.rerank(query, texts))
         if len(scores) != len(texts) or not all(map(isfinite, scores)):
             raise ModelError(reranker.name, "invalid_response", f"it gave no {len(texts)} finite scores")
     except ModelError:
         raise
-    except Exception as error:  # the boundary to the user's model: callers do without it, whatever it raises
+    except Exception as error:  # the boundary to the user's model: callers go on without it, whatever it raises
         _log.warning("re-ranker %r raised what it may not raise", reranker.name, exc_info=True)
         raise ModelError(reranker.name, type(error).__name__, f"{type(error).__name__}: {error}") from error
     return scores
@@ -62,8 +62,8 @@ async def scores_of(reranker: Reranker, query: str, texts: Sequence[str]) -> lis
 class ModelReranker:
     """A `Reranker` that asks a chat model for a grade of every text, all in one request. Scores are from 0 to 1.
 
-    Of a text the first `chars_max` characters count. Texts are data to the model, whatever they
-    say: they come as JSON strings, and one that gives orders is graded by what it says of the query.
+    The first `chars_max` characters of a text count. Texts are data to the model, whatever they
+    say: they come as JSON strings, and one that gives orders is graded by its words about the query.
     """
 
     def __init__(self, model: LanguageModel, *, timeout_s: float = 30.0, chars_max: int = 1_500) -> None:
@@ -104,7 +104,7 @@ class ModelReranker:
     def _question(self, query: str, texts: Sequence[str]) -> str:
         passages = {str(n): text[: self._chars_max] for n, text in enumerate(texts, 1)}
         question = json.dumps({"query": query[: self._chars_max], "passages": passages}, ensure_ascii=False)
-        return question.encode(errors="replace").decode()  # lone surrogates reach no model
+        return question.encode(errors="replace").decode()  # models do not get lone surrogates
 
 
 INSTRUCTIONS = f"""\
@@ -122,11 +122,11 @@ Answer with one JSON object and nothing else: each passage's number, as a string
 
 
 def _read_grades(answer: str, count: int) -> list[float]:
-    """The grades by number, every one there and none besides. Raises `ValueError`."""
+    """The grades by number, exactly one for each text. Raises `ValueError`."""
     try:
         grades = msgspec.json.decode(_unfenced(answer), type=dict[str, float])
     except msgspec.MsgspecError as error:
-        raise ValueError(f"its grades are no JSON object of numbers: {error}") from error
+        raise ValueError(f"its grades are not a JSON object of numbers: {error}") from error
     expected = [str(n) for n in range(1, count + 1)]
     if len(grades) != count or any(n not in grades for n in expected):
         raise ValueError(f"it graded {len(grades)} passages, or others than the {count} it was given")
@@ -145,7 +145,7 @@ def _unfenced(answer: str) -> str:
 
 MODEL = "cross-encoder/ms-marco-MiniLM-L6-v2"
 BATCH = 16
-"""Pairs that are computed together: so long a cancelled call still computes."""
+"""Pairs computed together: meanwhile a cancelled call still computes."""
 Predict = Callable[[list[tuple[str, str]]], list[float]]
 
 
@@ -189,7 +189,7 @@ class CrossEncoderReranker:
         return scores
 
     async def aclose(self) -> None:
-        """Let go of the model. A later call loads it again."""
+        """Release the model. A later call loads it again."""
         await self._model.aclose()
 
 

@@ -4,8 +4,6 @@ Nothing is copied: the log holds the whole text under the chunk's id, which is t
 and for memory that is put before the model, stand here.
 """
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from attrs import frozen
 
@@ -14,15 +12,12 @@ from memory_engine.core.events.base import Content, ImagePart, TextPart
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
 from memory_engine.core.operations import Operation, Update
-from memory_engine.core.reducing import ReduceContext, Reduction, appended
+from memory_engine.core.records import Receipt
+from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
 from memory_engine.errors import InvalidMemory, UnknownChunk
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.events import MemoryRecalled, ResultsOffloaded
-
-if TYPE_CHECKING:
-    from memory_engine.core.records import Receipt
-
 
 _RESULTS = frozenset(
     {ChunkType.ACTION_RESULT, ChunkType.ERROR, ChunkType.EXTERNAL, ChunkType.SUBAGENT_MESSAGE, ChunkType.RECALLED}
@@ -43,7 +38,7 @@ class Opened:
     next_start: int | None
 
 
-async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> "Receipt | None":
+async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> Receipt | None:
     """Shorten results of `min_chars` characters and more that are in the state; `None` if there are none.
 
     CRITICAL chunks stay whole. Raises `InvalidMemory` where nothing would get shorter.

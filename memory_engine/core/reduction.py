@@ -1,7 +1,7 @@
 """Reducers: pure functions from (view, event, ctx) to operations and chunks.
 
-Not Redux: a reducer returns operations, not a state, so that the log can hold what
-changed and not only what was said.
+Unlike in Redux, a reducer returns operations and not a state, so that the log can hold
+the changes beside the events.
 """
 
 import random
@@ -21,7 +21,7 @@ from memory_engine.errors import DuplicateRegistration, InvalidOperation, Reduce
 
 
 class Reduction(msgspec.Struct, frozen=True, gc=False):
-    """What an event does: operations in order, and the new chunks that they place."""
+    """The effect of an event: operations in order, and the new chunks that they place."""
 
     operations: tuple[Operation, ...] = ()
     chunks: tuple[Chunk, ...] = ()
@@ -62,7 +62,7 @@ class Reducer(Protocol[E_contra]):
     """Pure, synchronous, total: no clock, no randomness but `ctx`'s, no I/O, no mutation."""
 
     def __call__(self, view: StateView, event: E_contra, ctx: ReduceContext, /) -> Reduction:
-        """What `event` does to the state that `view` shows."""
+        """The effect of `event` on the state that `view` shows."""
         ...
 
 
@@ -77,14 +77,14 @@ class RegisteredReducer:
 
 
 class ReducerRegistry:
-    """Which reducers one engine runs. Several for a type run by `order`, then by registration."""
+    """The reducers that one engine runs. Several for a type run by `order`, then by registration."""
 
     def __init__(self) -> None:
         self._by_type: dict[str, tuple[RegisteredReducer, ...]] = {}
         self._names: dict[str, str] = {}
 
     def copy(self) -> "ReducerRegistry":
-        """One with the same reducers, which can be changed without this one."""
+        """A copy with the same reducers, which can change without this one."""
         copied = ReducerRegistry()
         copied._by_type.update(self._by_type)
         copied._names.update(self._names)
@@ -102,7 +102,7 @@ class ReducerRegistry:
         self._insert(RegisteredReducer(name, event_class.event_type, reducer, order))
 
     def replace(self, name: str, reducer: Reducer[Event]) -> None:
-        """Put another function in the place of the reducer `name`. Raises `KeyError` if there is none."""
+        """Replace the function of the reducer `name`. Raises `KeyError` if there is none."""
         event_type = self._names[name]
         self._by_type[event_type] = tuple(
             RegisteredReducer(name, event_type, reducer, old.order) if old.name == name else old
@@ -110,7 +110,7 @@ class ReducerRegistry:
         )
 
     def remove(self, name: str) -> None:
-        """Run the reducer `name` no more. Raises `KeyError` if there is none."""
+        """Remove the reducer `name`. Raises `KeyError` if there is none."""
         event_type = self._names.pop(name)
         self._by_type[event_type] = tuple(old for old in self._by_type[event_type] if old.name != name)
 
@@ -130,7 +130,7 @@ class ReducerRegistry:
 def reduce_into(
     draft: StateDraft, reducers: Iterable[RegisteredReducer], event: Event, ctx: ReduceContext, thread_id: str
 ) -> Reduction:
-    """Run the reducers one after the other on the draft; each sees what the former did.
+    """Run the reducers one after the other on the draft; each sees the changes of the one before.
 
     Returns the whole reduction, tokens stamped. Raises `ReducerError` naming event, reducer
     and operation; the draft is then of no further use.
@@ -158,7 +158,7 @@ def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceC
     except InvalidOperation as error:
         operation = str(getattr(error, "operation", ""))
         raise ReducerError(thread_id, event.event_type, entry.name, operation, str(error)) from error
-    except Exception as error:  # the boundary to user code: whatever it raises becomes the typed error
+    except Exception as error:  # the boundary to user code: every error becomes the typed one
         why = f"{type(error).__name__}: {error}"
         raise ReducerError(thread_id, event.event_type, entry.name, "", why) from error
 

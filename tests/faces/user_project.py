@@ -1,0 +1,111 @@
+"""What a user sees of the public face: never run, checked by mypy (strict) and pyright in `tasks.py types`."""
+
+from typing import assert_type
+
+import memory_engine
+from memory_engine import (
+    Agent,
+    CompactionReport,
+    Context,
+    Engine,
+    Receipt,
+    RecordedEvent,
+    State,
+    Tenant,
+    Thread,
+    ThreadInfo,
+    User,
+    UserMessage,
+)
+from memory_engine.recall.hits import Found
+from memory_engine.replay.anchors import Anchor
+from memory_engine.replay.bisect import Bisection
+from memory_engine.replay.diff import Diff
+from memory_engine.replay.export.export import ExportReport
+from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.verify import VerifyReport
+from memory_engine.replay.what_if import Change, WhatIfReport
+from memory_engine.replay.why import Why
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.thread import Past
+from memory_engine.views.conversation.view import Conversation
+from memory_engine.views.documents.view import Documents
+from memory_engine.views.layers.view import Memory
+from memory_engine.views.patterns.view import Patterns
+from memory_engine.views.playbooks.flows import Flows
+from memory_engine.views.playbooks.view import Playbooks
+from memory_engine.views.preferences.view import Preferences
+from memory_engine.views.promotion.agent_md import AgentMd
+from memory_engine.views.promotion.view import Promotion
+from memory_engine.views.report import Report
+from memory_engine.views.scratchpad.view import Scratchpad
+from memory_engine.views.screen.view import Screen
+from memory_engine.views.tool_cache.view import ToolCache
+
+
+class Highlights:
+    """A view of one's own."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self.thread = thread
+
+
+async def engines(path: str) -> None:
+    """What is asked of an engine."""
+    async with memory_engine.open(path) as engine:
+        assert_type(engine, Engine)
+        assert_type(await engine.create_thread(user_id="u1"), Thread)
+        assert_type(await engine.dispatch("t", UserMessage(content="Hello")), Receipt)
+        assert_type(await engine.threads(), list[ThreadInfo])
+        assert_type(await engine.verify(), list[VerifyReport])
+        assert_type(await engine.search("parcel"), Found)
+        assert_type(await engine.correlated("order-17"), list[RecordedEvent])
+        assert_type(await engine.anchors(), list[Anchor])
+        assert_type(engine.user("u1"), User)
+        assert_type(engine.tenant("acme"), Tenant)
+        assert_type(engine.agent("coder"), Agent)
+        assert_type(engine.user("u1").preferences, Preferences)
+        assert_type(engine.user("u1").playbooks, Playbooks)
+        assert_type(engine.tenant("acme").agent_md, AgentMd)
+        assert_type(engine.tenant("acme").documents, Documents)
+        assert_type(engine.tenant("acme").patterns, Patterns)
+        assert_type(engine.agent("coder").memory, Memory)
+
+
+async def threads(thread: Thread) -> None:
+    """What is asked of a thread: a line a feature."""
+    assert_type(await thread.dispatch_all([UserMessage(content="Hello")]), tuple[Receipt, ...])
+    assert_type(await thread.state(), State)
+    assert_type(await thread.context(max_tokens=8_000), Context)
+    assert_type(await thread.search("parcel"), Found)
+    assert_type(await thread.compact(), CompactionReport)
+    assert_type(await thread.forget(chunk_ids=["1.0"]), Receipt)
+    assert_type(await thread.fork(), Thread)
+    assert_type(thread.of(Highlights), Highlights)
+    assert_type(thread.scratchpad, Scratchpad)
+    assert_type(thread.promotion, Promotion)
+    assert_type(thread.flows, Flows)
+    assert_type(thread.conversation, Conversation)
+    assert_type(thread.tool_cache, ToolCache)
+    assert_type(thread.screen, Screen)
+    assert_type(thread.memory, Memory)
+    assert_type(await thread.report(), Report)
+
+
+async def looking_back(thread: Thread) -> None:
+    """What is asked of a log that is there."""
+    past = await thread.at(10)
+    assert_type(past, Past)
+    assert_type(past.seq, int)
+    assert_type(await past.event(), RecordedEvent | None)
+    assert_type(past.scratchpad, Scratchpad)
+    assert_type(await past.context(), Context)
+    assert_type(await thread.diff(1, 2), Diff)
+    assert_type(await thread.why("1.0"), Why)
+    assert_type(await thread.bisect(lambda then: then.seq > 1), Bisection)
+    assert_type(await thread.what_if(Change()), WhatIfReport)
+    assert_type(await thread.cache_ledger(), CacheLedger)
+    assert_type(await thread.export("t.jsonl"), ExportReport)
+    assert_type(await thread.verify(), VerifyReport)
+    assert_type(await thread.rebuild(), ThreadInfo)
+    assert_type(await thread.to_pytest(1), str)
