@@ -243,7 +243,7 @@ class EventReader:
 
 
 def text_of(value: Mapping[str, object], key: str) -> str:
-    """The text under a key, empty where there is none. Raises `Unusable` for what is not a text."""
+    """The text under a key, empty where there is none. Raises `UnusableRecord` for any other value."""
     found = value.get(key)
     if found is None:
         return ""
