@@ -105,7 +105,7 @@ def speech_terms(reading: Reading, index: int, text: str, factor: float) -> Term
 
 
 def _opening(reading: Reading, index: int, topic: str) -> tuple[list[Piece], tuple[str, ...]]:
-    """The first pieces of a line, who spoke and what was asked, with the ids of both."""
+    """The first pieces of a line, its speaker and the question that it answers, with the ids of both."""
     entry = reading.entries[index]
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     pieces = [Piece(f"{speaker}:" if speaker else "", (), -1)]

@@ -327,7 +327,9 @@ class ThreadRuntime:
             for view in views:
                 try:
                     await self.projections.bring(view)
-                except Exception as error:  # every error is passed on, so that nobody waits for ever; only requests that need the view fail
+                except (
+                    Exception
+                ) as error:  # passed on, so that nobody waits for ever; only requests that need the view fail
                     for request in again:
                         if any(view in self.projections.missing(one.event.event_type) for one in request.events):
                             request.fail(error)

@@ -65,7 +65,7 @@ class OpenThreads:
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
             self._loading[thread_id] = loading
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
-        while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds; who waited goes first
+        while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds: earlier waiters go first
             await asyncio.sleep(0)
         return await asyncio.shield(loading)
 

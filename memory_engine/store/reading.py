@@ -294,7 +294,7 @@ def imported(after: int, upto: int) -> ProjectionChange:
 
 
 async def imported_of(store: Store, thread_id: str) -> Imported:
-    """What came from files. Raises `ThreadNotFound`."""
+    """The ranges of events that came from files. Raises `ThreadNotFound`."""
     ranges: list[tuple[int, int]] = []
     at, last = thread_id, 1 << 32
     while at:

@@ -18,7 +18,7 @@ class Read(Protocol):
     """Runs a query on a reader's thread."""
 
     def __call__(self, query: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
-        """What the query returns."""
+        """Return the result of the query."""
         ...
 
 
