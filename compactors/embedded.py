@@ -30,7 +30,7 @@ _SECTIONS: Mapping[str, Section] = {section: section for section in get_args(Sec
 
 
 class EmbeddedCompactor:
-    """Extracts what is rare and specific, in whole lines that cite their chunks. Deterministic.
+    """Extracts rare and specific facts, in whole lines that cite their chunks. Deterministic.
 
     The default where no model is configured, and the fallback where one fails.
     """

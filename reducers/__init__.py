@@ -1,4 +1,4 @@
-"""The built-in reducers, with their events and what search finds of them, as one plug-in."""
+"""The built-in reducers, with their events and extractors for search, as one plug-in."""
 
 from memory_engine import events as e
 from memory_engine.plugins import Plugin
@@ -8,8 +8,9 @@ from memory_engine.reducers.passages import add_passages
 
 
 def core_plugin() -> Plugin:
-    """The plug-in that every engine begins with: events of conversations, their reducers, what search finds of them."""
+    """The plug-in that every engine begins with: events of conversations, their reducers and their extractors."""
     plugin = Plugin("memory_engine", events=list(e.CORE_EVENTS))
+    # Importing a reducer registers nothing, so this list is the whole truth about which reducer an event runs.
     plugin.upcaster("todo_set", 1)(e.upcast_todo_set_v1)
     plugin.reducer(e.UserMessage)(conversation.reduce_user_message)
     plugin.reducer(e.ParentAgentMessage)(conversation.reduce_parent_agent_message)

@@ -1,4 +1,4 @@
-"""Reducers for what is said and answered: input, responses, results, errors."""
+"""Reducers for events of a conversation: input, responses, results, errors."""
 
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.base import ToolCall
@@ -35,7 +35,7 @@ def reduce_parent_agent_message(_view: StateView, event: ParentAgentMessage, ctx
 
 
 def reduce_llm_text_response(_view: StateView, event: LlmTextResponse, ctx: ReduceContext) -> Reduction:
-    """What the model said."""
+    """The model's text."""
     return appended(
         Chunk(
             id=ctx.new_id(),

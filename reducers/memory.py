@@ -1,4 +1,4 @@
-"""Reducers for memory and compactions, for sessions and the agent loop, and for what comes from outside."""
+"""Reducers for memory and compactions, for sessions and the agent loop, and for events from outside."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -52,7 +52,7 @@ def reduce_thread_seeded(_view: StateView, event: ThreadSeeded, ctx: ReduceConte
 
 
 def reduce_memory_mark_critical(view: StateView, event: MemoryMarkCritical, ctx: ReduceContext) -> Reduction:
-    """New versions of the chunks, CRITICAL. What is not in the state is let be."""
+    """New versions of the chunks, CRITICAL. Ids that are not in the state are passed over."""
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk_id in dict.fromkeys(event.chunk_ids):
@@ -66,7 +66,7 @@ def reduce_memory_mark_critical(view: StateView, event: MemoryMarkCritical, ctx:
 
 
 def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContext) -> Reduction:
-    """The chunks go; summaries lose the lines that cite them, or are withheld where no line says what it cites."""
+    """The chunks go; summaries lose the lines that cite them, or go whole where their lines cite nothing."""
     targets = Targets(event)
     operations: list[Operation] = []
     chunks: list[Chunk] = []
@@ -171,7 +171,7 @@ def _restored(one: RestoredChunk, chunk_id: str) -> Chunk:
 def reduce_compaction_protocol(
     _view: StateView, _event: CompactionStarted | CompactionFailed | CompactionAbandoned, _ctx: ReduceContext
 ) -> Reduction:
-    """Recorded for the record: the state stays as it is."""
+    """Change nothing: the event is only recorded."""
     return NOTHING
 
 
@@ -221,7 +221,7 @@ def reduce_environment_change(view: StateView, event: EnvironmentChange, ctx: Re
 
 
 def reduce_execution_retry(_view: StateView, event: ExecutionRetry, ctx: ReduceContext) -> Reduction:
-    """That a step is tried again is worth knowing for a while."""
+    """A note that a step is tried again, worth knowing for a while."""
     return appended(
         Chunk(
             id=ctx.new_id(),
@@ -255,7 +255,7 @@ def reduce_session_started(_view: StateView, event: SessionStarted, ctx: ReduceC
 
 
 def reduce_session_ended(view: StateView, _event: SessionEnded, _ctx: ReduceContext) -> Reduction:
-    """EPHEMERAL chunks go, wherever they stand; what goes with a container needs no word of its own."""
+    """EPHEMERAL chunks go, wherever they stand; those inside a container go with it."""
     gone: list[str] = []
     for chunk in view.chunks():
         if chunk.retention is Retention.EPHEMERAL:

@@ -1,4 +1,4 @@
-"""What search finds of the events of conversations: which texts they bring, which they end, which they destroy."""
+"""Extractors for the events of conversations: the passages that they bring, end and destroy."""
 
 from collections.abc import Mapping
 
@@ -60,12 +60,12 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
     TaskAbandoned: ("task", "", ""),
     TaskTerminated: ("task", "", ""),
 }
-"""Events that are found by their `content`: as what kind, in whose role, and which field names the speaker."""
+"""Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, EventSkipped, ExecutionPause, ExecutionResume,
     ExecutionRetry, LlmThinking, SessionEnded, SessionStarted,
 )  # fmt: skip
-"""Events that hold text and are not found: reasoning, and what other events say."""
+"""Events with text that search does not find: reasoning, and words that other events hold."""
 
 
 def spoken(kind: str, role: str, speaker: str) -> Extractor:
@@ -120,7 +120,7 @@ def _compacted(event: CompactionCompleted, _seq: int) -> Extracted:
 
 
 def _uncompacted(event: CompactionUndone, _seq: int) -> Extracted:
-    """The summary ends. What comes back was never away: its own events bring it."""
+    """The summary ends. The restored chunks need nothing: the passages of their own events are still there."""
     return Extracted(seqs=(event.completed,))
 
 
@@ -131,7 +131,7 @@ def _forgotten(event: MemoryForget, _seq: int) -> Extracted:
 
 
 def add_passages(plugin: Plugin) -> None:
-    """Let a plug-in bring what is found of these events."""
+    """Add the extractors of these events to a plug-in."""
     for cls, how in SPOKEN.items():
         plugin.passages(cls)(spoken(*how))
     plugin.silent(*SILENT)

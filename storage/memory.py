@@ -1,4 +1,4 @@
-"""The in-memory store: the same contract without a disk. For tests, and for memory that may be lost.
+"""The in-memory store: the same contract without a disk, for tests and for memory that may be lost.
 
 Passages are kept by the same SQL as in a file, on a database in memory.
 """
@@ -49,20 +49,20 @@ class MemoryPassages:
             return passages.write(raw, tid, change)
 
     def destroy(self, thread_id: str) -> None:
-        """The thread is deleted."""
+        """Drop the index of a deleted thread."""
         if thread_id in self._indexed:
             self._indexed.discard(thread_id)
             with self._transaction() as raw:
                 passages.destroy(raw, self._tid(thread_id))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         if self._database is not None:
             self._database.close()
             self._database = None
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """What stands in the index of a thread."""
+        """Look up a thread's index."""
         head = self._head_of(thread_id)
         if thread_id not in self._indexed:
             return LookedUp(head=head)
@@ -77,14 +77,14 @@ class MemoryPassages:
         self._indexed.add(thread_id)
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and fold what waits; whether it did."""
+        """Apply a change where the index stands at `change.after`, and index waiting words. Returns whether it did."""
         self._head_of(thread_id)
         done = self.apply(thread_id, change)
         await self.index_words(thread_id)
         return done
 
     async def index_words(self, thread_id: str) -> None:
-        """Take the words of what waits into the lists."""
+        """Index the words of the waiting passages."""
         self._head_of(thread_id)
         with self._transaction() as raw:
             while passages.index_words(raw, self._tid(thread_id), passages.INDEXED_BULK):
@@ -132,14 +132,14 @@ class MemoryPassages:
     @contextmanager
     def _transaction(self) -> "Iterator[sqlite3.Connection]":
         if self._database is None:
-            # used by one thread at a time, whichever runs the event loop
+            # one thread at a time uses it: the one that runs the event loop
             self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
             self._database.executescript(passages.SCHEMA)
         raw = self._database
         raw.execute("BEGIN")
         try:
             yield raw
-        except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
+        except BaseException:  # after any error nothing may stay open; it goes on to the caller
             raw.execute("ROLLBACK")
             raise
         raw.execute("COMMIT")
@@ -390,7 +390,7 @@ class MemoryStore:
         _ = self._threads
 
     async def close(self) -> None:
-        """Be of no further use, as a store with a file is."""
+        """Refuse further use, as a store with a file does."""
         self._closed = True
         self.passages.close()
 
@@ -408,7 +408,7 @@ class MemoryStore:
 
 
 def _copied(record: ThreadRecord) -> ThreadRecord:
-    """The record with metadata of its own: nobody who holds one can change another."""
+    """The record with a copy of its metadata, so that changing one copy does not change another."""
     return msgspec.structs.replace(record, metadata=dict(record.metadata))
 
 

@@ -1,4 +1,4 @@
-"""Vectors of passages in SQLite, beside the passages that they are of (see `passages`)."""
+"""Vectors of passages in SQLite, beside their passages (see `storage.passages`)."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Passages in SQLite: a row each, full text in FTS5, vectors beside. One module for the file and for memory.
+"""Passages in SQLite: a row each, full text in FTS5, vectors beside. The stores in files and in memory both use it.
 
 A passage is written by the transaction of its event, with its text. Its words go to the full-text index later, many
 passages at a time (`index_words`), since a list of words costs ten times as much one passage at a time; until then a
@@ -35,7 +35,7 @@ SCHEMA = """
         terms INTEGER NOT NULL
     ) STRICT;
 """
-"""Which threads have an index. The rest is made with the first of them: a file that nobody searches stays small."""
+"""The threads that have an index. The other tables come with the first, so a file that nobody searches stays small."""
 TABLES = (
     """CREATE TABLE passages (
         pos INTEGER PRIMARY KEY,
@@ -70,20 +70,20 @@ TABLES = (
     ) STRICT, WITHOUT ROWID""",
 )
 WAITING_MIN = 64
-"""So many passages wait at least before their words are folded into the full-text index."""
+"""Passages that wait at least before their words go into the full-text index."""
 INDEXED_MAX = 256
-"""So many are folded in one transaction: some milliseconds."""
+"""Passages indexed in one transaction: some milliseconds."""
 INDEXED_BULK = 1_024
-"""So many where somebody waits for all of them: half as dear each, in tens of milliseconds."""
+"""Passages in one transaction where somebody waits for all: each at half the cost, in tens of milliseconds."""
 RAW = "\x01"
-"""Begins the text of a passage whose words were not taken yet."""
+"""Begins the text of a passage whose words are not indexed yet."""
 MARK = "¶"
 """Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
 READ_MAX = 16_000
 READ_MIN = 500
-"""So much of the lists of all terms is read, and so much at least of each: the latest passages that hold it."""
+"""Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
 SUCCESSORS_OF = 50
-"""The best so many by words, and by meaning, have their successors in the choice: what answers them."""
+"""The best by words, and by meaning, whose successors become candidates too: these may answer them."""
 _BITS = 40
 _IN_MAX = 500
 _LAST_TID = (1 << 23) - 1
@@ -111,7 +111,7 @@ def has_index(raw: sqlite3.Connection, tid: int) -> bool:
 
 
 def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
-    """An empty index, unless there is one of this version; `afresh`: whatever there is."""
+    """Make an empty index, unless there is one of this version; with `afresh` in any case."""
     row = raw.execute("SELECT version FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if row is not None and row[0] == index_version() and not afresh:
         return
@@ -126,7 +126,7 @@ def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
 
 
 def destroy(raw: sqlite3.Connection, tid: int) -> bool:
-    """Every passage and vector of a thread; whether there was an index."""
+    """Delete every passage and vector of a thread. Returns whether there was an index."""
     row = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     if row is None:
         return False
@@ -139,12 +139,12 @@ def destroy(raw: sqlite3.Connection, tid: int) -> bool:
 
 
 def optimize(raw: sqlite3.Connection) -> None:
-    """Write the full-text index anew: words of what was destroyed are in none of its pages any more."""
+    """Write the full-text index anew, so that none of its pages holds words of destroyed passages."""
     raw.execute("INSERT INTO passage_terms (passage_terms) VALUES ('optimize')")
 
 
 def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
-    """Apply a change if the index stands where it begins; whether it did."""
+    """Apply a change if the index stands where it begins. Returns whether it did."""
     if change.afresh:
         begin(raw, tid, afresh=True)
     added = [[_to_row(tid, row) for row in step.rows] for step in change.steps]
@@ -180,7 +180,7 @@ def _to_row(tid: int, row: PassageRow) -> tuple[object, ...]:
 
 
 def _words(kind: str, key: str, stored: str) -> str:
-    """What the full-text index gets of a passage: its marks and its terms."""
+    """The text of a passage for the full-text index: its marks and its terms."""
     return f"{_marks(kind, key)} {' '.join(analysed(stored[1:]))}" if stored.startswith(RAW) else stored
 
 
@@ -194,7 +194,7 @@ def _mark(name: str) -> str:
 
 
 def _family(key: str) -> str:
-    """What the keys of one layer or document begin with: the key up to its second colon."""
+    """The prefix of all keys of one layer or document: the key up to its second colon."""
     parts = key.split(":", 2)
     return f"{parts[0]}:{parts[1]}:" if len(parts) > 2 else ""
 
@@ -207,7 +207,7 @@ def _from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str])
 
 
 def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
-    """End and destroy what an event says."""
+    """End and destroy the passages that an event names."""
     keys = [*step.keys, *(key for seq in step.twins for key in _keys_of(raw, tid, seq))]
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE tid = ? AND key = ? AND key <> '' AND ended = 0",
@@ -230,7 +230,7 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
 
 
 def _beyond(prefix: str) -> str | bytes:
-    """What sorts after all keys that begin with a prefix, and before all others: a text, or bytes (after any text)."""
+    """The bound after all keys that begin with a prefix, and before later ones: a text, or bytes (after any text)."""
     stem = prefix.rstrip(chr(sys.maxunicode))
     return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1)) if stem else b""
 
@@ -240,7 +240,7 @@ def _keys_of(raw: sqlite3.Connection, tid: int, seq: int) -> list[str]:
 
 
 def _doomed(raw: sqlite3.Connection, tid: int, step: PassageStep) -> set[int]:
-    """The positions of what came of some events, was drawn from them, or has one of some keys."""
+    """The positions of passages that came of some events, were drawn from them, or have one of some keys."""
     found = set(_drawn_from(raw, tid, step.drops))
     for seq in step.drops:
         found.update(
@@ -253,7 +253,7 @@ def _doomed(raw: sqlite3.Connection, tid: int, step: PassageStep) -> set[int]:
 
 
 def _drawn_from(raw: sqlite3.Connection, tid: int, seqs: Collection[int]) -> list[int]:
-    """The positions of what was drawn from some events."""
+    """The positions of passages drawn from some events."""
     if not seqs:
         return []
     wanted = frozenset(seqs)
@@ -286,7 +286,7 @@ def _unindex(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[
 
 
 def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -> bool:
-    """Fold the words of the oldest that wait into the full-text index, if they are enough; whether more may wait."""
+    """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait."""
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     waiting = _waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
     if len(waiting) < WAITING_MIN:
@@ -304,7 +304,7 @@ def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -
 
 
 def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[tuple[int, str, int | None]]:
-    """What stands above the first position up to the last: position, marks and terms, how many if they are new."""
+    """Passages above the first position up to the last: position, marks and terms, and their number if they are new."""
     rows = raw.execute(
         "SELECT pos, kind, key, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?", (*span, limit)
     )
@@ -355,7 +355,7 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
 
 
 class _Postings:
-    """Which passages hold which of the asked terms."""
+    """The passages that hold each of the asked terms."""
 
     def __init__(self, raw: sqlite3.Connection, span: tuple[int, int], wanted: LookUp) -> None:
         self._raw = raw
@@ -383,7 +383,7 @@ class _Postings:
         return holding, scores
 
     def _latest(self, term: str) -> list[int]:
-        """The latest folded passages that hold a term, the latest first."""
+        """The indexed passages that hold a term, the latest first."""
         first, last = self._span
         found = [
             pos
@@ -397,7 +397,7 @@ class _Postings:
         return found if len(self._parts) == 1 else sorted(found, reverse=True)[: self._most]
 
     def _count(self, places: Sequence[int]) -> int:
-        """How many there are. Where only the latest were read, the rest is inferred from how close these stand."""
+        """The number of passages. Where only the latest were read, it is inferred from how close together these are."""
         if len(places) < self._most:
             return len(places)
         first, last = self._span
@@ -405,7 +405,7 @@ class _Postings:
 
 
 def _parts(wanted: LookUp) -> Iterator[tuple[int, str]]:
-    """Where to read each term's list: from which seq on, and which marks must stand with it."""
+    """How to read each term's list: from which seq on, and with which marks."""
     kinds = " OR ".join(f'"{_mark(kind)}"' for kind in wanted.kinds)
     of_kinds = f" AND ({kinds})" if kinds else ""
     if not wanted.within:
@@ -416,7 +416,7 @@ def _parts(wanted: LookUp) -> Iterator[tuple[int, str]]:
 
 
 def _held(tail: Sequence[tuple[int, str]], wanted: LookUp) -> dict[str, list[int]]:
-    """Which of the passages that are not folded yet hold each term."""
+    """The unindexed passages that hold each term."""
     found: dict[str, list[int]] = {term: [] for term in wanted.terms}
     names = [_family(prefix) for prefix, _ in wanted.within] or wanted.kinds
     marks = {_mark(name) for name in names} if all(names) else set()
@@ -432,7 +432,7 @@ def _held(tail: Sequence[tuple[int, str]], wanted: LookUp) -> dict[str, list[int
 def _chosen(
     raw: sqlite3.Connection, bounds: tuple[int, int], best: Sequence[int], wanted: LookUp
 ) -> tuple[list[int], dict[int, PassageRow], dict[int, int]]:
-    """The places in the choice that may be shown, the rows of them and of those before, and which is before which."""
+    """The candidates' places that may be shown, their rows and those before them, and the place before each."""
     tid, last = bounds
     near = [base(tid) + place for place in wanted.near]
     asked = [*best, *(pos for pos in near if pos <= last)]
@@ -450,7 +450,7 @@ def _chosen(
 
 
 def _stands(row: PassageRow, wanted: LookUp) -> bool:
-    """Whether a passage had not ended yet at the moment that is asked for."""
+    """Whether a passage had not ended yet at the moment of the query."""
     return not row.ended or bool(wanted.upto and row.ended > wanted.upto)
 
 

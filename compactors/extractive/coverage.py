@@ -1,4 +1,4 @@
-"""Which pieces of which drafts fit a budget best: greedy coverage with a lazy heap.
+"""The choice of the pieces that fit a budget best: greedy coverage with a lazy heap.
 
 The worth of a selection is the sum over its terms of the weight of the term,
 discounted each time the term is covered again: a monotone submodular function,
@@ -51,7 +51,7 @@ class LineDraft(msgspec.Struct, frozen=True):
 
 
 class _Selection:
-    """The state of one greedy run: what is chosen, what is covered, what is left (characters)."""
+    """The state of one greedy run: chosen pieces, covered terms, remaining characters."""
 
     def __init__(self, drafts: Sequence[LineDraft], budget_chars: float) -> None:
         self.left = budget_chars

@@ -105,7 +105,7 @@ def speech_terms(reading: InputReading, index: int, text: str, factor: float) ->
 
 
 def _opening(reading: InputReading, index: int, topic: str) -> tuple[list[LinePiece], tuple[str, ...]]:
-    """The first pieces of a line, who spoke and what was asked, with the ids of both."""
+    """The first pieces of a line, its speaker and the question that it answers, with the ids of both."""
     entry = reading.entries[index]
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     pieces = [LinePiece(f"{speaker}:" if speaker else "", (), -1)]

@@ -54,7 +54,7 @@ class Targets:
         return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
 
     def shortened(self, summary: Chunk) -> Chunk | None:
-        """A summary without what is forgotten, under its old id; `None` where nothing in it is."""
+        """A summary without its forgotten lines, under its old id; `None` where none of it is forgotten."""
         kept = self._lines_kept(summary)
         if kept == summary.lines and not self._concern(summary):
             return None
@@ -83,7 +83,7 @@ class Forgettings(msgspec.Struct, frozen=True):
     def kept(self, chunk: Chunk, *, since: int) -> Chunk | None:
         """The remainder of a chunk that stood in the state at `since`: `None` if it is forgotten.
 
-        Of a summary, the lines that do not speak of what is forgotten.
+        Of a summary it is the lines without forgotten sources.
         """
         for seq, targets in self.each:
             if seq <= since:
@@ -351,7 +351,7 @@ class LogOriginals(msgspec.Struct, frozen=True):
         return list(opened(summary.parent_ids, known))
 
     async def afresh(self, chunk_ids: Sequence[str], forgettings: Forgettings) -> list[Chunk]:
-        """The originals of these chunks, however many, without what was forgotten."""
+        """The originals of these chunks, however many, without forgotten ones."""
         known: dict[str, Chunk] = {}
         waiting = list(chunk_ids)
         while waiting:

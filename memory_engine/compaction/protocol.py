@@ -53,7 +53,7 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Originals(Protocol):
-    """Where the chunks that earlier summaries cover are read from."""
+    """Reads the chunks that earlier summaries cover."""
 
     async def covered_by(self, summary: Chunk, tokens_max: int) -> Sequence[Chunk] | None:
         """The originals, in order, through summaries of summaries.

@@ -35,7 +35,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
 class Split(msgspec.Struct, frozen=True, kw_only=True):
     """The most that each part may take, in tokens. What one part leaves over goes to the next, in this order.
 
-    The newest turn is in before all of them, and counts as recent. What was said right before it is in too, beyond
+    The newest turn is in before all of them, and counts as recent. The atom right before it is in too, beyond
     `recent`, if it takes no more than `previous`.
     """
 

@@ -21,7 +21,7 @@ COMPACTABLE = frozenset({Retention.COMPRESSIBLE, Retention.BATCH_COMPRESSIBLE, R
 
 
 class Category(StrEnum):
-    """Which part of the context a chunk belongs to. Only WORKING_FLOW counts towards compaction."""
+    """The part of the context that a chunk belongs to. Only WORKING_FLOW counts towards compaction."""
 
     WORKING_FLOW = "working_flow"
     SYSTEM = "system"

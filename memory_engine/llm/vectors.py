@@ -29,7 +29,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """Which model it is. Under another name all texts are embedded again."""
+        """The model's name. Under another name all texts are embedded again."""
         ...
 
     @property

@@ -88,7 +88,7 @@ class CachedEmbedder:
         return [found[digest] for digest in digests]
 
     async def aclose(self) -> None:
-        """Close the other. What was kept stays."""
+        """Close the other. The kept vectors stay."""
         await self._inner.aclose()
 
     def _begin(self, missing: dict[_Digest, str]) -> _EmbeddingCall:

@@ -165,7 +165,7 @@ class Thresholds(msgspec.Struct, frozen=True):
 
 
 REQUESTS = Thresholds(lexical=0.5, embedding=0.6)
-"""For a request against other requests. Chosen on 26 paraphrases of ten requests of our own: a beginning."""
+"""For a request against other requests. Chosen on only 26 paraphrases of ten requests of our own."""
 DESCRIPTIONS = Thresholds(lexical=0.25, embedding=0.4)
 """For a request against a description, which shares less. Chosen on 39 queries to 24 descriptions of our own."""
 
@@ -194,7 +194,7 @@ class LikenessVectors(Protocol):
 
 
 class TextIndex:
-    """Finds entries that are like a query; kept in memory and in step with the corpus it is given.
+    """Finds entries similar to a query; in memory, and in step with the corpus of each search.
 
     It reads and embeds only the entries that changed since the last search, and with `kept` a
     later process does not embed them again either. Where the embedder fails, words decide, and

@@ -29,7 +29,7 @@ class Reranker(Protocol):
 
     @property
     def name(self) -> str:
-        """Which model it is."""
+        """The model's name."""
         ...
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:

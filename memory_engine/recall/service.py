@@ -101,7 +101,7 @@ class Recall:
                 await old.aclose()
 
     async def _let_go_of_old(self, thread_id: str) -> None:
-        """Embed the newest passages, drop the vectors of other models; what the new model refuses is queued."""
+        """Embed the newest passages, drop the vectors of other models, queue passages that the model refuses."""
         try:
             await self.embedding.catch_up(thread_id)
         except ThreadNotFound:

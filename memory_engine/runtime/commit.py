@@ -1,4 +1,4 @@
-"""What one commit is about to make true: events reduced onto a state, and the rows they become.
+"""A commit in the making: events reduced onto a state, and the rows they become.
 
 Events are encoded when their sender hands them over, so that waiting cannot change them.
 """
@@ -25,7 +25,7 @@ from memory_engine.store.passages import PassageStep
 
 
 class Reduced(msgspec.Struct, frozen=True, gc=False):
-    """An event that was reduced: its row, its value, and what it does."""
+    """A reduced event: its row, its value, and its reduction."""
 
     stored: StoredEvent
     event: Event
@@ -33,7 +33,7 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
 
 
 class Attempt:
-    """What one commit is about to make true."""
+    """A commit in the making."""
 
     __slots__ = ("head", "live", "passages", "reduced", "requests", "state")
 
@@ -59,7 +59,7 @@ class Attempt:
                 request.settled[step.stored.id] = receipt_of(step, state)
 
     def unsettle(self) -> None:
-        """The commit did not happen: the receipts are void."""
+        """Void the receipts: the commit did not happen."""
         for request, reduced, _ in self.requests:
             for step in reduced:
                 request.settled.pop(step.stored.id, None)
@@ -91,7 +91,7 @@ class Preparer(msgspec.Struct, frozen=True):
     bytes_max: int
 
     def all(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
-        """Several events of one call. Raises `InvalidEvent` also where two different ones bear one id."""
+        """Several events of one call. Raises `InvalidEvent` also where two different ones have the same id."""
         prepared = [self.one(e if isinstance(e, NewEvent) else NewEvent(e)) for e in events]
         seen: dict[str, bytes] = {}
         for one in prepared:
@@ -111,7 +111,7 @@ class Preparer(msgspec.Struct, frozen=True):
         causation_id: str = "",
         correlation_id: str = "",
     ) -> Prepared:
-        """One event from its parts: see `one`. Causes that are not given are those of the block around."""
+        """One event from its parts: see `one`. Missing causes come from the surrounding block."""
         payload, recorded = encode_event(event, self.events)
         if len(payload) > self.bytes_max:
             raise EventTooLarge(recorded.event_type, len(payload), self.bytes_max)

@@ -1,13 +1,13 @@
-"""What an engine is told when it is opened."""
+"""The configuration of an engine."""
 
 from attrs import Attribute, field, frozen
 
 from memory_engine.core.threads import CompactionPolicy
 
 SNIPPETS_MAX = 64
-"""Snippets a scratchpad holds unless its writer says otherwise."""
+"""Snippets a scratchpad holds by default."""
 WORKING_MAX = 50
-"""Entries that working memory holds unless its writer says otherwise."""
+"""Entries that working memory holds by default."""
 
 
 def _positive(_config: object, attribute: "Attribute[int] | Attribute[float]", value: float) -> None:
@@ -16,7 +16,7 @@ def _positive(_config: object, attribute: "Attribute[int] | Attribute[float]", v
 
 
 BYTES_MIN = 64
-"""Below this a text could not even say that something was left out."""
+"""Below this a text would not even have room to say that something was left out."""
 
 
 def _bytes(_limits: object, attribute: "Attribute[int]", value: int) -> None:
@@ -32,8 +32,8 @@ class ConversationLimits:
     gets a short form of at most `answer_bytes_target`; a summary that would pass
     `summary_bytes_max` is compressed to at most `summary_bytes_target`. Once the scratchpad holds
     `scratchpad_snippets_max` snippets that no summary has used yet, the summary takes them up, and all
-    exchanges but the newest `exchanges_kept` with them. A model has `model_timeout_s` for each text; of
-    one that is longer than `model_input_bytes_max` it gets head and tail.
+    exchanges but the newest `exchanges_kept` with them. A model has `model_timeout_s` for each text; it
+    gets the head and the tail of a text that is longer than `model_input_bytes_max`.
     """
 
     exchanges: int = field(default=10, validator=_positive)
@@ -63,8 +63,8 @@ class EngineConfig:
     A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most
     `open_threads_max` threads are held in memory while nobody uses them. A write waits up to
     `busy_timeout_s` for other processes that write to the same file; what they have committed is
-    seen by reads at the latest `follow_s` later. With `read_only` nothing is dispatched, delivered, compacted or
-    mended: for those who only look; read threads as they were (`thread.at`), since other views are caches to write.
+    seen by reads at the latest `follow_s` later. With `read_only` the engine dispatches, delivers, compacts and
+    mends nothing; read threads as they were (`thread.at`), since other views are caches that it would have to write.
     """
 
     compaction: CompactionPolicy = CompactionPolicy()

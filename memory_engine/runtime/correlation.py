@@ -1,12 +1,12 @@
-"""What belongs together, and what caused what: ids that all events dispatched within a block bear.
+"""Correlation and causation: ids that all events dispatched within a block get.
 
     with correlated("order-17"):
         await thread.dispatch(UserMessage(content="Where is it?"))  # correlation_id="order-17"
         with caused_by(receipt):
             await user.dispatch(...)  # also causation_id=receipt.event_id
 
-It holds for tasks that are started within, and for whatever the calls within dispatch (tools, views, runs, facts for
-other threads). An id that the sender gives by hand stays as it is. Industries' threads keep neither.
+It holds for tasks started within the block, and for every event that the calls within dispatch (tools, views, runs,
+facts for other threads). An id that you give by hand stays as it is. Industries' threads keep neither.
 """
 
 from collections.abc import Iterator
@@ -30,12 +30,12 @@ class Links(msgspec.Struct, frozen=True):
 UNLINKED = Links()
 _LINKS: ContextVar[Links] = ContextVar("memory_engine.links", default=UNLINKED)
 current_links = _LINKS.get
-"""The links that hold here."""
+"""The current links."""
 
 
 @contextmanager
 def correlated(correlation_id: str) -> Iterator[None]:
-    """Events dispatched within belong to what the id stands for: an order, a request, a run across threads.
+    """Events dispatched within belong to the order, the request or the run across threads that the id names.
 
     The innermost block counts. Raises `InvalidIdentifier`.
     """
@@ -46,10 +46,10 @@ def correlated(correlation_id: str) -> Iterator[None]:
 
 @contextmanager
 def caused_by(cause: Receipt | RecordedEvent | str) -> Iterator[None]:
-    """Events dispatched within were caused by this one: given as its receipt, as it was read back, or by its id.
+    """Events dispatched within were caused by this one, given as a receipt, as a recorded event, or by its id.
 
-    One that was read back brings its correlation id too, where no block around sets one. Raises `InvalidIdentifier`,
-    and `TypeError` for what is no event.
+    A recorded event brings its correlation id too, where no surrounding block sets one. Raises `InvalidIdentifier`,
+    and `TypeError` for a value that is not an event.
     """
     around = current_links()
     if isinstance(cause, RecordedEvent):
@@ -67,7 +67,7 @@ def caused_by(cause: Receipt | RecordedEvent | str) -> Iterator[None]:
 
 @contextmanager
 def linked(links: Links) -> Iterator[None]:
-    """Events dispatched within take over exactly these, whatever holds around: for events of the engine's own."""
+    """Events dispatched within take over exactly these links: for events of the engine itself."""
     token = _LINKS.set(links)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What follows a commit: facts carried from outboxes to their threads, each once, and observers told.
+"""After a commit: facts go from outboxes to their threads, each once, and observers are told.
 
 Observers are told of events once they are durable.
 """
@@ -37,11 +37,11 @@ from memory_engine.store.reader import Imported, imported_of
 _log = logging.getLogger("memory_engine.relay")
 
 _FOR_GOOD = (ThreadClosed, ThreadNotFound, WrongThreadKind, InvalidIdentifier, IdempotencyConflict)
-"""What a thread raises that will take a fact at no other time either: it is archived or deleted, say."""
+"""Errors of a thread that will never take a fact: it is archived or deleted, say."""
 
 
 class _Round(msgspec.Struct):
-    """What became of one outbox. Facts for a thread in `stuck` wait, in their order; to `onward` it goes from there."""
+    """The outcome of one outbox. Facts for a thread in `stuck` wait, in their order; threads in `onward` come next."""
 
     patient: bool
     arrived: list[str] = msgspec.field(default_factory=list)
@@ -69,9 +69,9 @@ class Relay:
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def recover(self) -> None:
-        """Deliver what processes that died have left. Waited for by the first who reads a user, tenant or agent.
+        """Deliver the facts that dead processes have left. The first read of a user, tenant or agent waits for this.
 
-        Raises what the store raises; the next who reads tries again.
+        Raises the errors of the store; the next read tries again.
         """
         if self._kernel.config.read_only:
             return
@@ -89,7 +89,7 @@ class Relay:
                 await self._try(thread_id)
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Deliver what a commit brought for other threads; with a pause's end, what waited for it."""
+        """Deliver the facts of a commit for other threads, and, when a pause ends, those that waited for its end."""
         for step in reduced:
             if step.event.event_delivers:
                 self.touched(runtime.id)
@@ -97,24 +97,24 @@ class Relay:
                 self.resumed()
 
     def touched(self, thread_id: str) -> None:
-        """A thread has new facts: deliver them soon."""
+        """Deliver the new facts of a thread soon."""
         self._touched.add(thread_id)
         if thread_id not in self._under_way:
             self._under_way[thread_id] = self._kernel.tasks.spawn(self._follow(thread_id))
 
     def resumed(self) -> None:
-        """A pause has ended: what waited for that may go on."""
+        """Go on with the facts that waited for the end of a pause."""
         waiting, self._paused = self._paused, set()
         for thread_id in waiting:
             self.touched(thread_id)
 
     async def settle(self) -> None:
-        """Wait until what is under way has arrived, or was found impossible to deliver."""
+        """Wait until the facts under way have arrived, or proved impossible to deliver."""
         while self._under_way:
             await asyncio.wait(list(self._under_way.values()))
 
     async def _follow(self, thread_id: str) -> None:
-        """Deliver until nothing new has come meanwhile."""
+        """Deliver until no new facts have come meanwhile."""
         try:
             while thread_id in self._touched:
                 self._touched.discard(thread_id)
@@ -124,24 +124,24 @@ class Relay:
 
     async def _try(self, thread_id: str) -> None:
         try:
-            with suppress(EngineClosed):  # whoever opens the store next delivers
+            with suppress(EngineClosed):  # the next process that opens the store delivers
                 await self._deliver(thread_id, patient=False)
         except MemoryEngineError as error:
             _log.warning("facts of thread %r wait to be delivered: %s", thread_id, error)
 
     async def deliver(self, thread_id: str) -> None:
-        """Deliver all that waits in a thread's outbox. Facts for a paused thread are waited for.
+        """Deliver all waiting facts of a thread's outbox, also those for a paused thread, once it is resumed.
 
-        Raises the first error of their threads, after all that can be delivered is. What cannot be delivered now
-        stays where it is; what never can be leaves the outbox as refused.
+        Raises the first error of their threads, once everything possible is delivered. A fact that cannot be delivered
+        now stays in the outbox; one that never can be leaves it as refused.
         """
         await self._deliver(thread_id, patient=True)
 
     async def _deliver(self, thread_id: str, *, patient: bool) -> None:
         done = _Round(patient)
-        with linked(UNLINKED):  # what waits here came of other calls than the one that has it delivered
+        with linked(UNLINKED):  # the facts that wait here came of other calls than the one that delivers them
             await self._round(thread_id, done)
-        for tenant_thread in done.onward if patient else ():  # what was forgotten there may have been shared
+        for tenant_thread in done.onward if patient else ():  # events forgotten there may have been shared
             try:
                 await self._deliver(tenant_thread, patient=True)
             except MemoryEngineError as error:
@@ -163,7 +163,7 @@ class Relay:
                 if row.fact.seq not in elsewhere and row.fact.destination not in done.stuck:
                     await self._carry(row, thread_id, done)
             if done.arrived or done.refused:
-                with suppress(ThreadClosed):  # an archived sender takes no note; its facts arrive once all the same
+                with suppress(ThreadClosed):  # an archived sender cannot record it; its facts arrive once all the same
                     await source.dispatch(FactsDelivered(facts=tuple(done.arrived), refused=tuple(done.refused)))
 
     async def _carry(self, row: WaitingFact, thread_id: str, done: "_Round") -> None:
@@ -190,7 +190,7 @@ class Relay:
             done.errors.append(error)
 
     async def _links(self, thread_id: str, fact: OutboxFact) -> Links:
-        """What a fact's arrival bears: the event that brought it, and what that belongs to."""
+        """The links of a fact's arrival: the event that brought it, and that event's correlation id."""
         row = (await self._kernel.reader.rows_at(thread_id, [fact.seq])).get(fact.seq)
         return Links(fact.event_id, row.correlation_id if row is not None else "")
 
@@ -201,13 +201,13 @@ class Relay:
             return False
 
     async def reach(self, thread_id: str, event_ids: Collection[str]) -> tuple[tuple[Reach, ...], tuple[int, ...]]:
-        """Where facts went that came of these events of a thread, or were drawn from them. Delivers first.
+        """The threads that facts of these events went to, or facts drawn from them. Delivers first.
 
-        And the seqs of the events that brought those of them that have not left: to forget these too lets go of them.
+        It also returns the seqs of the events whose facts have not left: forgetting these too drops the facts.
         """
         try:
             await self.deliver(thread_id)
-        except MemoryEngineError as error:  # what cannot be delivered is no reason to forget nothing
+        except MemoryEngineError as error:  # an undeliverable fact must not prevent a forgetting
             _log.warning("facts of thread %r wait while some are forgotten: %s", thread_id, error)
         forgotten = frozenset(event_ids)
         source = ThreadHandle(self._kernel, thread_id)
@@ -217,7 +217,7 @@ class Relay:
         seqs: dict[Destination, list[int]] = {}
         for fact in facts:
             if self._kernel.kind(fact.destination.kind).pooled:
-                continue  # what it rested on is forgotten: the share is withdrawn, see `withdraw_orphans`
+                continue  # its sources are forgotten: the share is withdrawn, see `withdraw_orphans`
             try:
                 found = await self._kernel.store.find(scope_of(self._kernel, fact.destination).id, [fact.arrival])
             except (ThreadNotFound, InvalidIdentifier):
@@ -240,12 +240,12 @@ class Observers:
         self._observers: list[Observer] = []
 
     def add(self, observer: Observer) -> Callable[[], None]:
-        """Tell `observer` from now on; returns what ends it."""
+        """Tell `observer` from now on; returns a function that ends it."""
         self._observers.append(observer)
         return lambda: self._observers.remove(observer)
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Tell of a commit in the loop's next round: its senders go on first."""
+        """Tell of a commit in the loop's next round, so that its senders go on first."""
         if self._observers:
             asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
 
@@ -257,7 +257,7 @@ class Observers:
 
     def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
         try:
-            with linked(UNLINKED):  # of whoever sent the events that were committed, there may be several
+            with linked(UNLINKED):  # without the links of a sender: the commit may have several
                 observer(recorded)
-        except Exception:  # the boundary to user code: the event is durable, whatever an observer makes of it
+        except Exception:  # the boundary to user code: the event is durable, whatever an observer raises
             _engine_log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)

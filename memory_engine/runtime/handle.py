@@ -1,4 +1,4 @@
-"""The base handle: one thread's events, state and rows. What every view is typed by, and given."""
+"""The base handle: one thread's events, state and rows. Every view is given one."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -27,7 +27,7 @@ V = TypeVar("V")
 
 
 class ThreadHandle:
-    """One thread, now or, with `as_of` set, as it was after the event at that seq: then nothing writes to it.
+    """One thread, now or, with `as_of` set, read-only as it was after the event at that seq.
 
     A handle costs nothing and may be made at any time; the first call on it raises `ThreadNotFound` if there is no
     such thread. Where a method takes `at`, a moment (see `Thread.at`), it reads the thread as of then, and never as of
@@ -44,7 +44,7 @@ class ThreadHandle:
         return f"{type(self).__name__}({self.id!r})"
 
     async def exists(self) -> bool:
-        """Whether there is anything to read: always, but for a scope that nothing was dispatched to."""
+        """Whether there is anything to read: `False` only for a scope that nothing was dispatched to."""
         return True
 
     async def upto(self, at: MomentLike | None) -> int | None:
@@ -108,7 +108,7 @@ class ThreadHandle:
         return (await runtime.submit(request))[0]
 
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
-        """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
+        """Append events in order, all or none (those recorded already, by id, count as appended)."""
         self.check_present("events")
         if not events:
             return ()
@@ -130,7 +130,7 @@ class ThreadHandle:
     # state
 
     async def info(self) -> ThreadInfo:
-        """What the thread is and where it stands; of a thread as it was, where it stood. The status is today's."""
+        """The record and the head of the thread, or its head as of then. The status is always today's."""
         found = await self.kernel.store.threads(ThreadFilter(id=self.id))
         if not found:
             raise ThreadNotFound(self.id)
@@ -187,7 +187,7 @@ class ThreadHandle:
             return Rows(projection.row, {})
         seq = await self.upto(at)
         if seq is not None:
-            # the engine's own of that name: it knows which events there are
+            # the engine's own projection of that name: it knows the engine's events
             own = next((one for one in self.kernel.projections if one.name == projection.name), projection)
             return await rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
         if projection.mode == "async":
@@ -236,6 +236,6 @@ class PastHandle(ThreadHandle):
         return type(self)(self.kernel, self.id, seq)
 
     async def event(self) -> RecordedEvent | None:
-        """The event at `seq`, the last that had happened; `None` before the first."""
+        """The event at `seq`, the last one until then; `None` before the first."""
         rows = await self.kernel.reader.rows_at(self.id, {self.seq})
         return self.kernel.reader.decode(self.id, rows[self.seq]) if self.seq in rows else None

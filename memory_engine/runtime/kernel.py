@@ -1,6 +1,6 @@
 """The kernel: the collaborators that every part of an engine is made with. It is data; it decides nothing.
 
-With it stand the kinds of threads, and what views keep in memory beside their rows: all of that can be made again.
+It also holds the kinds of threads, and the caches that views keep in memory beside their rows.
 """
 
 from collections import OrderedDict
@@ -29,7 +29,7 @@ from memory_engine.store.reader import LogReader
 
 
 class ThreadKind(msgspec.Struct, frozen=True, kw_only=True):
-    """What threads of one kind take, and how they are found.
+    """The rules of threads of one kind.
 
     `check` raises `InvalidEvent` for an event that they do not take; `admit` does so for one with its envelope, and
     returns it as they keep it. Times are recorded to the `grain_us` (microseconds). Threads of a `pooled` kind are
@@ -49,14 +49,14 @@ class ThreadKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PLAIN = ThreadKind()
-"""A kind about which nothing is special."""
+"""The kind of threads without special rules."""
 
 
 T = TypeVar("T")
 
 
 class Caches:
-    """Values by thread and name. They go with their thread: when it is let go of, deleted, or forgets something."""
+    """Values by thread and name. They go when their thread leaves memory, is deleted, or forgets something."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[str, object]] = {}
@@ -74,7 +74,7 @@ class Caches:
     def made(self, thread_id: str, name: str, make: Callable[[], T], *, at_most: int = 0) -> T:
         """The value, made now if it is not there. All values of a name are of one kind.
 
-        With `at_most`, so many values of the kind are kept over all threads, those used last.
+        With `at_most`, only so many values of the kind are kept over all threads, the most recently used.
         """
         of = self._of.setdefault(thread_id, {})
         if name not in of:
@@ -93,13 +93,13 @@ class Caches:
             self._of.get(thread_id, {}).pop(name, None)
 
     def drop(self, thread_id: str) -> None:
-        """Let go of all that was kept of a thread."""
+        """Drop all values of a thread."""
         self._of.pop(thread_id, None)
 
 
 @define(kw_only=True, eq=False)
 class Kernel:
-    """What the parts of one engine share: where it keeps things, what it knows, and the services of its rooms.
+    """The collaborators that the parts of one engine share: its store, its registries, and the services of its rooms.
 
     A service, or a setting, is found by its type: `kernel[Recall]`. Each room asks for those of the rooms below it.
     """
@@ -126,7 +126,7 @@ class Kernel:
     _services: dict[type, object] = field(init=False, factory=dict)
 
     def provide(self, kind: type[T], service: T) -> T:
-        """Let the parts find a service or a setting by its type; returns it."""
+        """Register a service or a setting under its type; returns it."""
         self._services[kind] = service
         return service
 
@@ -136,7 +136,7 @@ class Kernel:
         return service
 
     def made(self, kind: type[T]) -> T:
-        """The service of a type, made now without arguments if none is there yet: what a feature keeps for itself."""
+        """The service of a type, made now without arguments if there is none yet: for a feature's own data."""
         return self[kind] if kind in self._services else self.provide(kind, kind())
 
     def now_us(self) -> int:
@@ -148,11 +148,11 @@ class Kernel:
         return self.ids.event_id(self.now_us())
 
     def kind(self, name: str) -> ThreadKind:
-        """What is special about threads of a kind."""
+        """The rules of threads of a kind."""
         return self.kinds.get(name, PLAIN)
 
     def check_writable(self, what: str) -> None:
-        """Raise `ReadOnly` where this engine only looks."""
+        """Raise `ReadOnly` if this engine only reads."""
         if self.config.read_only:
             raise ReadOnly(what)
 

@@ -1,4 +1,4 @@
-"""A thread's life after it was made: paused, forked, archived, deleted; and what of it is forgotten."""
+"""A thread's life after its creation: pausing, forking, archiving, deleting and forgetting."""
 
 from collections.abc import Mapping, Sequence
 
@@ -25,7 +25,7 @@ async def pause(thread: ThreadHandle, reason: str) -> Receipt:
 
 
 async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapping[str, str]) -> str:
-    """Make a thread that shares the past up to `seq`; its id. Raises what `Thread.fork` raises."""
+    """Make a thread that shares the past up to `seq`; its id. Raises the errors of `Thread.fork`."""
     kernel = thread.kernel
     kernel.check_writable("a fork")
     loaded = await kernel.store.load(thread.id)

@@ -13,14 +13,14 @@ from memory_engine.errors import MemoryEngineError, QueueFull
 
 
 class BlockingReason(StrEnum):
-    """Why a queue hands out no events."""
+    """The reason why a queue hands out no events."""
 
     COMPACTING = "compacting"
     PAUSED = "paused"
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event encoded and ready to be reduced: it can wait without being able to fail on its own bytes."""
+    """An event encoded and ready to be reduced: after it has waited, its own bytes can no longer fail."""
 
     event: Event
     payload: bytes
@@ -89,7 +89,7 @@ class ThreadQueue:
 
     @property
     def blocking_reason(self) -> BlockingReason | None:
-        """The reason given last among those that still hold."""
+        """The most recent of the reasons that still hold."""
         return self._reasons[-1] if self._reasons else None
 
     def block(self, reason: BlockingReason) -> None:
@@ -171,7 +171,7 @@ class ThreadQueue:
             self._wake()
 
     def fail(self, error: MemoryEngineError) -> None:
-        """Give everything that waits, here or for room, the error."""
+        """Fail every waiting request, in the queue or waiting for room, with the error."""
         for request in (*self._system, *self._waiting):
             request.fail(error)
         self._system.clear()
@@ -183,7 +183,7 @@ class ThreadQueue:
         self._room.clear()
 
     def _wake(self) -> None:
-        """Let those who wait for room in, in their order, as far as it reaches."""
+        """Admit requests that wait for room, in their order, as far as the room reaches."""
         while self._room:
             request, turn = self._room[0]
             if not turn.done():

@@ -1,4 +1,4 @@
-"""Scopes: threads of users, tenants and agents, found by the id of whom they are about, made by their first event."""
+"""Scopes: threads of users, tenants and agents, found by their owner's id, made by their first event."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -23,7 +23,7 @@ _SEEN = "this scope is there"
 
 
 class ScopeHandle(ThreadHandle):
-    """A thread that is made by the first event for it; until then its views are empty."""
+    """A thread that its first event makes; until then its views are empty."""
 
     def __init__(self, kernel: Kernel, kind: str, scope_id: str, tenant_id: str = "") -> None:
         check_identifier(f"{kind} id", scope_id)
@@ -64,7 +64,7 @@ class ScopeHandle(ThreadHandle):
         return await super().dispatch_all(events)
 
     async def exists(self) -> bool:
-        """Whether anything was dispatched here, what is on its way from other threads included.
+        """Whether anything was dispatched here, including facts on their way from other threads.
 
         Raises `WrongThreadKind` for a thread that somebody made under this id by hand.
         """
@@ -125,7 +125,7 @@ def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:
     """Make a thread, with its first event if one is given.
 
-    Raises `ThreadExists`, `InvalidIdentifier`, `ReadOnly`, and what dispatching the event raises; then there is none.
+    Raises `ThreadExists`, `InvalidIdentifier`, `ReadOnly`, and the errors of dispatching; then it makes no thread.
     """
     kernel.check_writable("a thread")
     check_record(record)
@@ -137,7 +137,7 @@ async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | Non
 
 
 def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
-    """Reduce an event as the first of a thread: what will be refused is refused before the id is taken."""
+    """Reduce an event as the first of a thread, so that a refusal comes before the id is taken."""
     payload, recorded = encode_event(event, kernel.events)
     if len(payload) > kernel.config.event_bytes_max:
         raise EventTooLarge(recorded.event_type, len(payload), kernel.config.event_bytes_max)
@@ -152,4 +152,4 @@ def scope_thread_id(kind: str, scope_id: str, tenant_id: str = "") -> str:
 
 
 _SAFE = "".join(chr(n) for n in range(33, 127) if chr(n) not in "%/")
-"""Kept as they are, so that ids stay readable; what separates and what escapes are not among them."""
+"""Characters kept as they are, so that ids stay readable. Separator and escape are not among them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 _log = logging.getLogger("memory_engine")
 
 PAUSED_S = 0.1
-"""How often a closing engine looks whether what it waits for waits for the end of a pause."""
+"""Seconds between looks of a closing engine at whether the tasks it waits for wait for a pause to end."""
 
 
 class Tasks:
@@ -23,7 +23,7 @@ class Tasks:
         self._endless: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[object, object, None], *, until_close: bool = False) -> asyncio.Task[None]:
-        """Run in a task of the engine; what it raises is logged.
+        """Run in a task of the engine; errors are logged.
 
         When the engine closes it waits for the task's end, and with `until_close` cancels it first.
         """

@@ -44,7 +44,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 PAUSE_POLL_S = 0.2
-"""How often an event that waits for a pause to end looks whether another process has ended it."""
+"""Seconds between looks of a waiting event at whether another process has ended the pause."""
 
 
 Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
@@ -52,7 +52,7 @@ Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
 
 
 class ThreadRuntime:
-    """A thread in memory: head, state and queue. Made by the engine, one for each open thread."""
+    """A thread in memory: head, state and queue. The engine makes one for each open thread."""
 
     def __init__(
         self, kernel: Kernel, loaded: LoadedThread, projections: InlineProjections, committed: Committed
@@ -104,7 +104,7 @@ class ThreadRuntime:
             await waiter
 
     def pump(self) -> None:
-        """Take what waits, reduce it, and hand it to the store. Does nothing while a commit is under way."""
+        """Reduce the waiting requests and hand them to the store. Does nothing while a commit is under way."""
         while not self.busy:
             requests = self.queue.take(self._kernel.config.batch_events_max)
             if not requests:
@@ -115,7 +115,7 @@ class ThreadRuntime:
             self._take_up(requests)
 
     def _take_up(self, requests: Sequence[Request]) -> None:
-        """Reduce requests onto the state as it is, in one commit; what cannot go with them goes back."""
+        """Reduce requests onto the current state, in one commit; requests that cannot join it go back."""
         missing: list[Projection[object]] = []
         for request in requests:
             for prepared in request.events:
@@ -134,12 +134,12 @@ class ThreadRuntime:
             self._commit(attempt)
 
     def unblock(self, reason: BlockingReason) -> None:
-        """Lift a block and go on with what waited."""
+        """Lift a block and go on with the waiting requests."""
         self.queue.unblock(reason)
         self.pump()
 
     async def archive(self) -> None:
-        """Take no more events, whoever sends them. Raises `ContentionError` where others write without pause."""
+        """Take no more events from any process. Raises `ContentionError` where others write without pause."""
         tries = self._kernel.config.commit_tries_max
         for _ in range(tries):
             await self.idle()
@@ -155,7 +155,7 @@ class ThreadRuntime:
         raise ContentionError(self.id, tries)
 
     def end(self, status: str) -> None:
-        """The thread was archived or deleted: what waits is refused."""
+        """Refuse the waiting requests: the thread was archived or deleted."""
         self.head = msgspec.structs.replace(self.head, status=status)
         self.unblock(BlockingReason.PAUSED)
 
@@ -181,7 +181,7 @@ class ThreadRuntime:
         attempt.passages += passages
 
     def _passages(self, reduced: Sequence[Reduced]) -> list[PassageStep]:
-        """What events change for search. Raises `ReducerError` naming the type whose extractor fails."""
+        """The changes of events for search. Raises `ReducerError` naming the type whose extractor fails."""
         found = (passage_step(self._kernel.extractors, self.id, step.event, step.stored) for step in reduced)
         return [step for step in found if step is not None]
 
@@ -264,7 +264,7 @@ class ThreadRuntime:
         self._finish(attempt, error)
 
     def _finish(self, attempt: Attempt, error: BaseException | None) -> None:
-        self._rest()  # before the senders are told: one that sends again at once would go before all who wait
+        self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
         if error is None:
             self.state, self.head = attempt.state, attempt.head
             self.projections.keep()
@@ -279,7 +279,7 @@ class ThreadRuntime:
         self._go_on()
 
     def _rest(self) -> None:
-        """No commit is under way: who waited for that has its turn in the loop's next round, before the next commit."""
+        """Wake those who waited for the end of a commit: they go in the loop's next round, before the next commit."""
         self.busy = False
         self._woken, self._idle = self._idle, []
         for waiter in self._woken:
@@ -287,7 +287,7 @@ class ThreadRuntime:
                 waiter.set_result(None)
 
     def _go_on(self) -> None:
-        """Take what waits, after those that `_rest` has woken."""
+        """Take the waiting requests, after those whom `_rest` has woken."""
         if self._woken:
             self._woken = []
             asyncio.get_running_loop().call_soon(self.pump)
@@ -295,7 +295,7 @@ class ThreadRuntime:
             self.pump()
 
     async def _retry(self, attempt: Attempt, error: MemoryEngineError) -> None:
-        """Another writer was first, or an id was used before: look again, then reduce again."""
+        """Read the thread again, then reduce again: another writer was first, or an id was used before."""
         again: list[Request] = []
         try:
             for request, _, _ in attempt.requests:
@@ -310,7 +310,7 @@ class ThreadRuntime:
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in attempt.requests if not request.future.done()]
             raise
-        except Exception as failure:  # whatever it is, nobody may wait for ever
+        except Exception as failure:  # every error is passed on, so that nobody waits for ever
             for request, _, _ in attempt.requests:
                 request.fail(failure)
             again = []
@@ -327,7 +327,9 @@ class ThreadRuntime:
             for view in views:
                 try:
                     await self.projections.bring(view)
-                except Exception as error:  # whatever it is, nobody may wait for ever; only who needs the view fails
+                except (
+                    Exception
+                ) as error:  # passed on, so that nobody waits for ever; only requests that need the view fail
                     for request in again:
                         if any(view in self.projections.missing(one.event.event_type) for one in request.events):
                             request.fail(error)
@@ -348,15 +350,15 @@ class ThreadRuntime:
                 await self._bring(projection, readable=True)
 
     async def current(self, projection: Projection[V]) -> None:
-        """Let the stored rows of an inline projection be those of the last commit, without reading a lazy one's."""
+        """Bring the stored rows of an inline projection up to the last commit, without reading a lazy one's."""
         await self.idle()
         if not self.projections.has(projection):
             await self._bring(projection, readable=False)
 
     async def follow(self) -> None:
-        """See what other processes have committed, unless somebody looked less than `follow_s` ago.
+        """Read what other processes have committed, unless somebody did less than `follow_s` ago.
 
-        Raises what reading the thread raises; a file that is busy is looked at later.
+        Raises the errors of reading the thread; a busy file is read later.
         """
         now = asyncio.get_running_loop().time()
         if self.busy or now < self._looked_s + self._kernel.config.follow_s:
@@ -368,7 +370,7 @@ class ThreadRuntime:
                 await self.exclusively(self.reload)
 
     async def exclusively(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do what no commit of this thread may cross."""
+        """Run work that no commit of this thread may cross."""
         await self.idle()
         self.busy = True
         try:
@@ -430,7 +432,7 @@ class ThreadRuntime:
         self._follow_status()
 
     async def _watch_pause(self) -> None:
-        """While something waits for a pause to end, look whether another process has ended it."""
+        """While a request waits for a pause to end, check whether another process has ended it."""
         try:
             while self.head.status == PAUSED and len(self.queue):
                 await asyncio.sleep(PAUSE_POLL_S)
@@ -440,7 +442,7 @@ class ThreadRuntime:
             self._watching = False
 
     async def _look_again(self) -> None:
-        """Follow the store's head if it has moved; what waits fails where the thread can be read no more."""
+        """Follow the store's head if it has moved; waiting requests fail if the thread can no longer be read."""
         self.busy = True
         try:
             if await self._kernel.store.head(self.id) != self.head:
@@ -454,7 +456,7 @@ class ThreadRuntime:
             self._go_on()
 
     def _follow_status(self) -> None:
-        """A pause holds until the log says otherwise, in whichever process it was said."""
+        """Take over the pause that the log holds, whichever process recorded it."""
         if self.head.status == PAUSED:
             self.queue.block(BlockingReason.PAUSED)
         else:

@@ -1,4 +1,4 @@
-"""The threads that are in memory: each loaded once, those nobody uses let go of."""
+"""The threads that are in memory: each loaded once, and dropped when nobody uses it."""
 
 import asyncio
 from collections import OrderedDict
@@ -19,10 +19,10 @@ from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
 class OpenThreads:
     """Runtimes by thread id, the most recently used last.
 
-    What else is done with them is in lists that `wiring` fills: `on_open` once a thread was loaded to be written to,
-    `on_commit` after each of its commits, in order; `keeping` says of a thread's id whether somebody is at work on it;
-    `before_context` is awaited before a context is made of its state, `before_delete` and `after_delete` around its
-    end, `before_scopes` before a user, tenant or agent is read.
+    `wiring` fills the lists of hooks: `on_open` runs once a thread was loaded to be written to, `on_commit` after each
+    of its commits, in order; `keeping` says of a thread's id whether somebody is at work on it; `before_context` is
+    awaited before a context is made of its state, `before_delete` and `after_delete` around its end, `before_scopes`
+    before a user, tenant or agent is read.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -53,7 +53,7 @@ class OpenThreads:
     async def open(self, thread_id: str) -> ThreadRuntime:
         """The thread, loaded from the store if it must be. Raises `ThreadNotFound`.
 
-        Who comes while it is being loaded waits for the same load, and none's cancellation ends it.
+        Calls that come while it is being loaded wait for the same load. Cancelling one of them does not stop it.
         """
         runtime = self.get(thread_id)
         if runtime is not None:
@@ -65,7 +65,7 @@ class OpenThreads:
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
             self._loading[thread_id] = loading
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
-        while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds; who waited goes first
+        while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds: earlier waiters go first
             await asyncio.sleep(0)
         return await asyncio.shield(loading)
 
@@ -81,18 +81,18 @@ class OpenThreads:
             runtime.failed = error
 
     def drop(self, thread_id: str) -> None:
-        """Let go of a thread: it was deleted."""
+        """Drop a deleted thread."""
         self._open.pop(thread_id, None)
         self._kernel.caches.drop(thread_id)
 
     def release_paused(self) -> None:
-        """The engine closes: what waits for the end of a pause is refused, since nobody will end it here."""
+        """Refuse requests that wait for the end of a pause: the engine closes, and nobody will end it here."""
         for runtime in self._open.values():
             if runtime.queue.blocking_reason is BlockingReason.PAUSED:
                 runtime.queue.fail(EngineClosed())
 
     async def close(self) -> None:
-        """Let commits finish, then fail what still waits."""
+        """Let commits finish, then fail the requests that still wait."""
         if self._loading:
             await asyncio.wait(self._loading.values())
         for runtime in list(self._open.values()):
@@ -111,7 +111,7 @@ class OpenThreads:
         except IntegrityError:
             if self._kernel.config.read_only:
                 raise
-            # the live rows are a cache of the log: made again, and refused only if that does not mend them
+            # the live rows are a cache of the log: make them again, and refuse only if that does not mend them
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
                 await rebuild_thread(store, self._kernel.reader, thread_id)
             loaded = await store.load(thread_id)
@@ -127,7 +127,7 @@ class OpenThreads:
         return runtime
 
     def _loaded(self, thread_id: str, task: "asyncio.Task[ThreadRuntime]") -> None:
-        """The thread is there for newcomers only after those who waited for it: they wake two rounds from now."""
+        """Show the thread to newcomers only after those who waited for it, who wake two rounds from now."""
         loop = asyncio.get_running_loop()
         loop.call_soon(lambda: loop.call_soon(self._loading.pop, thread_id, None))
         if not task.cancelled():
@@ -140,14 +140,14 @@ class OpenThreads:
             told(runtime, reduced)
 
     def _evict(self) -> None:
-        """Make room: the threads used longest ago go, but for those at work."""
+        """Evict the least recently used threads that are not at work."""
         excess = len(self._open) - self._kernel.config.open_threads_max + 1
         for thread_id in list(self._open)[: excess + 64] if excess > 0 else ():
             if excess > 0 and self.let_go(self._open[thread_id]):
                 excess -= 1
 
     def let_go(self, runtime: ThreadRuntime) -> bool:
-        """Drop a thread from memory unless it is at work or somebody waits for it; says whether it did."""
+        """Drop a thread from memory unless it is at work or somebody waits for it. Returns whether it did."""
         is_awaited = runtime.id in self._loading or not runtime.queue.is_clear
         if runtime.busy or is_awaited or any(is_kept(runtime.id) for is_kept in self.keeping):
             return False

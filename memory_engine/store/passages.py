@@ -1,6 +1,6 @@
 """Passages: the pieces of text that search finds, as events make, end and drop them.
 
-And the seam to storage: where passages and their vectors are kept, and what is asked of them.
+It also holds the seam to storage: the protocol of an index of passages and their vectors, and its queries.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,19 +15,19 @@ from memory_engine.core.text import stemmer_version, terms
 from memory_engine.errors import ReducerError
 
 _VERSION = 2
-"""Raised where other things are indexed, or where they are analysed in another way."""
+"""Raise this number when other texts are indexed, or when they are analysed in another way."""
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
 PASSAGES_MAX = 1 << PLACES_BITS
-"""What one event may bring; of more the first count."""
+"""The most passages of one event; of more, the first are taken."""
 BULK_MIN = 16
-"""The words of an event with so many passages are taken at once: nobody waits for the answer to one more message."""
+"""An event with this many passages is indexed at once: it is not one more message whose sender waits."""
 AT_US_MIN, AT_US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The years 1 to 9999: what else a number of microseconds may say, no calendar has."""
+"""The years 1 to 9999, in microseconds since 1970: other numbers are in no calendar."""
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A text that is to be found. Pieces of one event stand in their order.
+    """A text for search to find. Pieces of one event stand in their order.
 
     `kind` says what it is ("message", "tool", "note", "memory", "preference", "playbook", "document", ...),
     `role` who says it in a conversation ("user", "assistant", "tool", "system" or ""), `speaker` the name.
@@ -47,12 +47,12 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Extracted(msgspec.Struct, frozen=True):
-    """What an event does to the passages of its thread.
+    """The effect of an event on the passages of its thread.
 
-    First what it ends is ended: passages with a key in `keys` or with one that begins with one of `prefixes`,
-    those of the events at `seqs`, those drawn from the events at `origins`, and all with a key of those of the
-    events at `twins`. An ended passage is found by searches as of an earlier seq only. What came of the events at
-    `drops`, or was drawn from one of them, or has a key in `drop_keys`, is destroyed. Then `texts` are added.
+    First it ends passages: those with a key in `keys` or with one that begins with one of `prefixes`, those of the
+    events at `seqs`, those drawn from the events at `origins`, and all with a key of those of the events at `twins`.
+    Only searches as of an earlier seq find an ended passage. Passages of the events at `drops`, drawn from one of them,
+    or with a key in `drop_keys`, are destroyed. Then `texts` are added.
     """
 
     texts: tuple[Text, ...] = ()
@@ -72,9 +72,9 @@ Extractor = Callable[[Event, int], Extracted]
 
 
 class PassageRow(msgspec.Struct, frozen=True, gc=False):
-    """A passage as the index keeps it: all but its text, which its event holds. `ended` is a seq, 0 while it stands.
+    """A passage as the index keeps it, without its text, which its event holds. `ended` is a seq, 0 while it stands.
 
-    A new one comes with its `text`, and the index takes its terms from it in its own time (`terms` of `core.text`).
+    A new one comes with its `text`, whose terms (`terms` of `core.text`) are indexed later.
     """
 
     place: int
@@ -95,7 +95,7 @@ class PassageRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class PassageStep(msgspec.Struct, frozen=True, gc=False):
-    """What one event changes, in the order of `Extracted`."""
+    """The changes of one event, in the order of `Extracted`."""
 
     seq: int
     rows: tuple[PassageRow, ...] = ()
@@ -115,9 +115,9 @@ class PassageStep(msgspec.Struct, frozen=True, gc=False):
 
 
 class PassageChange(msgspec.Struct, frozen=True, gc=False):
-    """What the events with `after` < seq <= `upto` change. It holds only where the index stands at `after`.
+    """The changes of the events with `after` < seq <= `upto`. They apply only where the index stands at `after`.
 
-    One of the whole log, made `afresh`, holds wherever the index stands: all that was in it goes, vectors too.
+    A change of the whole log, made `afresh`, applies wherever the index stands: its old content goes, vectors too.
     """
 
     after: int
@@ -127,19 +127,19 @@ class PassageChange(msgspec.Struct, frozen=True, gc=False):
 
 
 class Extractors(msgspec.Struct, frozen=True):
-    """Which extractor reads which type of event; of types without one, the texts of their bodies are notes."""
+    """The extractor for each type of event; the bodies' texts of types without one are notes."""
 
     of_type: Mapping[str, Extractor]
     default: Extractor
 
     def extract(self, event: Event | UnknownEvent, seq: int) -> Extracted:
-        """The passages of an event. An event whose class is not here has none."""
+        """The passages of an event. An event of an unknown class has none."""
         if isinstance(event, UnknownEvent):
             return NOTHING
         return self.of_type.get(event.event_type, self.default)(event, seq)
 
     def step(self, event: Event | UnknownEvent, seq: int, at_us: int) -> PassageStep | None:
-        """What an event changes; `None` for nothing."""
+        """The change of an event; `None` for nothing."""
         found = self.extract(event, seq)
         if found is NOTHING:
             return None
@@ -157,12 +157,12 @@ class Extractors(msgspec.Struct, frozen=True):
 
 
 def _earlier(seqs: tuple[int, ...], seq: int) -> tuple[int, ...]:
-    """Those of the seqs that an event at `seq` can speak of: a place made of another might be another thread's."""
+    """The seqs that an event at `seq` can refer to: a place made of another one might belong to another thread."""
     return tuple(one for one in seqs if 0 < one < seq) if seqs else seqs
 
 
 def checked(extract: Extractor) -> Extractor:
-    """An extractor of a user's, whose passages can be written and shown: else it raises `TypeError` or `ValueError`."""
+    """An extractor with checks: it raises `TypeError` or `ValueError` for passages that cannot be stored."""
 
     def extract_checked(event: Event, seq: int) -> Extracted:
         found = extract(event, seq)
@@ -221,7 +221,7 @@ def _rows(texts: Sequence[Text], seq: int, at_us: int) -> Iterable[PassageRow]:
 def passage_step(
     extractors: Extractors, thread_id: str, event: Event | UnknownEvent, stored: StoredEvent
 ) -> PassageStep | None:
-    """What an event changes for search. Raises `ReducerError` where its extractor fails."""
+    """The change of an event for search. Raises `ReducerError` where its extractor fails."""
     at_us = stored.recorded_at_us if stored.occurred_at_us is None else stored.occurred_at_us
     try:
         return extractors.step(event, stored.seq, at_us)
@@ -231,19 +231,19 @@ def passage_step(
 
 
 POSTINGS_MAX = 5_000
-"""What one look-up may visit of the lists of its terms, rarest first: some milliseconds, however long the thread."""
+"""Entries that a look-up may visit in its terms' lists, rarest first: some milliseconds, however long the thread."""
 LEXICAL_MAX = 100
-"""Passages that words alone bring into the choice."""
+"""Passages that words alone add to the candidates."""
 
 
 @cache
 def index_version() -> int:
-    """Of what is indexed and how it is analysed. An index of another version is made again from the log."""
+    """The version of the indexed texts and their analysis. An index of another version is made again from the log."""
     return _VERSION << 16 | stemmer_version()
 
 
 class LookUp(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of an index: passages that hold some of `terms`, and those at the places `near`.
+    """A query to an index: passages that hold some of `terms`, and those at the places `near`.
 
     `upto` is the seq as of which they stand (0: now). `kinds`, if there are any, are the only ones wanted;
     `unwanted` ones are left out; `within`, if there is any, names what keys begin with and the seq from which on.
@@ -263,12 +263,12 @@ class LookUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found, all of one moment.
+    """The answer of an index, all of one moment.
 
     The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`; the words of
-    `unindexed` passages are not in its lists yet and were read one by one. `passages` and
-    `terms` count what is in it, `holding` in how many passages each asked term stands. `chosen` are places:
-    those with the greatest sum of idf, what was asked for as near, and the direct successors of both. `rows` has
+    `unindexed` passages are not indexed yet and were read one by one. `passages` and
+    `terms` count its content, `holding` the passages that hold each asked term. `chosen` are places:
+    those with the greatest sum of idf, those asked for as near, and the direct successors of both. `rows` has
     the chosen and, for each, the one before it in the thread, whose place is in `before`.
     """
 
@@ -287,7 +287,7 @@ class PassageIndex(Protocol):
     """Passages of a store's threads. All raise `ThreadNotFound`."""
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """What stands in the index of a thread."""
+        """Look up a thread's index."""
         ...
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
@@ -298,11 +298,11 @@ class PassageIndex(Protocol):
         ...
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`; whether it did."""
+        """Apply a change where the index stands at `change.after`. Returns whether it did."""
         ...
 
     async def index_words(self, thread_id: str) -> None:
-        """Take the words of what waits into the lists: many passages at a time cost less, and are found faster."""
+        """Index the words of the waiting passages: many at a time cost less, and searches find them faster."""
         ...
 
     async def threads(self) -> Sequence[str]:
@@ -318,7 +318,7 @@ class PassageIndex(Protocol):
     ) -> None:
         """Keep vectors (float32, little-endian) by place; all from `first` up to the place `upto` are then embedded.
 
-        Those whose passage is gone meanwhile are left out. Where earlier ones wait (again, after the index was made
+        Vectors whose passage is gone meanwhile are left out. Where earlier passages wait (also after the index was made
         again), or the index has not come so far, nothing is kept: vectors come in the order of places.
         """
         ...

@@ -1,4 +1,4 @@
-"""The seam to storage: what a store keeps of threads, and the protocol that every back end implements."""
+"""The seam to storage: the values that a store keeps, and the protocol that every back end implements."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ class ProjectionChange(msgspec.Struct, frozen=True):
 
 
 class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one commit writes to one thread: computed before, applied whole or not at all."""
+    """Everything that one commit writes to one thread: computed before, applied whole or not at all."""
 
     thread_id: str
     expected: Head
@@ -50,7 +50,7 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals over a store. `payload_bytes` is what the events' JSON takes, `bytes` what the file takes."""
+    """Totals over a store. `payload_bytes` is the size of the events' JSON, `bytes` that of the file."""
 
     threads: int
     events: int
@@ -65,11 +65,11 @@ class Store(Protocol):
 
     @property
     def passages(self) -> PassageIndex:
-        """What search looks up. A commit writes its passages in its own transaction."""
+        """The index for search. A commit writes its passages in its own transaction."""
         ...
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        """Make a thread. Raises `ThreadExists`, and `ThreadNotFound` for a fork of nothing."""
+        """Make a thread. Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread."""
         ...
 
     async def load(self, thread_id: str) -> LoadedThread:
@@ -183,5 +183,5 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was taken, then let go of every resource."""
+        """Finish the units that were taken, then release every resource."""
         ...

@@ -28,7 +28,7 @@ from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots
 PAGE = 512
 """Rows read in one go."""
 FAR = 2_000
-"""Events that are folded before the state is kept for the next who comes this way."""
+"""Events that are folded before the state is kept for later reads."""
 
 
 class LogReader:
@@ -96,7 +96,7 @@ class LogReader:
             return State()
 
     async def _whole(self, thread_id: str, draft: StateDraft) -> State:
-        """The state of a draft whose newer chunks lack what they share with their events."""
+        """The state of a draft whose newer chunks lack the fields that they share with their events."""
         placed = list(draft.placed())
         lacking = [place for place in placed if place.chunk.id in draft.touched]
         if not lacking:
@@ -137,9 +137,9 @@ class LogReader:
         return {row.seq: row for row in await self._store.read_at(thread_id, sorted(seqs))}
 
     async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
-        """The originals that a summary stands for, through summaries of summaries, in the order in which they stood.
+        """The originals that a summary stands for, through summaries of summaries, in their old order.
 
-        What an undone compaction had put back is given as it first was.
+        A chunk that an undone compaction had put back is given as it first was.
         """
         known: dict[str, Chunk] = {}
         waiting = list(summary.parent_ids)
@@ -152,7 +152,7 @@ class LogReader:
         return [first[chunk.id] for chunk in ordered]
 
     async def as_first(self, thread_id: str, chunks: Iterable[Chunk]) -> dict[str, Chunk]:
-        """By the ids of these chunks: what an undone compaction had put back as it first was, all others themselves."""
+        """By chunk id: the first form of a chunk that an undone compaction had put back, else the chunk itself."""
         found = {chunk.id: chunk for chunk in chunks}
         types: dict[int, str] = {}
         while True:
@@ -172,11 +172,10 @@ class LogReader:
     async def made_of(
         self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int], event_ids: Collection[str]
     ) -> tuple[list[str], list[str]]:
-        """What holds the text of these chunks, or of what came of these events (by seq and by id), at any remove.
+        """The chunks and summaries that hold the text of these chunks or events (by seq and by id), at any remove.
 
-        Other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), what was
-        recalled from them, and the summaries that stand for any of all these. Reads the log from the earliest of
-        them on.
+        They are other versions of the chunks (marked, shortened, ticked off, put back by an undone compaction), chunks
+        recalled from them, and the summaries that stand for any of these. Reads the log from the earliest of them on.
         """
         recalled_from = frozenset(event_ids)
         versions = await self._older(thread_id, chunk_ids)
@@ -221,7 +220,7 @@ def _recalls(event: Event | UnknownEvent, event_ids: Collection[str]) -> bool:
 
 
 def covered_in(chunks: Iterable[Chunk], known: Mapping[str, Chunk]) -> list[str]:
-    """What the summaries among the chunks cover, as far as it is not known yet."""
+    """The ids that the summaries among the chunks cover, as far as they are not known yet."""
     covered = (parent for chunk in chunks if _is_summary(chunk) for parent in chunk.parent_ids)
     return [chunk_id for chunk_id in dict.fromkeys(covered) if chunk_id not in known]
 
@@ -295,7 +294,7 @@ def imported(after: int, upto: int) -> ProjectionChange:
 
 
 async def imported_of(store: Store, thread_id: str) -> Imported:
-    """What came from files. Raises `ThreadNotFound`."""
+    """The ranges of events that came from files. Raises `ThreadNotFound`."""
     ranges: list[tuple[int, int]] = []
     at, last = thread_id, 1 << 32
     while at:

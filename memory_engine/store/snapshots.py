@@ -1,9 +1,9 @@
-"""Snapshots: states and rows of views at some seqs of a log, so that any point of it opens without reading it all.
+"""Snapshots: states and rows of views at some seqs of a log, so that any of its points opens without a full read.
 
 They are caches, never the truth: rows of a projection that folds nothing, ignored where they do not fit the log.
-That of a state names chunks and their places and holds no content; it is written with the commit that passes a
+The snapshot of a state names chunks and their places and holds no content; it is written with the commit that passes a
 multiple of `EVERY` seqs. Those of a view's rows are made when somebody reads its past, and destroyed with every
-forgetting. What may not be written (the engine only reads, or the rows may hold what was forgotten since) is kept in
+forgetting. Snapshots that may not be written (the engine only reads, or the rows may hold forgotten text) stay in
 memory.
 """
 
@@ -21,13 +21,13 @@ VERSION = 1
 EVERY = 1_000
 """Seqs from one snapshot of a state to the next."""
 CHUNKS_MAX = 4_000
-"""A state of more chunks is not written: what it would take grows with the log, and reading it back helps little."""
+"""A state of more chunks is not written: its size would grow with the log, and reading it back helps little."""
 WINDOW = 8_192
 """Seqs that are folded for a view before its rows are kept."""
 ROWS_SHARE = 4
-"""A view's rows are kept where they are at most one for so many seqs since the last ones: all take linear space."""
+"""Seqs for each row of a view since its last snapshot before the next is kept, so that all take linear space."""
 MEMORY_MAX = 512
-"""Snapshots of a thread that are held in memory before they are made anew."""
+"""Snapshots of a thread that are held in memory; one more drops them all."""
 VIEW_VECTORS = ("view_vectors", 1)
 """Name and version of the rows that hold vectors of views' texts (see `recall.likeness`)."""
 _STATE = "state:"
@@ -53,12 +53,12 @@ def forgotten_at(head: Head) -> int:
 
 
 def vectors_dropped(seq: int) -> ProjectionChange:
-    """The change that destroys all vectors of a thread's views: one of them may tell of what was forgotten."""
+    """The change that destroys all vectors of a thread's views: one of them may reveal forgotten text."""
     return ProjectionChange(*VIEW_VECTORS, {}, seq, (("", "\U0010ffff"),))
 
 
 def of_commit(before: Head, state: State, head: Head) -> list[ProjectionChange]:
-    """What a commit changes beside its events: a snapshot if one is due, and caches that a forgetting destroys."""
+    """The changes of a commit beside its events: a snapshot if one is due, and caches that a forgetting destroys."""
     changes: list[ProjectionChange] = []
     dropped = forgotten_at(head) > forgotten_at(before)
     if dropped:
@@ -113,7 +113,7 @@ class Snapshots:
             return 0, {}
 
     async def keep_state(self, thread_id: str, state: State, digest: bytes) -> None:
-        """Keep a state that was folded from far."""
+        """Keep a state that took long to fold."""
         if state.tally.chunks <= CHUNKS_MAX:
             await self._keep(thread_id, _state_key(state.seq), _encoded(state, digest))
 
@@ -141,7 +141,7 @@ class Snapshots:
         await self._store.write_projection(thread_id, ProjectionChange(PROJECTION, VERSION, {key: value}, 0))
 
     async def _nearest(self, thread_id: str, prefix: str, seq: int) -> tuple[int, bytes] | None:
-        """In the thread's own log, else in the pasts that it shares."""
+        """Look in the thread's own log, else in the pasts that it shares."""
         at: str | None = thread_id
         while at is not None:
             found = await self._store.row_upto(PROJECTION, VERSION, at, (prefix, f"{prefix}{seq:010d}"))

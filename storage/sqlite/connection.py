@@ -26,8 +26,8 @@ _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 class Connection:
     """One SQLite connection on a thread of its own.
 
-    A closure runs to its end there, whatever becomes of the task that awaits it: a
-    cancelled await can so never leave a transaction open.
+    A closure runs to its end there, even if the task that awaits it is cancelled: so a
+    cancelled await never leaves a transaction open.
     """
 
     def __init__(self, connection: aiosqlite.Connection, path: str) -> None:
@@ -50,11 +50,11 @@ class Connection:
     def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
         """Start a closure on the connection's thread, after those started before: one hop, however many statements.
 
-        `ended` is called on the event loop with the result, or with what was raised.
+        `ended` is called on the event loop with the result, or with the error.
         aiosqlite has no public way to do this. Its own methods put a future and a function
         on the thread's queue, and the thread tells the future's loop to settle it; so does
         this, with a stand-in for the future that calls back at once instead of in the
-        loop's next round. It is the only place that knows of it.
+        loop's next round. Only this method depends on it.
         """
         if not self._open:
             raise EngineClosed
@@ -84,7 +84,7 @@ class Connection:
 
 
 class _ThreadFuture:
-    """What aiosqlite's thread asks of a future, and no more."""
+    """The methods of a future that aiosqlite's thread uses, and no more."""
 
     __slots__ = ("_ended", "_loop")
 
@@ -117,7 +117,7 @@ async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.C
         timeout=busy_timeout_s,
         cached_statements=256,
     )
-    connection._thread.daemon = True  # a store that nobody closed keeps no process from ending
+    connection._thread.daemon = True  # a store that nobody closed must not keep the process alive
     try:
         return await connection
     except sqlite3.Error as error:
@@ -125,7 +125,7 @@ async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.C
 
 
 def storage_error(path: str, error: sqlite3.Error) -> StorageError:
-    """What an error of SQLite's means to the user of a store."""
+    """The error of the store that stands for one of SQLite's."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in _BUSY:
         return StorageBusy(path, 0.0)
@@ -167,7 +167,7 @@ class FileLock:
         _unlock(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the file; it stays, since another process may be waiting on it."""
+        """Release the lock. The file stays, since another process may be waiting on it."""
         self._file.close()
 
 

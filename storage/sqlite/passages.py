@@ -18,7 +18,7 @@ class Read(Protocol):
     """Runs a query on a reader's thread."""
 
     def __call__(self, query: Callable[[sqlite3.Connection], T]) -> Awaitable[T]:
-        """What the query returns."""
+        """Return the result of the query."""
         ...
 
 
@@ -30,7 +30,7 @@ class SQLitePassages:
         self._read = read
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """What stands in the index of a thread."""
+        """Look up a thread's index."""
         return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted))
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
@@ -38,7 +38,7 @@ class SQLitePassages:
         await self._writer.run(lambda raw: passages.begin(raw, find_tid(raw, thread_id), afresh=afresh))
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and fold what waits."""
+        """Apply a change where the index stands at `change.after`, and index the waiting words."""
 
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
@@ -50,7 +50,7 @@ class SQLitePassages:
         return await self._writer.run(write)
 
     async def index_words(self, thread_id: str) -> None:
-        """Take the words of what waits into the lists, some milliseconds at a time."""
+        """Index the words of the waiting passages, some milliseconds at a time."""
         while await self._writer.run(
             lambda raw: passages.index_words(raw, find_tid(raw, thread_id), passages.INDEXED_BULK)
         ):

@@ -14,7 +14,7 @@ from memory_engine.errors import SchemaError
 from memory_engine.storage.passages import SCHEMA as PASSAGES
 
 APPLICATION_ID = 0x6D656D65
-"""`meme`, in the file's header: says whose file it is."""
+"""`meme`, in the file's header: marks a file of this package."""
 
 MIGRATIONS: tuple[str, ...] = (
     # 1. Position of an event: tid << 32 | seq, so that one b-tree serves as the log and its order.
@@ -102,7 +102,7 @@ MIGRATIONS: tuple[str, ...] = (
     UPDATE heads SET marks = json_object('session_started', seq, 'session_ended', seq, 'memory_forget', seq)
     WHERE tid > 0 AND seq > 0;
     """,
-    # 3. What search finds: passages, their words and their vectors.
+    # 3. The index for search: passages, their words and their vectors.
     PASSAGES,
 )
 
@@ -122,7 +122,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
             connection.execute(f"PRAGMA user_version = {number + 1}")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
-    except BaseException:  # whatever it is, the transaction must not stay open; it goes on to the caller
+    except BaseException:  # after any error the transaction must not stay open; it goes on to the caller
         connection.execute("ROLLBACK")
         raise
 

@@ -86,7 +86,7 @@ class SQLiteStore:
             opened.append(await Connection.writer(path, busy_timeout_s))
             await opened[0].run(lambda raw: _prepare(raw, lock, path, durability))
             opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
-        except BaseException:  # whatever it is, no thread of a connection must stay behind; it goes on to the caller
+        except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
             for connection in opened:
                 await connection.close()
             lock.close()
@@ -201,7 +201,7 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.behind(raw, projection, version))
 
     async def stats(self) -> StoreStats:
-        """Totals; `bytes` is what the database and its write-ahead log take."""
+        """Totals; `bytes` is the size of the database and its write-ahead log."""
         threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
         size += _size_of(self._path + "-wal")
         return StoreStats(
@@ -209,11 +209,11 @@ class SQLiteStore:
         )
 
     async def flush(self) -> None:
-        """Make every acknowledged commit survive a power failure: fold and sync the write-ahead log."""
+        """Make every acknowledged commit survive a power failure: checkpoint and sync the write-ahead log."""
         await self._writer.checkpoint("FULL")
 
     async def close(self) -> None:
-        """Commit what was taken, close the readers, fold the log, close the writer."""
+        """Commit the units taken, close the readers, checkpoint the log, close the writer."""
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
@@ -237,7 +237,7 @@ def _size_of(path: str) -> int:
 
 
 def check_sqlite_version(path: str) -> None:
-    """Refuse an SQLite without STRICT tables; say once where one has the write-ahead log bug.
+    """Refuse an SQLite without STRICT tables; warn once of one that has the write-ahead log bug.
 
     SQLite before 3.51.3 can lose pages when two connections write or checkpoint at one
     instant (https://sqlite.org/wal.html#walresetbug). The lock beside the file keeps this
@@ -251,7 +251,7 @@ def check_sqlite_version(path: str) -> None:
 
 
 def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability) -> None:
-    """Settings that hold for the connection, and the schema. In the lock: the first open may be raced."""
+    """Settings of the connection, and the schema. In the lock: several processes may open a new file at once."""
     with lock:
         check_version(raw, path)  # before anything is changed: the file may be another program's
         raw.execute("PRAGMA journal_mode = WAL").fetchone()

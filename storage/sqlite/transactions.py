@@ -1,4 +1,4 @@
-"""What one transaction writes: units, each whole or not at all. Runs on the writer's thread; no await, no user code."""
+"""Transactions of units, each whole or not at all. They run on the writer's thread: no await, no user code."""
 
 import hashlib
 import sqlite3
@@ -24,9 +24,9 @@ _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?
 _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
 UNINDEXED_MAX = 8_192
-"""So many passages of a thread wait at most for the writer to be idle."""
+"""The most passages of a thread that wait for the writer to be idle."""
 _REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, IntegrityError)
-"""What is wrong with one unit only."""
+"""Errors that concern one unit only."""
 
 
 class Transactions:
@@ -39,7 +39,7 @@ class Transactions:
         self._full: set[int] = set()
 
     def commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
-        """Write the units in one transaction; say for each what refused it, if anything.
+        """Write the units in one transaction. Returns for each the error that refused it, or `None`.
 
         All of them in one go where nothing refuses one: a statement for each table. Else
         again from the start, with a savepoint for each unit.
@@ -54,7 +54,7 @@ class Transactions:
                 raw.execute("BEGIN IMMEDIATE")
                 outcomes = [self._one(raw, unit) for unit in units]
             raw.execute("COMMIT")
-        except BaseException:  # whatever it is, the transaction must not stay open; it goes on to the caller
+        except BaseException:  # after any error the transaction must not stay open; it goes on to the caller
             if raw.in_transaction:
                 raw.execute("ROLLBACK")
             raise
@@ -72,7 +72,7 @@ class Transactions:
         return None
 
     def _write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
-        """Compare and set the heads, then write what hangs on them. Raises what refuses any of the units."""
+        """Compare and set the heads, then write everything else. Raises the error that refuses any of the units."""
         tids = [self.tid(raw, unit.thread_id) for unit in units]
         heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
@@ -113,9 +113,9 @@ class Transactions:
             self._full.add(tid)
 
     def to_index(self, *, is_idle: bool) -> list[int]:
-        """The threads whose passages are to be folded into the full-text index: those with very many, or all that may.
+        """The threads whose passages should be indexed: those with very many waiting ones, or all with enough.
 
-        Each is given once. It costs what it gives: there may be thousands of threads with a few.
+        Each comes once. The cost grows with the threads returned, not with the thousands that may have a few.
         """
         found = (
             [tid for tid, n in self._unindexed.items() if n >= passages.WAITING_MIN] if is_idle else list(self._full)
@@ -133,7 +133,7 @@ class Transactions:
         return tid
 
     def forget(self, thread_id: str) -> None:
-        """The thread was deleted."""
+        """Drop the row id of a deleted thread."""
         self._tids.pop(thread_id, None)
 
     def _event_row(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 UNITS_MAX = 64
 """Units in one transaction. More would let the first wait for the last."""
 IDLE_S = 1.0
-"""After this long without a commit the log file is folded into the database, and words into the full-text index."""
+"""After this pause without a commit the write-ahead log is checkpointed, and words of passages are indexed."""
 
 
 class Writer:
@@ -48,7 +48,7 @@ class Writer:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._units.append((unit, future))
         if self._crowded:
-            # others are about to come in this round of the loop: one transaction for all of them
+            # others will come in this round of the loop: one transaction for all of them
             if len(self._units) == 1:
                 asyncio.get_running_loop().call_soon(self._go_on)
         else:
@@ -60,15 +60,15 @@ class Writer:
         return await self._job(lambda raw: self._in_transaction(raw, work))
 
     async def checkpoint(self, mode: str) -> None:
-        """Fold the write-ahead log into the database, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
+        """Checkpoint the write-ahead log, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
         await self._job(lambda raw: self._checkpoint(raw, mode))
 
     async def vacuum(self) -> str:
-        """Write the file anew, without free space; why that could not be done: there must be room for a second one."""
+        """Write the file anew, without free space. Returns why it could not: there must be room for a second file."""
         return await self._job(self._vacuum)
 
     async def close(self) -> None:
-        """Commit what waits, fold the log, and close. In the lock: closing the last connection checkpoints."""
+        """Commit the waiting units, checkpoint, and close. In the lock: closing the last connection checkpoints too."""
         self._tidying.cancel()
         await asyncio.wait([self._tidying])
         while self._busy:
@@ -128,12 +128,12 @@ class Writer:
         self._go_on()
 
     def _index_words(self, *, is_idle: bool) -> None:
-        """Have words of passages folded into the full-text index, between commits; nobody waits for it."""
+        """Index words of passages between commits; nobody waits for it."""
         for tid in self._transactions.to_index(is_idle=is_idle):
             self._spare(partial(index_words, tid=tid))
 
     def _spare(self, work: Callable[[sqlite3.Connection], bool]) -> None:
-        """Run a transaction that nobody waits for, again while it says so; what it could not do stays undone."""
+        """Run a transaction that nobody waits for, again while it asks for it; if it fails, its work stays undone."""
         unheard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
         def ended(done: "asyncio.Future[object]") -> None:
@@ -154,7 +154,7 @@ class Writer:
             try:
                 result = work(raw)
                 raw.execute("COMMIT")
-            except BaseException:  # whatever it is, nothing stays open behind it; it goes on to the caller
+            except BaseException:  # after any error nothing may stay open; it goes on to the caller
                 if raw.in_transaction:
                     raw.execute("ROLLBACK")
                 raise
@@ -164,7 +164,7 @@ class Writer:
         with self._lock:
             try:
                 raw.execute("VACUUM")
-            except sqlite3.Error as error:  # the file is as it was: no reason to write to it no more
+            except sqlite3.Error as error:  # the file is as it was: the store need not become read-only
                 return str(error)
         return ""
 
@@ -173,7 +173,7 @@ class Writer:
             raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     async def _tidy_when_idle(self) -> None:
-        """Fold the log once after each stretch of commits."""
+        """Checkpoint once after each stretch of commits."""
         seen = tidied = 0
         while True:
             await asyncio.sleep(IDLE_S)
@@ -197,7 +197,7 @@ def _settle(future: "asyncio.Future[object]", outcome: object) -> None:
 
 
 def _settle_all(batch: Sequence[tuple[CommitUnit, "asyncio.Future[None]"]], outcome: object) -> None:
-    """Answer each unit: with what refused it, or with what failed the whole transaction."""
+    """Answer each unit: with the error that refused it, or the one that failed the whole transaction."""
     outcomes = outcome if isinstance(outcome, list) else [outcome] * len(batch)
     for (_, future), one in zip(batch, outcomes, strict=True):
         _settle(future, one)  # type: ignore[arg-type]  # None stands for success

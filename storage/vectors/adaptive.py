@@ -1,4 +1,4 @@
-"""The nearest of few vectors by comparing with all, of many by a graph; what is shown is always measured exactly.
+"""The nearest of few vectors by comparing with all, of many by a graph; scores are always measured exactly.
 
 Graphs lie beside the database, a pair of files for a thread and a model. All can be deleted.
 """
@@ -33,10 +33,10 @@ EFFORT_PER_RESULT = 2
 SPARE = 8
 """Candidates beyond the limit, for the order among those that are nearly equal."""
 WAITING_MAX = 1_000
-"""So many that the graph does not hold yet are compared with beside it; while more wait, all are."""
+"""Vectors outside the graph that a search compares with beside it; while more wait, it compares with all."""
 BUILT_A_PUT = 2
 BUILT_AT_ONCE = 16
-"""Put into the graph before a search gets its turn: some 5 ms."""
+"""Vectors put into the graph before a search gets its turn: some 5 ms."""
 TURN_S = 0.0005
 LOADED_AT_ONCE = 1024
 
@@ -48,7 +48,7 @@ class AdaptiveIndex:
     hnswlib is installed (extra `hnsw`; without it, it stays exact), and measures these, so that
     a score is the same either way; only that some of the nearest may be missed. A search among
     given `keys` is always exact. Building the graph is slow, about 0.3 ms a vector: each `put`
-    does a little of it and `build` the rest. What is not built in yet is found all the same.
+    does a little of it and `build` the rest. Searches find vectors outside the graph all the same.
     Raises `MissingExtra` without NumPy.
     """
 
@@ -74,7 +74,7 @@ class AdaptiveIndex:
         return len(self._waiting)
 
     def keys(self) -> set[str]:
-        """The keys there are now."""
+        """The current keys."""
         with self._lock:
             return set(self._rows.keys())
 
@@ -119,7 +119,7 @@ class AdaptiveIndex:
             return self._rows.nearest(unit, limit, keys)
 
     def build(self, at_most: int | None = None) -> int:
-        """Put what waits into the graph, at most so many; how many still wait. Call it from a worker thread.
+        """Put up to this many waiting vectors into the graph; return how many still wait. Call it from a worker thread.
 
         Searches get their turn in between. Does nothing below the threshold, or without hnswlib.
         """
@@ -143,9 +143,9 @@ class AdaptiveIndex:
             write_graph(path, origin, self.dimension, self._graph)
 
     def load(self, path: Path, origin: Origin) -> UnusableGraph | None:
-        """Take the graph of a file, once the vectors are put. What it holds of others is left out, what it lacks waits.
+        """Load the graph of a file, once the vectors are put. It drops entries for other vectors; missing ones wait.
 
-        So a graph may be older than the vectors. Gives why it could not be used; then nothing has changed.
+        So a graph may be older than the vectors. Returns why it could not be used; then nothing has changed.
         """
         graph = read_graph(path, origin, self.dimension)
         if isinstance(graph, UnusableGraph):
@@ -175,7 +175,7 @@ class AdaptiveIndex:
         self._drop_if_worn()
 
     def _drop_if_worn(self) -> None:
-        """Let go of a graph that is mostly dead: it is built anew."""
+        """Drop a graph that is mostly dead: it is built anew."""
         if self._graph is not None and self._graph.is_worn:
             self._graph = None
             self._waiting.clear()
@@ -196,7 +196,7 @@ class AdaptiveIndex:
                 del self._waiting[key]
 
     def _candidates(self, unit: "NDArray[np.float32]", limit: int) -> list[str] | None:
-        """Keys among which the nearest are; `None` where they are better found by comparing with all."""
+        """Keys that include the nearest; `None` where comparing with all is better."""
         effort = max(EFFORT_MIN, EFFORT_PER_RESULT * limit)
         if self._graph is None or len(self._waiting) > WAITING_MAX or effort > EFFORT_MAX:
             return None

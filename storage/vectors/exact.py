@@ -81,7 +81,7 @@ class ExactIndex:
         return key in self._places
 
     def keys(self) -> KeysView[str]:
-        """The keys there are."""
+        """The keys."""
         return self._places.keys()
 
     def put(self, key: str, vector: Vector | Packed) -> None:
@@ -95,7 +95,7 @@ class ExactIndex:
             try:
                 rows = unit_rows(self._numpy, [vector for _, vector in some], self.dimension)
             except InvalidVector:
-                for key, vector in some:  # up to the one that is none
+                for key, vector in some:  # up to the first invalid one
                     self.put(key, vector)
                 raise
             self._put([key for key, _ in some], rows)
@@ -112,7 +112,7 @@ class ExactIndex:
             self._rows[place] = self._rows[len(self._keys)]
 
     def build(self, at_most: int | None = None) -> int:
-        """Nothing to do."""
+        """Do nothing: an exact index needs no building."""
         return 0
 
     def search(
@@ -127,7 +127,7 @@ class ExactIndex:
     def nearest(
         self, unit: "NDArray[np.float32]", limit: int, keys: Collection[str] | None = None
     ) -> list[tuple[str, float]]:
-        """The same for what `unit` gave."""
+        """The same for a result of `unit`."""
         if keys is None:
             names, rows = self._keys, self._rows[: len(self._keys)]
         else:
@@ -139,7 +139,7 @@ class ExactIndex:
         scores = numpy.round((rows @ unit[0]).astype(numpy.float64), SCORE_DIGITS)
         if limit < len(names):
             least = numpy.partition(scores, len(names) - limit)[len(names) - limit]
-            found = numpy.flatnonzero(scores >= least).tolist()  # with all that equal the last one
+            found = numpy.flatnonzero(scores >= least).tolist()  # with all whose score equals the last one's
         else:
             found = list(range(len(names)))
         best = sorted((-float(scores[place]), names[place]) for place in found)
@@ -150,7 +150,7 @@ class ExactIndex:
         return unit_rows(self._numpy, [vector], self.dimension)
 
     def rows_of(self, keys: Collection[str]) -> "NDArray[np.float32]":
-        """A row of unit length for each of these keys, which are all there."""
+        """A row of unit length for each of these keys, which must all be present."""
         return self._rows[[self._places[key] for key in keys]]
 
     def _put(self, keys: list[str], rows: "NDArray[np.float32]") -> None:

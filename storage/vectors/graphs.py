@@ -9,14 +9,14 @@ from memory_engine.llm.vectors import VectorIndex
 class GraphFolder:
     """See `memory_engine.recall.vectors.Graphs`. The folder is made when the first graph is written.
 
-    An engine without an embedder only drops graphs, so what builds them loads with the first vectors.
+    An engine without an embedder only drops graphs, so the code that builds them loads with the first vectors.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, index: VectorIndex, thread_id: str, model: str) -> bool:
-        """Take what an earlier process built, as far as it is of these vectors; a damaged file is passed over."""
+        """Load the graph of an earlier process, as far as it fits these vectors; a damaged file is passed over."""
         from memory_engine.storage.vectors.adaptive import AdaptiveIndex
         from memory_engine.storage.vectors.hnsw import Origin
 
@@ -25,7 +25,7 @@ class GraphFolder:
         return index.load(self._path(thread_id, model), Origin(model, thread_id)) is None
 
     def save(self, index: VectorIndex, thread_id: str, model: str) -> None:
-        """Keep what was built. Raises `OSError`."""
+        """Write the graph. Raises `OSError`."""
         from memory_engine.storage.vectors.adaptive import AdaptiveIndex
         from memory_engine.storage.vectors.hnsw import Origin
 
@@ -34,7 +34,7 @@ class GraphFolder:
             index.save(self._path(thread_id, model), Origin(model, thread_id))
 
     def drop(self, thread_id: str) -> None:
-        """Delete what was kept of a thread."""
+        """Delete the graphs of a thread."""
         for path in self._folder.glob(f"{_digest(thread_id)}-*"):
             path.unlink(missing_ok=True)
 

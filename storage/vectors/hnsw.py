@@ -1,9 +1,9 @@
 """A graph that leads to near vectors without looking at all of them (HNSW, Malkov and Yashunin 2016; extra `hnsw`).
 
-hnswlib checks little, and its calls at the same time end the process, so nobody else speaks to it: here every
-count is clamped, every label is known, and one owner (`AdaptiveIndex`) lets one call in at a time.
+hnswlib checks little, and concurrent calls crash the process, so only this module calls it: here every count is
+clamped, every label is known, and one owner (`AdaptiveIndex`) lets one call in at a time.
 
-A graph of vectors in files: a cache that is believed only where every byte is as it was written.
+In files a graph is a cache, used only if every byte is as it was written.
 
 `path` is the head: a mark, a digest, and what the graph's places stand for. `path`.graph holds the places, as
 hnswlib writes them; the head has its digest. Each is written beside its place and moved there; if the process ends
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 LINKS = 16
-"""Of a vector on a level (M)."""
+"""Links of a vector on a level (M)."""
 BUILD_EFFORT = 200
-"""How many are looked at for the links of a new one (ef_construction)."""
+"""Vectors examined for the links of a new one (ef_construction)."""
 SEED = 100
 ROOM_MIN = 1024
 DIGEST_BYTES = 16
@@ -64,7 +64,7 @@ class HnswGraph:
         self._dimension = dimension
         self._index = self._library.Index("ip", dimension)  # of rows of unit length it is the cosine
         self._index.init_index(ROOM_MIN, M=LINKS, ef_construction=BUILD_EFFORT, random_seed=SEED)
-        self._index.set_num_threads(1)  # with more, the order of arrival is chance
+        self._index.set_num_threads(1)  # with more threads, the order of arrival is chance
         self._next = 0
         self._labels: dict[str, int] = {}
         self._entries: dict[int, tuple[bytes, dict[str, None]]] = {}
@@ -77,12 +77,12 @@ class HnswGraph:
         return len(self._labels)
 
     def keys(self) -> KeysView[str]:
-        """The keys there are."""
+        """The keys."""
         return self._labels.keys()
 
     @property
     def is_worn(self) -> bool:
-        """Whether more than half of its places are dead: they are walked through, and slow it down."""
+        """Whether more than half of its places are dead: searches still walk through these, which slows them down."""
         return self._next - len(self._entries) > max(len(self._entries), ROOM_MIN)
 
     def add(self, keys: Sequence[str], rows: "NDArray[np.float32]") -> None:
@@ -127,7 +127,7 @@ class HnswGraph:
         self._index.set_ef(effort)
         try:
             labels, _ = self._index.knn_query(unit, k=count, num_threads=1)
-        except RuntimeError:  # it says so where dead places, or islands, kept it from finding as many
+        except RuntimeError:  # it raises where dead places, or islands, kept it from finding as many
             return None
         found: list[str] = []
         for label in labels[0].tolist():
@@ -143,13 +143,13 @@ class HnswGraph:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def entries(self) -> list[GraphEntry]:
-        """What its places stand for."""
+        """The keys and digests that its places stand for."""
         return [GraphEntry(label, digest, list(keys)) for label, (digest, keys) in self._entries.items()]
 
     def load(self, path: Path, entries: Sequence[GraphEntry], places: int) -> bool:
-        """Take the places of a file in place of none; whether they are as many as they should be.
+        """Load the places of a file into an empty graph. Returns whether their number is as expected.
 
-        The file must be known to be whole and of this dimension: hnswlib believes all it reads.
+        The file must be known to be whole and of this dimension: hnswlib trusts every byte.
         """
         self._index = self._library.Index("ip", self._dimension)
         try:
@@ -167,28 +167,28 @@ class HnswGraph:
 
     @property
     def places(self) -> int:
-        """How many places it has, dead ones too."""
+        """The number of its places, dead ones included."""
         return self._next
 
     def digest_of(self, key: str) -> bytes:
-        """The digest of a key's row. The key is there."""
+        """The digest of a key's row. The key must be present."""
         return self._entries[self._labels[key]][0]
 
 
 def row_digests(rows: "NDArray[np.float32]") -> Iterator[bytes]:
-    """A digest a row."""
+    """One digest for each row."""
     for row in rows:
         yield blake2b(row.tobytes(), digest_size=DIGEST_BYTES).digest()
 
 
 MARK = b"memory_engine graph 1\n"
-"""Names the format: another one is another mark."""
+"""Names the format: a changed format gets another mark."""
 HEAD_DIGEST_BYTES = 32
 
 
 @frozen
 class Origin:
-    """What a graph is made of: the embedder's name, and a stamp of the caller's. Of another, it is not used."""
+    """The origin of a graph: the embedder's name, and a caller's stamp. A graph of another origin is not used."""
 
     model: str
     stamp: str = ""
@@ -196,14 +196,14 @@ class Origin:
 
 @frozen
 class UnusableGraph:
-    """Why a graph in files is not used; it is built again."""
+    """The reason why a graph in files is not used; it is built again."""
 
     reason: Literal["missing", "damaged", "origin", "dimension", "library"]
     why: str
 
 
 class GraphHead(msgspec.Struct, frozen=True):
-    """What stands in the head, after mark and digest."""
+    """The content of the head, after mark and digest."""
 
     library: str
     model: str
@@ -216,7 +216,7 @@ class GraphHead(msgspec.Struct, frozen=True):
 
 
 def write_graph(path: Path, origin: Origin, dimension: int, graph: HnswGraph | None) -> None:
-    """Write a graph, or remove what is there of an older one. Raises `OSError`."""
+    """Write a graph, or remove the files of an older one. Raises `OSError`."""
     if graph is None:
         path.unlink(missing_ok=True)
         _places_of(path).unlink(missing_ok=True)
@@ -240,7 +240,7 @@ def write_graph(path: Path, origin: Origin, dimension: int, graph: HnswGraph | N
 
 
 def read_graph(path: Path, origin: Origin, dimension: int) -> HnswGraph | UnusableGraph:
-    """The graph as it was written, or why not. Raises `OSError` where a file is there and cannot be read."""
+    """The graph as it was written, or the reason why not. Raises `OSError` for a file that cannot be read."""
     try:
         head = _head(path.read_bytes())
         if isinstance(head, UnusableGraph):
@@ -277,7 +277,7 @@ def _head(content: bytes) -> GraphHead | UnusableGraph:
 
 @contextlib.contextmanager
 def _moved_into(place: Path) -> Iterator[Path]:
-    """A new file beside a place; it is moved there, safe on disk, when its writer is done, and else removed."""
+    """A new file beside a path. When its writer is done it is synced and moved there; on an error it is removed."""
     number, name = tempfile.mkstemp(prefix=f"{place.name}.", dir=place.parent)
     os.close(number)
     draft = Path(name)
@@ -304,7 +304,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def _library() -> str:
-    """Who wrote the places: its numbers are of this machine's kind."""
+    """The writer of the places: their numbers have this machine's byte order and sizes."""
     from importlib.metadata import version  # a reader of mail headers, zip and CSV files with it
 
     return f"hnswlib {version('hnswlib')}, {sys.byteorder}-endian, {sys.maxsize.bit_length() + 1} bits"

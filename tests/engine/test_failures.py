@@ -146,7 +146,7 @@ def _newer(path: Path) -> None:
 NO_STORES: dict[str, tuple[Callable[[Path], object], type[StorageError], str]] = {
     "another program's": (_foreign, SchemaError, "another program"),
     "a newer version's": (_newer, SchemaError, "999.*upgrade"),
-    "no database": (lambda path: path.write_bytes(b"hello " * 1000), SchemaError, "no SQLite file"),
+    "no database": (lambda path: path.write_bytes(b"hello " * 1000), SchemaError, "not an SQLite file"),
     "a directory": (lambda path: path.mkdir(), StorageFailed, "directory"),
 }
 

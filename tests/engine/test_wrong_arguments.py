@@ -97,10 +97,10 @@ async def test_C5_an_answer_over_the_size_limit_leaves_no_question() -> None:
 async def test_C3_parameters_that_are_no_mapping_are_refused(engine: Engine, parameters: object) -> None:
     """A call's parameters have names; a cached result without them could not be reported."""
     thread = await engine.create_thread()
-    with pytest.raises(errors.InvalidParameters, match="no mapping"):
+    with pytest.raises(errors.InvalidParameters, match="not a mapping"):
         await thread.tool_cache.add("tool", parameters, "result", duration=2)  # type: ignore[arg-type]
     ahead = ProactiveTool(tool="tool", parameters=parameters, result="result")  # type: ignore[arg-type]
-    with pytest.raises(errors.InvalidParameters, match="no mapping"):
+    with pytest.raises(errors.InvalidParameters, match="not a mapping"):
         await thread.screen.inject("a page", [ahead])
     assert 0 == (await thread.info()).events
 

@@ -84,7 +84,7 @@ async def test_C3_a_tools_name_and_its_parameters_do_not_run_together() -> None:
     [
         ({"a": [0, math.nan]}, r"\$\.a\[1\]"),
         ({"a": math.inf}, r"\$\.a"),
-        ({1: "a"}, "no text"),
+        ({1: "a"}, "not a text"),
         ({"a": {2, 3}}, "set"),
         ({"a": "\ud800"}, "surrogate"),
         ({"a": 10**5000}, "digits"),

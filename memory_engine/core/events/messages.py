@@ -92,7 +92,7 @@ class LlmClarification(Event):
 
 @event("tool_result", role="tool", chunks="own")
 class ToolResult(Event):
-    """What a tool returned for `call_id`."""
+    """The result of a tool for `call_id`."""
 
     call_id: Id
     content: Content
@@ -102,7 +102,7 @@ class ToolResult(Event):
 
 @event("skill_result", role="tool", chunks="own")
 class SkillResult(Event):
-    """What a skill returned for `call_id`."""
+    """The result of a skill for `call_id`."""
 
     call_id: Id
     content: Content
@@ -112,7 +112,7 @@ class SkillResult(Event):
 
 @event("subagent_result", role="tool", chunks="own")
 class SubagentResult(Event):
-    """What a sub-agent returned for `call_id`."""
+    """The result of a sub-agent for `call_id`."""
 
     call_id: Id
     content: Content

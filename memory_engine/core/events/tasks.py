@@ -78,7 +78,7 @@ class TodoExpanded(Event):
 
 @event("todo_updated")
 class TodoUpdated(Event):
-    """An item's text or status changes; what is `None` stays."""
+    """An item's text or status changes; a field that is `None` stays."""
 
     id: Id
     text: str | None = None
