@@ -327,9 +327,7 @@ class ThreadRuntime:
             for view in views:
                 try:
                     await self.projections.bring(view)
-                except (
-                    Exception
-                ) as error:  # passed on, so that nobody waits for ever; only requests that need the view fail
+                except Exception as error:  # passed on: nobody waits for ever, and only who needs the view fails
                     for request in again:
                         if any(view in self.projections.missing(one.event.event_type) for one in request.events):
                             request.fail(error)
