@@ -15,7 +15,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
-from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord
 from memory_engine.errors import InvalidSearch, ThreadNotFound
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from memory_engine.replay.export import importer
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
-    anchors, importer, verify = lazy_modules("memory_engine.replay", "anchors", "export.importer", "verify")
+    anchors = lazy_module("memory_engine.replay.anchors")
+    importer = lazy_module("memory_engine.replay.export.importer")
+    verify = lazy_module("memory_engine.replay.verify")
 
 
 class Engine:

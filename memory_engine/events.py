@@ -134,29 +134,10 @@ from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadW
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
 from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
-BUILTIN_EVENTS: tuple[type[Event], ...] = (
-    UserMessage, ParentAgentMessage,
-    LlmTextResponse, LlmThinking, LlmToolCall, LlmSkillCall, LlmSubagentSpawn, LlmSubagentMessage, LlmClarification,
-    ToolResult, SkillResult, SubagentResult,
-    ToolError, SubagentError, SkillError, SystemFailure,
-    TaskStarted, TaskCompleted, TaskAbandoned, TaskTerminated,
-    TodoSet, TodoCompleted, TodoExpanded, TodoUpdated, TodoDeleted,
-    MemoryMarkCritical, MemoryForget, ThreadSeeded,
-    CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone,
-    ExternalInject, ExternalTimer, EnvironmentChange,
-    ExecutionRetry, ExecutionResume, ExecutionPause,
-    SessionStarted, SessionEnded,
-    ScratchpadWritten, ScratchpadRemoved,
-    PreferenceUpdated, PreferenceRemoved,
-    ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved,
-    FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved,
-    CycleStarted, ExchangeFinished, SummaryRolled,
-    ToolResultCached, ToolCacheHit, ToolCacheDropped, ScreenInjected,
-    MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared, MemoryGranted, MemoryRevoked, MemoryShared,
-    MemoryRecalled, ResultsOffloaded, FactsDelivered, DocumentAdded, DocumentRemoved,
-    PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked,
-    PatternPublished, PatternWithdrawn, EventSkipped,
-)  # fmt: skip
+BUILTIN_EVENTS: tuple[type[Event], ...] = tuple(
+    one for one in list(globals().values()) if isinstance(one, type) and issubclass(one, Event) and one is not Event
+)
+"""Every event that is imported above; their order means nothing."""
 
 
 CORE_EVENTS = tuple(cls for cls in BUILTIN_EVENTS if cls.__module__.startswith("memory_engine.core."))

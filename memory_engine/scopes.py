@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.thread import Thread
@@ -17,15 +17,12 @@ if TYPE_CHECKING:
     from memory_engine.views.preferences import view as preferences
     from memory_engine.views.promotion import agent_md
 else:
-    agent_md, playbooks, documents, shared_memory, patterns, preferences = lazy_modules(
-        "memory_engine.views",
-        "promotion.agent_md",
-        "playbooks.view",
-        "documents.view",
-        "layers.shared_memory",
-        "patterns.view",
-        "preferences.view",
-    )
+    documents = lazy_module("memory_engine.views.documents.view")
+    shared_memory = lazy_module("memory_engine.views.layers.shared_memory")
+    patterns = lazy_module("memory_engine.views.patterns.view")
+    playbooks = lazy_module("memory_engine.views.playbooks.view")
+    preferences = lazy_module("memory_engine.views.preferences.view")
+    agent_md = lazy_module("memory_engine.views.promotion.agent_md")
 
 
 class Scope(ScopeHandle, Thread):

@@ -14,7 +14,7 @@ from memory_engine.context.builder import Context
 from memory_engine.context.recall import thread_context
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
-from memory_engine.core.lazy import lazy_modules
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import IntegrityError, UnknownChunk
@@ -45,31 +45,26 @@ if TYPE_CHECKING:
     from memory_engine.views.screen import view as screen
     from memory_engine.views.tool_cache import view as tool_cache
 else:
-    flows, reports, scratchpad, screen, tool_cache, conversation, layers, promotion = lazy_modules(
-        "memory_engine.views",
-        "playbooks.flows",
-        "report",
-        "scratchpad.view",
-        "screen.view",
-        "tool_cache.view",
-        "conversation.view",
-        "layers.view",
-        "promotion.view",
-    )
-    anchors, bisect, diff, export, ledger, rebuild, to_pytest, verify, what_if, why = lazy_modules(
-        "memory_engine.replay",
-        "anchors",
-        "bisect",
-        "diff",
-        "export.export",
-        "ledger",
-        "rebuild",
-        "to_pytest",
-        "verify",
-        "what_if",
-        "why",
-    )
-    offloads, undo = lazy_modules("memory_engine", "views.layers.offloads", "compaction.undo")
+    conversation = lazy_module("memory_engine.views.conversation.view")
+    layers = lazy_module("memory_engine.views.layers.view")
+    flows = lazy_module("memory_engine.views.playbooks.flows")
+    promotion = lazy_module("memory_engine.views.promotion.view")
+    reports = lazy_module("memory_engine.views.report")
+    scratchpad = lazy_module("memory_engine.views.scratchpad.view")
+    screen = lazy_module("memory_engine.views.screen.view")
+    tool_cache = lazy_module("memory_engine.views.tool_cache.view")
+    anchors = lazy_module("memory_engine.replay.anchors")
+    bisect = lazy_module("memory_engine.replay.bisect")
+    diff = lazy_module("memory_engine.replay.diff")
+    export = lazy_module("memory_engine.replay.export.export")
+    ledger = lazy_module("memory_engine.replay.ledger")
+    rebuild = lazy_module("memory_engine.replay.rebuild")
+    to_pytest = lazy_module("memory_engine.replay.to_pytest")
+    verify = lazy_module("memory_engine.replay.verify")
+    what_if = lazy_module("memory_engine.replay.what_if")
+    why = lazy_module("memory_engine.replay.why")
+    undo = lazy_module("memory_engine.compaction.undo")
+    offloads = lazy_module("memory_engine.views.layers.offloads")
 
 
 V = TypeVar("V")

@@ -289,10 +289,10 @@ async def read_compactions(reader: LogReader, thread_id: str, state: State) -> l
     if not steps.finished:
         return []
     aftermath = await read_aftermath(reader, thread_id, state, after=steps.finished[0].seq)
-    return [settled(compaction, steps, aftermath) for compaction in steps.finished]
+    return [with_fate(compaction, steps, aftermath) for compaction in steps.finished]
 
 
-def settled(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compaction:
+def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Compaction:
     """A compaction with its fate."""
     fates = [aftermath.fate(summary) for one in compaction.replaced for summary in one.summaries]
     live = tuple(fate.chunk_id for fate in fates if fate.status == "live")

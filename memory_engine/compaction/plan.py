@@ -44,23 +44,23 @@ def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
     return policy.enabled and tally.compactable_tokens > policy.hard_tokens
 
 
-def plan_auto(state: State, policy: CompactionPolicy, stiff: Collection[str] = ()) -> Plan:
+def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection[str] = ()) -> Plan:
     """The plan for a passed threshold; empty where no cut makes progress.
 
-    If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `stiff` names
+    If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `incompressible` names
     COMPRESSIBLE chunks that a compactor could not shorten.
     """
     flow = _flow(state)
     kept = {chunk.id for chunk in flow[-policy.keep_recent :]} if policy.keep_recent else set()
     atoms = [a for a in _closed(flow) if not kept.intersection(c.id for c in a.chunks)]
-    scraps = [chunk for atom in atoms if _is_disposable(atom) for chunk in atom.chunks]
-    if scraps:
+    disposable = [chunk for atom in atoms if _is_disposable_atom(atom) for chunk in atom.chunks]
+    if disposable:
         left = state.tally
-        for chunk in scraps:
+        for chunk in disposable:
             left = left.plus(chunk, -1)
         if not is_due(left, policy):
-            return Plan(drops=tuple(chunk.id for chunk in scraps))
-    return _plan(state, atoms, policy, stiff)
+            return Plan(drops=tuple(chunk.id for chunk in disposable))
+    return _plan(state, atoms, policy, incompressible)
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
@@ -94,27 +94,27 @@ def _plan(
     state: State,
     atoms: Sequence[Atom],
     policy: CompactionPolicy,
-    stiff: Collection[str] = (),
+    incompressible: Collection[str] = (),
     batch_min: int = 2,
 ) -> Plan:
     """An atom goes whole: its DISPOSABLE chunks are dropped only together with what they belong to."""
     drops: list[str] = []
     singles: list[str] = []
     batch: list[Chunk] = []
-    beside: list[str] = []
+    drops_with_batch: list[str] = []
     for atom in atoms:
         if not all(chunk.is_compactable for chunk in atom.chunks):
             continue
-        if _is_disposable(atom):
+        if _is_disposable_atom(atom):
             drops += [chunk.id for chunk in atom.chunks]
         elif len(atom.chunks) == 1 and atom.chunks[0].retention is Retention.COMPRESSIBLE:
-            if atom.chunks[0].tokens >= SINGLE_TOKENS_MIN and atom.chunks[0].id not in stiff:
+            if atom.chunks[0].tokens >= SINGLE_TOKENS_MIN and atom.chunks[0].id not in incompressible:
                 singles.append(atom.chunks[0].id)
         else:
-            batch += [chunk for chunk in atom.chunks if not _is_scrap(chunk)]
-            beside += [chunk.id for chunk in atom.chunks if _is_scrap(chunk)]
-    if len(batch) + len(beside) >= batch_min:
-        drops += beside
+            batch += [chunk for chunk in atom.chunks if not _is_disposable_chunk(chunk)]
+            drops_with_batch += [chunk.id for chunk in atom.chunks if _is_disposable_chunk(chunk)]
+    if len(batch) + len(drops_with_batch) >= batch_min:
+        drops += drops_with_batch
         order = {chunk.id: n for n, chunk in enumerate(state.chunks())}
         batch = sorted([*_summaries_to_merge(state, policy), *batch], key=lambda chunk: order[chunk.id])
     else:
@@ -122,11 +122,11 @@ def _plan(
     return Plan(drops=tuple(drops), singles=tuple(singles), batch=tuple(chunk.id for chunk in batch))
 
 
-def _is_disposable(atom: Atom) -> bool:
-    return all(map(_is_scrap, atom.chunks))
+def _is_disposable_atom(atom: Atom) -> bool:
+    return all(map(_is_disposable_chunk, atom.chunks))
 
 
-def _is_scrap(chunk: Chunk) -> bool:
+def _is_disposable_chunk(chunk: Chunk) -> bool:
     """Whether no summary needs to mention the chunk. Calls and results are mentioned, whatever their retention."""
     return chunk.retention is Retention.DISPOSABLE and not (chunk.calls or chunk.call_id)
 

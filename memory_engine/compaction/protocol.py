@@ -80,7 +80,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     originals: Originals
     append: Callable[[Event], Awaitable[Receipt]]
     now_us: int
-    stiff: set[str]
+    incompressible: set[str]
     """Collects the COMPRESSIBLE chunks that did not get shorter."""
     afresh: Mapping[str, Sequence[Chunk]] = {}
     """By covered summary: the originals that are compacted in its place, and that count for its length."""
@@ -192,7 +192,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             }
             return replace(result, lines=_cited(result.lines, known)), tokens
         if len(covers) == 1:
-            self.stiff.update(covers)
+            self.incompressible.update(covers)
             return None, 0
         why = f"{tokens} tokens for {self._tokens(covers)}"
         raise CompactorFailed(compactor.name, "not_shorter", why, result.usage)

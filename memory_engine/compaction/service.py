@@ -102,7 +102,7 @@ class CompactionService:
         self._spare_restored(runtime)
         if tally.compactable < runtime.compaction_backoff:
             return
-        plan = plan_auto(runtime.state, policy, runtime.stiff)
+        plan = plan_auto(runtime.state, policy, runtime.incompressible)
         if not plan:
             runtime.compaction_backoff = tally.compactable + max(1, policy.threshold // 4)
             return
@@ -291,7 +291,7 @@ class CompactionService:
         policy = self.policy_of(runtime)
         if trigger == "manual":
             return plan_manual(runtime.state, policy, chunk_ids)
-        return plan_auto(runtime.state, policy, runtime.stiff)
+        return plan_auto(runtime.state, policy, runtime.incompressible)
 
     async def _execute(
         self, runtime: ThreadRuntime, trigger: Trigger, wanted: Again, compactors: Sequence[Compactor]
@@ -310,7 +310,7 @@ class CompactionService:
             originals=LogOriginals(self._kernel.reader, runtime.id),
             append=append,
             now_us=self._kernel.now_us(),
-            stiff=runtime.stiff,
+            incompressible=runtime.incompressible,
             afresh=wanted.afresh,
         )
         return await run.execute()

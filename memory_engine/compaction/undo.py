@@ -19,8 +19,8 @@ from memory_engine.compaction.history import (
     read_compactions,
     read_forgettings,
     read_steps,
-    settled,
     summary_root,
+    with_fate,
 )
 from memory_engine.compaction.plan import Plan, plan_manual
 from memory_engine.compaction.protocol import CompactionReport
@@ -210,7 +210,7 @@ class _Found:
         steps = await read_steps(kernel.reader, runtime.id, runtime.state.seq)
         found = await _named(kernel, runtime.id, steps, named, undone=undone)
         aftermath = await read_aftermath(kernel.reader, runtime.id, runtime.state, after=found.seq)
-        return cls(kernel, runtime, settled(found, steps, aftermath), steps, aftermath)
+        return cls(kernel, runtime, with_fate(found, steps, aftermath), steps, aftermath)
 
     def refused(self, why: str) -> CompactionNotLive:
         """The error that says why it cannot be done."""

@@ -1,6 +1,8 @@
-"""The atoms of a state that a context holds: by the newest turns alone, or by the shares of a policy.
+"""The atoms of a state that a context holds within a budget of tokens.
 
-With recall, a policy divides the budget. This module holds the default policy.
+A context without a query holds the newest turns that fit (`choose_newest`). One with a query also recalls passages:
+a policy divides the budget among summaries, turns and recall (`divide_by_policy`; without a budget, `whole`). If the
+newest turn alone exceeds the budget, the newest turns that fit are chosen there too. The default policy is here.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -216,7 +218,7 @@ def _in_order(costed: Iterable[Costed]) -> list[Costed]:
     return sorted(costed, key=lambda c: c.atom.positions[0])
 
 
-def choose(flow: Flow, room: int, counter: TokenCounter) -> list[Costed] | None:
+def choose_newest(flow: Flow, room: int, counter: TokenCounter) -> list[Costed] | None:
     """The atoms to include, in order; `None` where the fixed ones alone do not fit."""
     room -= flow.fixed_tokens
     if room < 0:
@@ -244,7 +246,7 @@ class Divided(msgspec.Struct, frozen=True):
     recalled: int
 
 
-def divide(flow: Flow, room: int, policy: ContextPolicy, counter: TokenCounter) -> Divided | None:
+def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, counter: TokenCounter) -> Divided | None:
     """The atoms to include by a policy, in order; `None` where the fixed ones alone do not fit.
 
     The newest turn is in whole, wherever it fits. Nothing here knows of a question: the atoms follow from the
@@ -254,14 +256,14 @@ def divide(flow: Flow, room: int, policy: ContextPolicy, counter: TokenCounter) 
     if flowing < 0:
         return None
     turns, at = flow.turns, _newest_turn(flow)
-    there_is = _room(flow, flowing, at)
-    split = _split(policy, there_is)
-    if there_is.newest > flowing:
+    offered = _room(flow, flowing, at)
+    split = _split(policy, offered)
+    if offered.newest > flowing:
         return _cut(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), counter)
-    kept = _newest_within(flow.summaries, min(split.summary, flowing - there_is.newest))
+    kept = _newest_within(flow.summaries, min(split.summary, flowing - offered.newest))
     left = flowing - tokens_of(kept)
     start = min(at, flow.window(min(split.recent, left)).start)
-    if start == at > 0 and turns[at - 1].tokens <= min(split.previous, left - there_is.newest):
+    if start == at > 0 and turns[at - 1].tokens <= min(split.previous, left - offered.newest):
         start -= 1
     chosen = _in_order([*flow.fixed, *kept, *turns[start:]])
     return Divided(chosen, min(split.recalled, left - tokens_of(turns[start:])))
@@ -315,7 +317,7 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
 def _cut(flow: Flow, room: int, spared: int, counter: TokenCounter) -> Divided | None:
     """The newest atoms and summaries that fit, with or without some room kept for recall."""
     for least_recalled in (spared, 0):
-        chosen = choose(flow, room - least_recalled, counter)
+        chosen = choose_newest(flow, room - least_recalled, counter)
         if chosen is not None:
             return Divided(chosen, least_recalled)
     return None

@@ -16,9 +16,9 @@ from memory_engine.context.budget import (
     ContextPolicy,
     Costed,
     Flow,
-    choose,
+    choose_newest,
     cost,
-    divide,
+    divide_by_policy,
     last_spoken,
     least,
     tokens_of,
@@ -145,7 +145,7 @@ class Layout(msgspec.Struct, frozen=True):
         """The atoms that a budget leaves room for, in order. Raises `ContextBudgetError`."""
         if max_tokens is None:
             return self.flow.atoms()
-        chosen = choose(self.flow, max_tokens - self.fixed, counter)
+        chosen = choose_newest(self.flow, max_tokens - self.fixed, counter)
         if chosen is None:
             raise self.overrun(thread_id, max_tokens)
         return chosen
@@ -203,7 +203,7 @@ class ContextBuilder:
         if max_tokens is None:
             divided = whole(layout.flow, policy)
         else:
-            fitting = divide(layout.flow, max_tokens - layout.fixed, policy, self.counter)
+            fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
             if fitting is None:
                 raise layout.overrun(thread_id, max_tokens)
             divided = fitting

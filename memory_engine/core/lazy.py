@@ -5,7 +5,7 @@ A start then costs only what it uses: compiling the hundred regular expressions 
 
 import importlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import AnyStr, Generic, cast
 
@@ -19,15 +19,15 @@ class _LazyModule(ModuleType):
         return value
 
 
-def lazy_modules(package: str, *names: str) -> Iterator[ModuleType]:
-    """Stand-ins for modules of a package, in order. Show type checkers the real import.
+def lazy_module(name: str) -> ModuleType:
+    """A stand-in for the module of this full name. Show type checkers the real import; a test compares the two.
 
     if TYPE_CHECKING:
-        from memory_engine.replay import diff, why
+        from memory_engine.replay import diff
     else:
-        diff, why = lazy_modules("memory_engine.replay", "diff", "why")
+        diff = lazy_module("memory_engine.replay.diff")
     """
-    return (_LazyModule(f"{package}.{name}") for name in names)
+    return _LazyModule(name)
 
 
 def imported_when_asked(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:

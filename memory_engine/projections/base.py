@@ -48,6 +48,11 @@ class View(Projection[V], Protocol[V]):
     lazy: bool
 
 
+def seq_key(seq: int) -> str:
+    """A seq as a row's key. Keys sort as texts, so it has leading zeros: `0000000012`."""
+    return f"{seq:010d}"
+
+
 def event_types(projection: Projection[V]) -> frozenset[str] | None:
     """The event types that a projection reads, if it is a view; else `None`: it reads all."""
     classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)

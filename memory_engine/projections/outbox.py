@@ -19,7 +19,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import EventDecodeError, InvalidEvent
-from memory_engine.projections.base import ProjectionMode, Rows
+from memory_engine.projections.base import ProjectionMode, Rows, seq_key
 
 
 class OutboxFact(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -126,7 +126,7 @@ def _facts(event: RecordedEvent) -> list[tuple[Delivery, OutboxFact]]:
     found = []
     for n, delivery in enumerate(event.event.deliveries()):
         fact = OutboxFact(
-            id=f"{event.seq:010d}.{n}",
+            id=f"{seq_key(event.seq)}.{n}",
             arrival=f"fact:{_arrival(event.hash, delivery.destination)}.{n}",
             destination=delivery.destination,
             type=delivery.event.event_type,

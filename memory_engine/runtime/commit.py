@@ -52,17 +52,17 @@ class Attempt:
         ids = {event.id for event in request.events}
         return any(step.stored.id in ids for step in self.reduced)
 
-    def settle(self, receipt_of: Callable[[Reduced, State], Receipt]) -> None:
-        """Make the receipts. Done while the store is at work: nobody waits for them yet."""
+    def make_receipts(self, receipt_of: Callable[[Reduced, State], Receipt]) -> None:
+        """Done while the store is at work: nobody waits for them yet."""
         for request, reduced, state in self.requests:
             for step in reduced:
-                request.settled[step.stored.id] = receipt_of(step, state)
+                request.receipts[step.stored.id] = receipt_of(step, state)
 
-    def unsettle(self) -> None:
+    def void_receipts(self) -> None:
         """Void the receipts: the commit did not happen."""
         for request, reduced, _ in self.requests:
             for step in reduced:
-                request.settled.pop(step.stored.id, None)
+                request.receipts.pop(step.stored.id, None)
 
 
 def linked_row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> StoredEvent:

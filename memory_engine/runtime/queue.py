@@ -36,30 +36,30 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Request:
     """Events to be appended together, and the future that their sender awaits.
 
-    `settled` holds receipts of those events that turned out to be recorded already.
+    `receipts` holds receipts by event id: of the commit at work, and of events that were recorded before.
     """
 
-    __slots__ = ("events", "future", "has_callers_ids", "settled", "system", "tries")
+    __slots__ = ("events", "future", "has_callers_ids", "receipts", "system", "tries")
 
     def __init__(self, events: Sequence[Prepared], *, system: bool = False) -> None:
         self.events = events
         self.has_callers_ids = any(event.id_is_callers for event in events)
         self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
-        self.settled: dict[str, Receipt] = {}
+        self.receipts: dict[str, Receipt] = {}
         self.system = system
         self.tries = 0
 
     @property
     def pending(self) -> Sequence[Prepared]:
-        """The events that are not settled yet, each id once."""
-        if not self.settled and not self.has_callers_ids:
+        """The events that have no receipt yet, each id once."""
+        if not self.receipts and not self.has_callers_ids:
             return self.events
-        return tuple({event.id: event for event in self.events if event.id not in self.settled}.values())
+        return tuple({event.id: event for event in self.events if event.id not in self.receipts}.values())
 
     def resolve(self) -> None:
         """Give the sender the receipts, in the order of the events."""
         if not self.future.done():
-            self.future.set_result(tuple([self.settled[event.id] for event in self.events]))
+            self.future.set_result(tuple([self.receipts[event.id] for event in self.events]))
 
     def fail(self, error: BaseException) -> None:
         """Give the sender the error, if it still waits."""

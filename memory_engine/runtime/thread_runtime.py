@@ -71,7 +71,7 @@ class ThreadRuntime:
         self.failed: MemoryEngineError | None = None
         self.compaction_backoff = 0
         self.compaction_failures = 0
-        self.stiff: set[str] = set()
+        self.incompressible: set[str] = set()
         self._idle: list[asyncio.Future[None]] = []
         self._woken: list[asyncio.Future[None]] = []
         self._watching = False
@@ -81,7 +81,9 @@ class ThreadRuntime:
     async def submit(self, request: Request) -> tuple[Receipt, ...]:
         """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
         if self.record.forked_from is not None and request.has_callers_ids:
-            await self._settle(request)  # the store refuses an id twice in one log, not in the past that it shares
+            await self._find_recorded(
+                request
+            )  # the store refuses an id twice in one log, not in the past that it shares
             if request.future.done():
                 return await request.future
         try:
@@ -170,7 +172,7 @@ class ThreadRuntime:
                 self.projections.apply(concerned)
         except MemoryEngineError as error:
             if request.has_callers_ids:
-                self._kernel.tasks.spawn(self._settle_or_fail(request, error))
+                self._kernel.tasks.spawn(self._find_recorded_or_fail(request, error))
             else:
                 request.fail(error)
             return
@@ -251,13 +253,13 @@ class ThreadRuntime:
             passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
         )
         future = self._kernel.store.commit(unit)
-        attempt.settle(self._receipt)
+        attempt.make_receipts(self._receipt)
         future.add_done_callback(lambda done: self._committed(attempt, done))
 
     def _committed(self, attempt: Attempt, done: "asyncio.Future[None]") -> None:
         error = EngineClosed() if done.cancelled() else done.exception()
         if error is not None:
-            attempt.unsettle()
+            attempt.void_receipts()
         if isinstance(error, HeadMoved | EventIdTaken):
             self._kernel.tasks.spawn(self._retry(attempt, error))
             return
@@ -301,7 +303,7 @@ class ThreadRuntime:
             for request, _, _ in attempt.requests:
                 request.tries += 1
                 if isinstance(error, EventIdTaken) or request.tries > 1:
-                    await self._settle(request)
+                    await self._find_recorded(request)
                 if request.tries > self._kernel.config.commit_tries_max:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
@@ -381,16 +383,16 @@ class ThreadRuntime:
         view = cast("Projection[object]", projection)
         await self.exclusively(lambda: self.projections.bring(view, readable=readable))
 
-    async def _settle_or_fail(self, request: Request, error: MemoryEngineError) -> None:
+    async def _find_recorded_or_fail(self, request: Request, error: MemoryEngineError) -> None:
         """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
         try:
-            await self._settle(request)
+            await self._find_recorded(request)
         except MemoryEngineError as failure:
             error = failure
         finally:
             request.fail(error)
 
-    async def _settle(self, request: Request) -> None:
+    async def _find_recorded(self, request: Request) -> None:
         """Find events that are recorded already; resolve the request if all are, fail it on a conflict."""
         ids = [event.id for event in request.pending]
         found = {stored.id: stored for stored in await self._kernel.store.find(self.id, ids)}
@@ -402,7 +404,7 @@ class ThreadRuntime:
             if not same:
                 request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
                 return
-            request.settled[stored.id] = self._first_receipt(stored)
+            request.receipts[stored.id] = self._first_receipt(stored)
         if not request.pending:
             request.resolve()
 

@@ -197,6 +197,25 @@ def test_no_module_is_a_drawer() -> None:
     assert [] == [place(path) for path in OURS if drawers & {path.stem, path.parent.name}]
 
 
+def test_a_lazy_module_is_the_one_that_type_checkers_see() -> None:
+    """Each `name = lazy_module(…)` stands for the module that the branch for types imports under this name."""
+    compared = 0
+    for path in SHIPPED:
+        for node in nodes(path):
+            if isinstance(node, ast.If) and "lazy_module(" in "".join(map(ast.unparse, node.orelse)):
+                seen = {
+                    alias.asname or alias.name: f"{one.module}.{alias.name}"
+                    for one in node.body
+                    if isinstance(one, ast.ImportFrom)
+                    for alias in one.names
+                }
+                for one in node.orelse:
+                    name, _, module = ast.unparse(one).partition(" = ")
+                    assert f"lazy_module('{seen[name]}')" == module, place(path, one)
+                    compared += 1
+    assert compared
+
+
 def test_a_class_name_is_used_once() -> None:
     """No two classes of the library have one name, private ones too: each says which one it is."""
     found: dict[str, list[str]] = {}

@@ -30,7 +30,7 @@ CALLS = (
 )
 LINE = e.SummaryLine("next_steps", "Go on.", ("1.0", "2.0"))
 
-# One of each built-in event, every field set.
+# One of each built-in event, every field set; the order means nothing.
 SAMPLES: tuple[Event, ...] = (
     e.UserMessage(content=MIXED, name="Ann"),
     e.ParentAgentMessage(content="Do it.", agent_id="a1"),
@@ -94,9 +94,16 @@ def golden() -> list[tuple[str, int, bytes]]:
     return [(line["type"], line["version"], line["payload"].encode()) for line in lines]
 
 
+def golden_line(sample: Event) -> str:
+    """The line of the golden file that holds this event."""
+    payload, _ = encode_event(sample, builtin_registry())
+    line = {"type": sample.event_type, "version": sample.event_version, "payload": payload.decode()}
+    return json.dumps(line, ensure_ascii=False)
+
+
 def test_there_is_a_sample_of_every_event() -> None:
     """No built-in event is left out below, and none of its fields keeps its default."""
-    assert list(BUILTIN_EVENTS) == [type(sample) for sample in SAMPLES]
+    assert Counter(BUILTIN_EVENTS) == Counter(type(sample) for sample in SAMPLES)
     unset = [
         f"{field.name} of {type(sample).__name__}"
         for sample in SAMPLES
@@ -126,7 +133,9 @@ def test_wire_names_and_versions_are_unique() -> None:
 def test_the_golden_file_holds_every_version() -> None:
     """Every version that was ever written has its line: the current ones, and all before them."""
     expected = {(cls.event_type, v) for cls in BUILTIN_EVENTS for v in range(1, cls.event_version + 1)}
-    assert expected == {(name, version) for name, version, _ in golden()}
+    held = {(name, version) for name, version, _ in golden()}
+    lines = [golden_line(sample) for sample in SAMPLES if (sample.event_type, sample.event_version) not in held]
+    assert expected == held, "\n".join(["missing at the end of tests/golden/events.jsonl:", *lines])
 
 
 @pytest.mark.parametrize("line", golden(), ids=[f"{name}-v{version}" for name, version, _ in golden()])

@@ -12,7 +12,7 @@ import memory_engine
 from memory_engine import Event, Plugin, RecordedEvent, Rows, UserMessage, errors
 from memory_engine import events as e
 from memory_engine.events import Destination
-from memory_engine.projections import ProjectionMode
+from memory_engine.projections import ProjectionMode, seq_key
 from memory_engine.runtime.scoped import scope_of
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
@@ -105,7 +105,7 @@ class LateNotes:
 
     def apply(self, rows: Rows[str], event: RecordedEvent) -> None:
         """Put."""
-        rows.put(f"{event.seq:010d}", event.event.content)  # type: ignore[union-attr]
+        rows.put(seq_key(event.seq), event.event.content)  # type: ignore[union-attr]
 
 
 async def test_a_type_that_is_tracked_late_needs_a_rebuild(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import memory_engine
 from memory_engine import EngineConfig, Event, Plugin, RecordedEvent, Rows, UserMessage, errors
 from memory_engine import events as e
 from memory_engine.core.records import StoredEvent
-from memory_engine.projections import ProjectionMode
+from memory_engine.projections import ProjectionMode, seq_key
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.store.protocol import ProjectionChange, Store
@@ -43,10 +43,10 @@ class Notes:
         if isinstance(event.event, Noted):
             if event.event.content == "look":
                 rows.get("anything")
-            rows.put(f"{event.seq:010d}", self._prefix + event.event.content)
+            rows.put(seq_key(event.seq), self._prefix + event.event.content)
         elif isinstance(event.event, e.MemoryForget):
             for seq in event.event.seqs:
-                rows.drop(f"{seq:010d}")
+                rows.drop(seq_key(seq))
 
 
 def with_notes(*, lazy: bool = False, version: int = 1, prefix: str = "") -> list[Plugin]:

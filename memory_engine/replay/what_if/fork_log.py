@@ -241,7 +241,7 @@ class Recompaction:
     new_id: Callable[[], str]
     _backoff: int = 0
     _failures: int = 0
-    _stiff: set[str] = field(factory=set)
+    _incompressible: set[str] = field(factory=set)
     _originals: LogOriginals | None = None
     _thread_id: str = ""
 
@@ -257,7 +257,7 @@ class Recompaction:
         """The plan of the compaction due after an event."""
         if not self.is_due(state.tally):
             return None
-        plan = plan_auto(state, self.policy, self._stiff)
+        plan = plan_auto(state, self.policy, self._incompressible)
         if not plan:
             self._backoff = state.tally.compactable + max(1, self.policy.threshold // 4)
         return plan or None
@@ -272,7 +272,7 @@ class Recompaction:
         """Compact before a model call, if the hard limit is passed."""
         state = self.state()
         if is_overdue(state.tally, self.policy):
-            await self._attempt(plan_auto(state, self.policy, self._stiff), "hard", now_us)
+            await self._attempt(plan_auto(state, self.policy, self._incompressible), "hard", now_us)
 
     async def asked(self, chunk_ids: Collection[str] | None, now_us: int) -> None:
         """Compact where someone asked for it: these chunks, or everything."""
@@ -310,6 +310,6 @@ class Recompaction:
             originals=self._originals,
             append=self.append,
             now_us=now_us,
-            stiff=self._stiff,
+            incompressible=self._incompressible,
         )
         await run.execute()

@@ -10,7 +10,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
 from memory_engine.views.conversation.texts import utf8_bytes
 
 
@@ -100,7 +100,7 @@ R = TypeVar("R", CycleRow, SummaryRow, TallyRow)
 
 def exchange_key(seq: int) -> str:
     """The key of an exchange: keys sort as the questions were asked."""
-    return f"{EXCHANGE}{seq:010d}"
+    return f"{EXCHANGE}{seq_key(seq)}"
 
 
 class ConversationFold:
@@ -159,7 +159,7 @@ def _finish(rows: Rows[ConversationRow], event: RecordedEvent, finished: Exchang
     elif finished.short:
         tally = msgspec.structs.replace(tally, cuts=tally.cuts + 1)
     rows.put(TALLY, tally)
-    if finished.cycle and rows.get(f"{_GONE}{finished.cycle:010d}") is not None:
+    if finished.cycle and rows.get(f"{_GONE}{seq_key(finished.cycle)}") is not None:
         return
     asked = _question_of(rows, finished)
     row = ExchangeRow(
@@ -232,11 +232,11 @@ def _forget(rows: Rows[ConversationRow], event: RecordedEvent, forget: MemoryFor
         if seqs.intersection(row.sources):
             rows.drop(exchange_key(row.seq))
             if not row.finished_seq:
-                rows.put(f"{_GONE}{row.seq:010d}", GoneRow(row.seq))
+                rows.put(f"{_GONE}{seq_key(row.seq)}", GoneRow(row.seq))
     cycle = cycle_of(rows)
     if cycle is not None and not seqs.isdisjoint((cycle.seq, cycle.question_at)):
         rows.drop(CYCLE)
-        rows.put(f"{_GONE}{cycle.seq:010d}", GoneRow(cycle.seq))
+        rows.put(f"{_GONE}{seq_key(cycle.seq)}", GoneRow(cycle.seq))
     summary = summary_of(rows)
     if summary is not None and _reaches(summary, seqs):
         # the row does not tell which exchanges the forgotten parts came from, so all of it is withheld; the originals

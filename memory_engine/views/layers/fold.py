@@ -15,7 +15,7 @@ from memory_engine.core.clock import to_us
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.events import (
     Layer,
@@ -104,13 +104,8 @@ def recorded_row(event: RecordedEvent, appended: MemoryAppended) -> EntryRow:
     return entry_row(appended, seq=event.seq, event_id=event.id, recorded_us=to_us(event.recorded_at))
 
 
-def place(seq: int) -> str:
-    """A seq as a key: keys sort as seqs do."""
-    return f"{seq:010d}"
-
-
 _FIRST, _LAST = "0", ":"
-"""Before and after every place."""
+"""Before and after the key of every seq."""
 
 
 class EpisodicFold:
@@ -127,14 +122,14 @@ class EpisodicFold:
         """Put and drop."""
         match event.event:
             case MemoryAppended(layer="episodic") as appended:
-                rows.put(place(event.seq), recorded_row(event, appended))
+                rows.put(seq_key(event.seq), recorded_row(event, appended))
             case MemoryCompacted(layer="episodic", upto=upto):
-                rows.drop_range(_FIRST, place(upto + 1))
+                rows.drop_range(_FIRST, seq_key(upto + 1))
             case MemoryCleared(layers=layers) if "episodic" in layers:
                 rows.drop_range(_FIRST, _LAST)
             case MemoryRemoved(layer="episodic", seqs=seqs) | MemoryForget(seqs=seqs):
                 for seq in seqs:
-                    rows.drop(place(seq))
+                    rows.drop(seq_key(seq))
 
 
 class LayersFold:
@@ -176,7 +171,7 @@ class LayersFold:
         if appended.layer == "semantic":
             rows.put(f"semantic/{row.key}", row)
         elif appended.layer != "episodic":
-            rows.put(f"{appended.layer}/{place(event.seq)}", row)
+            rows.put(f"{appended.layer}/{seq_key(event.seq)}", row)
         if appended.layer == "working":
             held = keys_of(rows, "working")
             for key in held[: max(0, len(held) - max(1, appended.capacity))]:
@@ -191,7 +186,7 @@ class LayersFold:
         was_cleared = _seq_at(rows, f"cleared/{layer}") > compacted.drawn_at
         if was_cleared or (former is not None and former.upto > compacted.upto):
             return
-        rows.drop_range(f"{layer}/{_FIRST}", f"{layer}/{place(compacted.upto + 1)}")
+        rows.drop_range(f"{layer}/{_FIRST}", f"{layer}/{seq_key(compacted.upto + 1)}")
         if not compacted.lines or layer == "procedural":
             return
         changed = _seq_at(rows, "removed") > compacted.drawn_at
@@ -208,7 +203,7 @@ class LayersFold:
             left_out=0 if changed else compacted.left_out,
             method=compacted.method,
         )
-        rows.put(f"{layer}/{place(compacted.upto)}", row)
+        rows.put(f"{layer}/{seq_key(compacted.upto)}", row)
 
     def _clear(self, rows: Rows[EntryRow], event: RecordedEvent, layer: str) -> None:
         for key in keys_of(rows, layer):

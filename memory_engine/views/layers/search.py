@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from attrs import frozen
 
 from memory_engine.core.text import common_words, fold_case, stem, terms, words
+from memory_engine.projections.base import seq_key
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.recall.hits import Hit
 from memory_engine.recall.question import read_question
@@ -20,7 +21,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.passages import PLACES_BITS
 from memory_engine.views.layers.entries import MemoryEntry, MemoryHit, ProceduralRule
 from memory_engine.views.layers.events import Layer, MemoryAppended
-from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, place, summary_of
+from memory_engine.views.layers.fold import EntryRow, LayerRows, keys_of, layer_rows, summary_of
 
 DAY_US = 24 * 60 * 60 * 1_000_000
 RECENCY_POINTS = 0.5
@@ -161,7 +162,7 @@ def _row(rows: LayerRows, hit: Hit, own: str) -> EntryRow | None:
     if rows.layer == "semantic":
         keys = [f"semantic/{own}", f"semantic/{hit.event_id}"]
     else:
-        keys = [place(hit.seq) if rows.entries is not None else f"{rows.layer}/{place(hit.seq)}"]
+        keys = [seq_key(hit.seq) if rows.entries is not None else f"{rows.layer}/{seq_key(hit.seq)}"]
     found = (rows.get(key) for key in keys)
     return next((row for row in found if row is not None and row.seq == hit.seq), None)
 

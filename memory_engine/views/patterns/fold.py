@@ -12,7 +12,7 @@ from attrs import field, frozen
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
 from memory_engine.views.patterns.events import (
     Finding,
     PatternApproved,
@@ -186,7 +186,7 @@ def _let_go(rows: Rows[PatternRow], is_gone: _IsGone, reason: str) -> None:
 
 
 def _proposal_key(seq: int) -> str:
-    return f"{_PROPOSAL}{seq:010d}"
+    return f"{_PROPOSAL}{seq_key(seq)}"
 
 
 def memberships(rows: ReadableRows[PatternRow]) -> list[Membership]:

@@ -17,7 +17,7 @@ from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidEvent
-from memory_engine.projections.base import ProjectionMode, Rows
+from memory_engine.projections.base import ProjectionMode, Rows, seq_key
 from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
 from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
 from memory_engine.views.promotion.wording import normalized, quoted, same_text, says_the_same, wordings, words_of
@@ -184,7 +184,7 @@ class PromotionFold:
                 destination=body.destination,
                 sources=body.sources,
             )
-            rows.put(f"{event.seq:010d}", verdict)
+            rows.put(seq_key(event.seq), verdict)
 
 
 def _is_forgotten(verdict: Verdict, forget: MemoryForget) -> bool:
@@ -240,7 +240,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     user_id: str
     tenant_id: str
 
-    def settle(self, placement: Placement, snippet: Snippet) -> tuple[Placement, Destination | None]:
+    def choose_destination(self, placement: Placement, snippet: Snippet) -> tuple[Placement, Destination | None]:
         """The destination of a placement, given the conversation's owners.
 
         Without a tenant, a snippet for `agent.md` goes to the user. A user's own snippet never goes

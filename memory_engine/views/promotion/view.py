@@ -107,7 +107,9 @@ class Promotion:
             target = "preferences"
         placement = Placement(target, key, "as was asked") if target is not None else None
         name = ("request", target or "", key)
-        return await self._settle(_Judging(trigger="request", name=name, requested=wanted, placement=placement))
+        return await self._evaluate_retrying(
+            _Judging(trigger="request", name=name, requested=wanted, placement=placement)
+        )
 
     async def evaluate(self, *, trigger: str = "") -> PromotionReport:
         """Judge every snippet. `trigger` names what asks for it, such as the id of an event.
@@ -116,13 +118,13 @@ class Promotion:
         Raises `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
-        return await self._settle(_Judging(trigger=trigger, name=("trigger", trigger)))
+        return await self._evaluate_retrying(_Judging(trigger=trigger, name=("trigger", trigger)))
 
     async def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
         """Every verdict, oldest first."""
         return tuple(verdict for _, verdict in (await self._thread.rows(PROMOTION, at=at)).items())
 
-    async def _settle(self, asked: _Judging) -> PromotionReport:
+    async def _evaluate_retrying(self, asked: _Judging) -> PromotionReport:
         for _ in range(ATTEMPTS - 1):
             try:
                 return await self._evaluate(asked)
@@ -205,7 +207,7 @@ class Promotion:
         snippet, reason = judgement.snippet, judgement.reason
         placement, destination = Placement(""), None
         if judgement.rises:
-            placement, destination = owner.settle(asked.placement or self._route(snippet), snippet)
+            placement, destination = owner.choose_destination(asked.placement or self._route(snippet), snippet)
             reason = f"{reason}; {placement.target or 'nowhere'}: {placement.reason}"
         return PromotionDecided(
             snippet=snippet.id,

@@ -4,7 +4,7 @@ import msgspec
 
 from memory_engine import Event, Plugin, RecordedEvent, Rows
 from memory_engine.events import Id
-from memory_engine.projections.base import ProjectionMode
+from memory_engine.projections import ProjectionMode, seq_key
 from memory_engine.recall.extractors import found
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.store.passages import Extracted
@@ -40,7 +40,7 @@ class HighlightsFold:
     def apply(self, rows: Rows[Highlight], event: RecordedEvent) -> None:
         """Take what an event brings."""
         if isinstance(event.event, TextHighlighted):
-            rows.put(f"{event.seq:010d}", Highlight(event.event.page, event.event.quote))
+            rows.put(seq_key(event.seq), Highlight(event.event.page, event.event.quote))
 
 
 HIGHLIGHTS = HighlightsFold()
