@@ -133,7 +133,7 @@ class Plugin:
         self.compactors.append((compactor, priority))
 
     def projection(self, projection: Projection[V]) -> None:
-        """Add a read model."""
+        """Add a read model. `open` raises `UntrackedEvents` where only some of its `events` are tracked."""
         self.projections.append(cast("Projection[object]", projection))  # its rows are of its own type
 
     def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:

@@ -22,7 +22,7 @@ from memory_engine.errors import DuplicateRegistration, SchemaError
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
-from memory_engine.projections.base import Projection
+from memory_engine.projections.base import Projection, check_events
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.outbox import folds_of
 from memory_engine.recall.extractors import extractors_of
@@ -223,7 +223,10 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
 
 
 def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sources: _Sources) -> Kernel:
-    """Everything the plug-ins bring, in their order; a name given twice is refused."""
+    """Everything the plug-ins bring, in their order.
+
+    Raises `DuplicateRegistration` for a name given twice, `UntrackedEvents` for a view that lists untracked events.
+    """
     events = EventRegistry()
     reducers = ReducerRegistry()
     projections: dict[str, Projection[object]] = {}
@@ -237,6 +240,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         for projection in plugin.projections:
             if projection.name in projections:
                 raise DuplicateRegistration("projection", projection.name)
+            check_events(projection)  # here, since the classes may be declared after the projection was added
             projections[projection.name] = projection
         compactors += plugin.compactors
         renderers.update(plugin.renderers)

@@ -14,6 +14,7 @@ from memory_engine.events import (
     ExecutionPause,
     ExecutionResume,
     ExecutionRetry,
+    FactsDelivered,
     LlmClarification,
     LlmSkillCall,
     LlmSubagentMessage,
@@ -36,6 +37,7 @@ from memory_engine.events import (
     ThreadSeeded,
     TodoExpanded,
     TodoSet,
+    TodoUpdated,
     ToolError,
     ToolResult,
     UserMessage,
@@ -63,9 +65,9 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, EventSkipped, ExecutionPause, ExecutionResume,
-    ExecutionRetry, LlmThinking, SessionEnded, SessionStarted,
+    ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted, TodoUpdated,
 )  # fmt: skip
-"""Events with text that search does not find: reasoning, and words that other events hold."""
+"""Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""
 
 
 def spoken(kind: str, role: str, speaker: str) -> Extractor:

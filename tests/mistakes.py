@@ -21,6 +21,7 @@ from memory_engine import (
     EngineConfig,
     Operation,
     Plugin,
+    RecordedEvent,
     ReduceContext,
     Reduction,
     Reorder,
@@ -51,6 +52,7 @@ from memory_engine.inspector.server import CannotServe
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
+from memory_engine.projections import ProjectionMode
 from memory_engine.replay.anchors import read_anchors
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.what_if import Change
@@ -169,6 +171,29 @@ def twice_registered(_: Place) -> object:
     """A name that an engine has already."""
     plugin = Plugin("p")
     plugin.event("user_message")(Undeclared)
+    return opened(plugins=[plugin])
+
+
+class Partly:
+    """A projection of these events: of a tracked one and one that is not."""
+
+    name = "partly"
+    version = 1
+    mode: ProjectionMode = "inline"
+    row: type[str] = str
+    lazy = False
+
+    def __init__(self, *events: type[memory_engine.Event]) -> None:
+        self.events = events
+
+    def apply(self, rows: Rows[str], event: RecordedEvent) -> None:
+        """Nothing: no engine opens with it."""
+
+
+def partly_tracked(_: Place) -> object:
+    """A view that would be given every event."""
+    plugin = Plugin("p")
+    plugin.projection(Partly(e.MemoryForget, e.UserMessage))
     return opened(plugins=[plugin])
 
 
@@ -360,6 +385,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
     (errors.DuplicateRegistration, twice_registered),
+    (errors.UntrackedEvents, partly_tracked),
     (errors.MissingExtra, without_litellm),
     (errors.IngestError, ingest_what_is_no_json),
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),

@@ -13,6 +13,7 @@ MemoryEngineError
 │   ├── UndeclaredEvent          a class without @event
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
+│   ├── UntrackedEvents          a projection that lists tracked and untracked events
 │   ├── MissingExtra             an optional package is not installed
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
@@ -91,6 +92,7 @@ from memory_engine.errors.base import ThreadExists as ThreadExists
 from memory_engine.errors.base import ThreadHasForks as ThreadHasForks
 from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
+from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError

@@ -140,6 +140,20 @@ class DuplicateRegistration(InvalidInput):
 
 
 @facts
+class UntrackedEvents(InvalidInput):
+    """A projection that lists tracked events beside untracked ones: it would be given every event of a thread."""
+
+    projection: str
+    untracked: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"projection {self.projection!r} lists tracked events and untracked ones ({', '.join(self.untracked)}); "
+            "declare these with tracked=True, or leave `events` out and let `apply` pick from all events"
+        )
+
+
+@facts
 class MissingExtra(InvalidInput):
     """A feature needs an optional package."""
 

@@ -10,7 +10,7 @@ import msgspec.inspect
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import RecordedEvent
-from memory_engine.errors import ReducerError, RowsNotLoaded
+from memory_engine.errors import ReducerError, RowsNotLoaded, UntrackedEvents
 
 ProjectionMode = Literal["inline", "async"]
 
@@ -54,11 +54,28 @@ def seq_key(seq: int) -> str:
 
 
 def event_types(projection: Projection[V]) -> frozenset[str] | None:
-    """The event types that a projection reads, if it is a view; else `None`: it reads all."""
+    """The event types that a projection reads, if it is a view; else `None`: it reads all.
+
+    `open` has refused one that lists both tracked events and untracked ones (`check_events`).
+    """
     classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)
     if classes is None or projection.mode != "inline" or not all(cls.event_tracked for cls in classes):
         return None
     return frozenset(cls.event_type for cls in classes)
+
+
+def check_events(projection: Projection[V]) -> None:
+    """Raise `UntrackedEvents` for an inline projection that lists tracked events beside untracked ones.
+
+    One untracked class would make the view a projection of every event, and its `apply` would be given events that
+    it does not list.
+    """
+    classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)
+    if classes is None or projection.mode != "inline":
+        return
+    untracked = tuple(cls.__name__ for cls in classes if not cls.event_tracked)
+    if 0 < len(untracked) < len(classes):
+        raise UntrackedEvents(projection.name, untracked)
 
 
 def is_lazy(projection: Projection[V]) -> bool:

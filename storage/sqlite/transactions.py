@@ -91,6 +91,8 @@ class Transactions:
             raw.executemany(_INSERT_EVENT, events)
         except sqlite3.IntegrityError as error:
             if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+                # The sender may be a retry whose first try was committed by a process that died before its receipt:
+                # the runtime looks the id up and gives that receipt, or `IdempotencyConflict` for another event.
                 raise EventIdTaken from error
             if error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
                 first = units[0]

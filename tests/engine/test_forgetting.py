@@ -10,6 +10,8 @@ from memory_engine import events as e
 from memory_engine.agents import AgentLifecycle
 from memory_engine.errors import StorageBusy, ThreadClosed
 from memory_engine.events import Destination, PlaybookCall
+from memory_engine.projections.base import event_types
+from memory_engine.projections.outbox import folds_of
 from memory_engine.runtime.delivery import Relay
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
@@ -215,6 +217,9 @@ PATHS: list[Path] = [
     task_of_an_agent, task_that_failed, result_of_an_agent, tool_of_an_agent,
 ]  # fmt: skip
 
+KEEPS: dict[str, str] = {}
+"""The built-in folds that take no forgetting, each with the reason."""
+
 
 async def shown(thread: Thread) -> str:
     """Everything that a thread shows as of now."""
@@ -257,6 +262,15 @@ async def test_what_is_forgotten_is_found_nowhere(path: Path) -> None:
         await thread.rebuild()
         assert [] == await found(engine)
         assert [] == [report for report in await engine.verify() if not report.ok]
+
+
+def test_every_view_takes_a_forgetting() -> None:
+    """`MemoryForget` is among the events of its fold, or the fold reads all; others need a reason in `KEEPS`."""
+    outbox, facts = folds_of(e.BUILTIN_EVENTS)
+    read = {fold.name: event_types(fold) for fold in builtin_projections()}
+    read |= {outbox.name: event_types(outbox), facts.name: event_types(facts)}
+    deaf = {name for name, types in read.items() if types is not None and e.MemoryForget.event_type not in types}
+    assert KEEPS.keys() == deaf
 
 
 async def test_a_fork_made_before_keeps_its_past_until_it_forgets_too() -> None:

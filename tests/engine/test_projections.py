@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine, Plugin, RecordedEvent, Rows, errors
+from memory_engine import Engine, Event, Plugin, RecordedEvent, Rows, errors
 from memory_engine import events as e
 from memory_engine.projections import ProjectionMode
+from memory_engine.projections.base import check_events, event_types
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.protocol import ProjectionChange
 from memory_engine.testing import FaultyStore
+from tests.mistakes import Partly
 
 MODES: list[ProjectionMode] = ["inline", "async"]
 
@@ -250,6 +252,25 @@ async def test_two_projections_of_one_name_are_refused() -> None:
     with pytest.raises(errors.DuplicateRegistration, match="counts"):
         async with memory_engine.open(":memory:", plugins=plugin(Counts("async"), Counts("inline"))):
             raise AssertionError("it opened")
+
+
+async def test_a_view_that_lists_an_untracked_event_is_refused() -> None:
+    """It would be given every event; the error names the projection and the class, and says what to do."""
+    made = Plugin("p")
+    made.projection(Partly(e.MemoryForget, e.UserMessage))
+    with pytest.raises(errors.UntrackedEvents) as raised:
+        async with memory_engine.open(":memory:", plugins=[made]):
+            raise AssertionError("it opened")
+    assert errors.UntrackedEvents("partly", ("UserMessage",)) == raised.value
+    assert "declare these with tracked=True" in str(raised.value)
+
+
+@pytest.mark.parametrize(("events", "types"), [((e.MemoryForget,), {"memory_forget"}), ((e.UserMessage,), None)])
+def test_events_of_one_sort_are_taken(events: tuple[type[Event], ...], types: set[str] | None) -> None:
+    """All tracked: a view. None tracked: a projection of every event, as without a list."""
+    one = Partly(*events)
+    check_events(one)
+    assert types == event_types(one)
 
 
 def test_rows_remember_what_changed() -> None:

@@ -80,6 +80,25 @@ def texts(whole: object, clean: object) -> Iterator[tuple[str, object]]:
         yield whole, clean
 
 
+def holds_text(cls: type) -> bool:
+    """Whether a field of the event, or of a struct in it, is a text by its type and its role."""
+    for one in structs(cls, set()):
+        roles, hints = roles_of(one), get_type_hints(one)
+        for name in one.__struct_fields__:
+            is_string = str in (hints[name], *get_args(hints[name]))
+            if is_string and roles.get(name, Role()).kind is FieldKind.TEXT:
+                return True
+    return False
+
+
+def test_search_knows_every_text() -> None:
+    """An event with texts has `content` or `bodies`, or its plug-in says what search finds, if anything."""
+    said = {event_type for plugin in builtin_plugins() for event_type in plugin.extractors}
+    told = {cls for cls in BUILTIN_EVENTS if "content" in cls.__struct_fields__ or cls.bodies is not Event.bodies}
+    unsaid = {cls for cls in BUILTIN_EVENTS if holds_text(cls) and cls not in told and cls.event_type not in said}
+    assert set() == unsaid
+
+
 @pytest.mark.parametrize("sample", SAMPLES, ids=[sample.event_type for sample in SAMPLES])
 def test_redaction_leaves_no_text_standing(sample: Event) -> None:
     """In every field of a built-in event that declares no role, nested ones too; what is left is such an event."""

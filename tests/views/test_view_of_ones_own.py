@@ -73,6 +73,17 @@ async def test_it_is_searched(thread: Thread) -> None:
     assert (1, "highlight", SAID.quote) == (found[0].seq, found[0].kind, found[0].text)
 
 
+async def test_forgetting_an_event_takes_its_row_away(thread: Thread) -> None:
+    """The row goes, and search finds nothing of it; other rows stay, also when they are made again."""
+    event_id = (await thread.latest(2))[0].id
+    await thread.forget(event_ids=[event_id])
+    assert [LATER.quote] == await thread.of(Highlights).quotes()
+    assert () == (await thread.search("when does revenue dip?", kinds=["highlight"])).hits
+    assert (await thread.verify()).ok
+    await thread.rebuild(["highlights"])
+    assert ["0000000002"] == list(await thread.view("highlights"))
+
+
 async def test_a_redacted_export_leaves_no_text_of_it(thread: Thread, tmp_path: Path) -> None:
     """A field is text unless it is declared otherwise: the quote goes, the page's id stays."""
     await thread.export(tmp_path / "t.jsonl", redaction=Redaction(types=["text_highlighted"]))

@@ -26,7 +26,7 @@ PLUGIN.events += [MemoryGranted, MemoryRevoked, MemoryShared]
 PLUGIN.events += [MemoryRecalled, ResultsOffloaded]
 PLUGIN.reducer(MemoryRecalled)(reduce_memory_recalled)
 PLUGIN.reducer(ResultsOffloaded)(reduce_results_offloaded)
-PLUGIN.silent(MemoryRecalled, MemoryShared)
+PLUGIN.silent(MemoryRecalled, MemoryRevoked, MemoryShared)
 PLUGIN.projection(EPISODIC)
 PLUGIN.projection(LAYERS)
 PLUGIN.projection(GRANTS)

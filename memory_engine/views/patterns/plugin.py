@@ -22,6 +22,7 @@ from memory_engine.views.patterns.pool import INDUSTRIES, POOL, bereft, withdraw
 PLUGIN = Plugin("patterns", kinds=[INDUSTRIES])
 PLUGIN.events += [PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked]
 PLUGIN.events += [PatternPublished, PatternWithdrawn]
+PLUGIN.silent(PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked)
 PLUGIN.projection(PATTERNS)
 PLUGIN.projection(POOL)
 

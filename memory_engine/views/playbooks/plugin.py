@@ -15,7 +15,7 @@ from memory_engine.views.playbooks.flows import FLOWS
 from memory_engine.views.playbooks.view import PLAYBOOKS
 
 PLUGIN = Plugin("playbooks", events=[FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved])
-PLUGIN.silent(PlaybookPromoted)
+PLUGIN.silent(FlowCompleted, PlaybookPromoted)
 PLUGIN.projection(FLOWS)
 PLUGIN.projection(PLAYBOOKS)
 

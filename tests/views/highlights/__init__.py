@@ -3,7 +3,7 @@
 import msgspec
 
 from memory_engine import Event, Plugin, RecordedEvent, Rows
-from memory_engine.events import Id
+from memory_engine.events import Id, MemoryForget
 from memory_engine.projections import ProjectionMode, seq_key
 from memory_engine.recall.extractors import found
 from memory_engine.runtime.handle import ThreadHandle
@@ -34,13 +34,17 @@ class HighlightsFold:
     version = 1
     mode: ProjectionMode = "inline"
     row: type[Highlight] = Highlight
-    events = (TextHighlighted,)
+    events = (TextHighlighted, MemoryForget)
     lazy = False
 
     def apply(self, rows: Rows[Highlight], event: RecordedEvent) -> None:
-        """Take what an event brings."""
-        if isinstance(event.event, TextHighlighted):
-            rows.put(seq_key(event.seq), Highlight(event.event.page, event.event.quote))
+        """Take what an event brings, or what it forgets."""
+        match event.event:
+            case TextHighlighted(page=page, quote=quote):
+                rows.put(seq_key(event.seq), Highlight(page, quote))
+            case MemoryForget() as forget:
+                for seq in forget.origins():
+                    rows.drop(seq_key(seq))
 
 
 HIGHLIGHTS = HighlightsFold()
