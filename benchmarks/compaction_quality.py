@@ -26,7 +26,7 @@ from typing import Required, TypedDict
 from attrs import frozen
 
 from memory_engine.compactors.extractive import HEADING_TOKENS, Entry, extract, render
-from memory_engine.files.comparison import VALUE, is_value, missing, stands_in
+from memory_engine.files.facts import VALUE, is_value, missing, stands_in
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared"

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
-from memory_engine.compaction.history import Targets
+from memory_engine.compaction.forgetting import Targets
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended

@@ -47,7 +47,7 @@ from memory_engine.files.verify_file import verify_file
 from memory_engine.ingest.records import read_records
 from memory_engine.inspector import serving
 from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
-from memory_engine.inspector.routes_log import ledger
+from memory_engine.inspector.routes_replay import ledger
 from memory_engine.inspector.server import CannotServe
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
@@ -309,7 +309,7 @@ async def worker_dies(p: Place) -> None:
 
 async def ledger_of_too_much(p: Place) -> None:
     """A page would wait for minutes."""
-    p.patched.setattr("memory_engine.inspector.routes_log.LEDGER_STATE_CHUNKS_MAX", 1)
+    p.patched.setattr("memory_engine.inspector.routes_replay.LEDGER_STATE_CHUNKS_MAX", 1)
     await ledger(Inspection(p.engine, ""), Query({"thread": "t"}))
 
 

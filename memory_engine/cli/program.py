@@ -56,7 +56,7 @@ COMMANDS = {
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
     "what-if": CommandEntry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
     "compare-compactors": CommandEntry(
-        "run logs again under several compactors, and compare what they keep", "what_if:COMPARE_COMPACTORS"
+        "run logs again under several compactors, and compare what they keep", "compare:COMPARE_COMPACTORS"
     ),
 }
 _EPILOG = "exit codes: 0 done, 1 something wrong was found, 2 it could not be done, 130 interrupted"

@@ -1,7 +1,6 @@
-"""The commands that try things out: fork, what-if, compare-compactors."""
+"""The commands that run a log on in a fork: fork, what-if."""
 
 import argparse
-import asyncio
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,24 +8,21 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
-from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Progress, Terminal
-from memory_engine.compaction.base import Compactor, calls_model
+from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.excerpts import counted, duration, number
+from memory_engine.core.excerpts import counted, number
 from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
-from memory_engine.files.comparison import CompactorScore, Comparison, compare_compactors, draw
-from memory_engine.ingest.records import EventReader, UnusableRecord
+from memory_engine.ingest.events import EventReader, UnusableRecord
 from memory_engine.plugins import Plugin, installed_plugins
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.what_if.calls import Call, Prices, Turn
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
 from memory_engine.wiring import model_compactor
-from memory_engine.wiring import open as open_engine
 
 TURNS_SHOWN_MAX = 8
 _COUNTS = ("kept", "renumbered", "replaced", "skipped", "refused", "left_out", "inserted", "added")
@@ -304,109 +300,3 @@ def _call_cells(call: Call | None) -> tuple[str, str, str]:
 
 FORK = Command(_declare_fork, fork)
 WHAT_IF = Command(_declare_what_if, what_if)
-
-
-ROWS_SHOWN_MAX = 40
-
-
-def _declare(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "logs", metavar="PATH", nargs="+", help="exported logs, recorded conversations, databases, folders of them"
-    )
-    how = parser.add_argument_group("what is compared")
-    how.add_argument(
-        "--compactor",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="may be repeated (default: all that are registered and call no model)",
-    )
-    add_models(how)
-    add_policy(parser)
-    parser.add_argument("--chart", metavar="FILE", help="draw tokens kept against facts kept, as SVG")
-
-
-async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Compare, and print a line for each log and compactor. Returns 1 where a file could not be read."""
-    check_model(asked)
-    if asked.no_compaction:
-        raise WrongArgument("--no-compaction leaves nothing to compare")
-    plugins = installed_plugins() if asked.plugins else []
-    compactors = await _compactors(asked, plugins)
-    progress, done = Progress("comparing", terminal), 0
-
-    def shown(_log: str, _compactor: str) -> None:
-        nonlocal done
-        done += 1
-        progress.update({"reruns": done})
-
-    try:
-        found = await compare_compactors(
-            asked.logs,
-            compactors,
-            policy=policy_of(asked, CompactionPolicy()),
-            plugins=plugins,
-            call_models=asked.call_models,
-            progress=shown,
-        )
-    finally:
-        progress.end()
-    if asked.chart:
-        await asyncio.to_thread(Path(asked.chart).write_text, draw(found), encoding="utf-8")
-    terminal.json(found)
-    _put(found, terminal)
-    if asked.chart:
-        terminal.say(f"the chart is in {asked.chart}")
-    return FOUND_PROBLEMS if found.unread else 0
-
-
-async def _compactors(asked: argparse.Namespace, plugins: Sequence[Plugin]) -> list[Compactor]:
-    async with open_engine(":memory:") as engine:
-        registered = registered_compactors(engine, plugins)
-    chosen = [compactor_named(name, registered) for name in dict.fromkeys(asked.compactor)]
-    if asked.model:
-        chosen.append(model_compactor(asked.model))
-    return chosen or [compactor for compactor in registered if not calls_model(compactor)]
-
-
-def _put(found: Comparison, terminal: Terminal) -> None:
-    if terminal.as_json:
-        return
-    for one in found.unread:
-        terminal.warn(f"memory-engine: error: {one.path}: {one.why}")
-    totals = found.totals()
-    if not totals:
-        terminal.say("no log was read")
-        return
-    compacted = [row for row in found.rows if row.compactions or row.failed]
-    logs = len({row.log for row in found.rows})
-    terminal.say(
-        f"{counted(logs, 'log')}, {counted(len({row.log for row in compacted}), 'log')} with anything to compact"
-    )
-    heads = [
-        Column("LOG", least=16), Column("COMPACTOR"), Column("TOKENS KEPT", right=True),
-        Column("FACTS KEPT", right=True), Column("COMPACTIONS", right=True), Column("TIME", right=True),
-    ]  # fmt: skip
-    rows = [_kept_cells(row, row.log) for row in compacted[:ROWS_SHOWN_MAX]]
-    if len(compacted) > ROWS_SHOWN_MAX:
-        rows.append((f"… {number(len(compacted) - ROWS_SHOWN_MAX)} more lines: --json", "", "", "", "", ""))
-    terminal.table(heads, [*rows, *(_kept_cells(total, "all") for total in totals)])
-
-
-def _kept_cells(row: CompactorScore, name: str) -> tuple[str, str, str, str, str, str]:
-    failed = f" ({row.failed} failed)" if row.failed else ""
-    return (
-        name,
-        row.compactor,
-        _share(row.tokens_kept, row.tokens),
-        _share(row.facts_kept, row.facts),
-        f"{row.compactions}{failed}",
-        duration(row.seconds),
-    )
-
-
-def _share(share: float | None, of: tuple[int, int]) -> str:
-    return "-" if share is None else f"{share:.0%} of {number(of[0])}"
-
-
-COMPARE_COMPACTORS = Command(_declare, compare)

@@ -1,7 +1,6 @@
 """The compactions of a log, and the fates of their summaries and of the chunks that they took.
 
-Originals of summaries are read in the order in which they stood. A forgetting reaches chunks by id or by event, their
-later versions, and lines of summaries.
+Originals of summaries are read in the order in which they stood.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,13 +9,12 @@ from typing import Literal
 
 import msgspec
 from attrs import evolve, field, frozen
-from msgspec.structs import replace
 
+from memory_engine.compaction.forgetting import Forgettings, Targets
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import decode_reduction
-from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.compaction import (
     STEPS,
     CompactionAbandoned,
@@ -32,68 +30,6 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
 from memory_engine.errors import IntegrityError
 from memory_engine.store.reader import LogReader, covered_in, opened
-
-WITHHELD = "(withheld: a source of this summary was forgotten)"
-
-
-class Targets:
-    """The chunks that one event forgets."""
-
-    def __init__(self, event: MemoryForget) -> None:
-        self._ids = frozenset(event.chunk_ids)
-        self._seqs = frozenset(map(str, event.seqs))
-        self._summaries = frozenset(event.summaries)
-
-    def match(self, chunk_id: str) -> bool:
-        """Whether the chunk of this id is among them."""
-        # compared as text: a compactor may have given a source that is not a chunk id at all
-        return chunk_id in self._ids or chunk_id.partition(".")[0] in self._seqs
-
-    def brought(self, chunk: Chunk) -> bool:
-        """Whether the chunk, or an older version of it, is among them."""
-        return self.match(chunk.id) or any(map(self.match, chunk.parent_ids))
-
-    def shortened(self, summary: Chunk) -> Chunk | None:
-        """A summary without its forgotten lines, under its old id; `None` where none of it is forgotten."""
-        kept = self._lines_kept(summary)
-        if kept == summary.lines and not self._concern(summary):
-            return None
-        return replace(summary, lines=kept, status=REDACTED)
-
-    def _concern(self, summary: Chunk) -> bool:
-        """Whether a summary stands for something forgotten, itself or through a summary that it covers."""
-        return summary.id in self._summaries or any(map(self._reach, summary.parent_ids))
-
-    def _reach(self, chunk_id: str) -> bool:
-        return chunk_id in self._summaries or self.match(chunk_id)
-
-    def _lines_kept(self, chunk: Chunk) -> tuple[SummaryLine, ...]:
-        """The lines that cite nothing forgotten. A line without citations may hold anything that is covered."""
-        cited = [line for line in chunk.lines if not any(map(self._reach, line.sources))]
-        if self._concern(chunk):
-            cited = [line for line in cited if line.sources]
-        return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
-
-
-class Forgettings(msgspec.Struct, frozen=True):
-    """Each forgetting of a log with its seq, in order."""
-
-    each: Sequence[tuple[int, Targets]] = ()
-
-    def kept(self, chunk: Chunk, *, since: int) -> Chunk | None:
-        """The remainder of a chunk that stood in the state at `since`: `None` if it is forgotten.
-
-        Of a summary it is the lines without forgotten sources.
-        """
-        for seq, targets in self.each:
-            if seq <= since:
-                continue
-            if targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk)):
-                return None
-            if chunk.lines:
-                chunk = targets.shortened(chunk) or chunk
-        return chunk
-
 
 _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
 """The recorded operations of an event that take a chunk out of the state or put another in its place."""

@@ -8,19 +8,10 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from memory_engine.compaction.assignment import Afresh, assigned, can_compact, given
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.plan import (
-    Afresh,
-    Plan,
-    assigned,
-    can_compact,
-    given,
-    is_due,
-    is_overdue,
-    plan_auto,
-    plan_manual,
-)
+from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
 from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event

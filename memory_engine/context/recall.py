@@ -1,15 +1,12 @@
 """A context with recall: passages of the log that answer a question, beside the chunks of the state.
 
 1. A policy divides the budget among summaries, recent turns and recall; pinned chunks and the newest turn come
-      before all of them.
-   2. Search finds passages of the log. Those that the context shows already are left out, and so are near-duplicates.
+   before all of them.
+2. Search finds passages of the log. Those that the context shows already are left out, and so are near-duplicates.
 3. The best that fit are put into one block before the newest turn, marked as memory, in the order they were said.
 4. Where a question finds too little, the turns before the visible ones fill the block, the newest first.
 
 The block is a view: reading a context writes nothing to the log.
-
-`thread_context` builds the context of a thread with or without a question, `searchable` checks which other threads it
-may recall from, `excerpt` finds the part of a long passage that says most about a question.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,140 +15,19 @@ import msgspec
 from attrs import evolve
 from msgspec.structs import replace
 
-from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import Context, ContextBuilder, ContextDraft
-from memory_engine.core.lazy import regex
+from memory_engine.context.excerpt import excerpt
+from memory_engine.context.recall_from import searchable
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
-from memory_engine.core.threads import ThreadRecord
-from memory_engine.core.tokens import TokenCounter
-from memory_engine.errors import InvalidSearch, ThreadNotFound, WrongThreadKind
 from memory_engine.recall.hits import Hit, Shown, shown
 from memory_engine.recall.question import TERMS_MAX
 from memory_engine.recall.search import LIMIT_MAX, Asked
 from memory_engine.recall.service import Recall, checked_query
-from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.scoped import ScopeHandle
-from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import PLACES_BITS, LookUp
-from memory_engine.store.protocol import ThreadFilter
-from memory_engine.store.reader import MomentLike
-
-
-async def searchable(thread: ThreadHandle, others: Sequence[ThreadHandle], *, at: int | None) -> tuple[str, ...]:
-    """The ids of the other threads, without scopes that nothing was dispatched to.
-
-    Raises `InvalidSearch` for a thread that this one may not recall from, for a value that is not a handle, and for
-    threads together with `at`; `ThreadNotFound`, `WrongThreadKind`.
-    """
-    if not isinstance(others, Sequence):
-        raise InvalidSearch("recall_from", others, "it is a list of handles: [engine.user(...), engine.thread(...)]")
-    if not others:
-        return ()
-    if at is not None:
-        raise InvalidSearch("at", at, "it is a seq of this thread, and the threads of `recall_from` have their own")
-    kernel = thread.kernel
-    await kernel[Relay].recover()
-    own = await _record(kernel, thread)
-    ids = []
-    for other in others:
-        record = await _record(kernel, other)
-        if own is not None and record is not None and other.id != thread.id:
-            _check(own, record)
-            ids.append(other.id)
-    return tuple(dict.fromkeys(ids))
-
-
-async def _record(kernel: Kernel, thread: ThreadHandle) -> ThreadRecord | None:
-    """The stored record and head of a thread; `None` for a scope that nothing was dispatched to."""
-    if not isinstance(thread, ThreadHandle):
-        raise InvalidSearch("recall_from", thread, "it is not a handle: engine.user(...), engine.thread(...)")
-    if thread.kernel is not kernel:
-        raise InvalidSearch("recall_from", thread.id, "it is another engine's")
-    found = await kernel.store.threads(ThreadFilter(id=thread.id))
-    kind = thread.kind if isinstance(thread, ScopeHandle) else ""
-    if found and kind not in ("", found[0][0].kind):
-        raise WrongThreadKind(thread.id, found[0][0].kind, kind)
-    if not found and not kind:
-        raise ThreadNotFound(thread.id)
-    return found[0][0] if found else None
-
-
-def _check(own: ThreadRecord, other: ThreadRecord) -> None:
-    """Refuse threads of another tenant or user, and the memory of another agent."""
-    why = ""
-    if other.tenant_id != own.tenant_id:
-        why = f"it is not of this thread's tenant {own.tenant_id!r}" if own.tenant_id else "this thread has no tenant"
-    elif other.user_id and other.user_id != own.user_id:
-        why = "it is another user's"
-    elif other.kind == "agent" and other.agent_id != own.agent_id:
-        why = "it is another agent's memory; what that shares is read with `agent.shared(...)`"
-    if why:
-        raise InvalidSearch("recall_from", other.id, why)
-
-
-PART_CHARS_MAX = 240
-"""A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""
-LEFT_OUT = "[…]"
-_TRIES_MAX = 8
-_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
-
-
-def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:
-    """The sentences around those with most of the query's terms, in at most `tokens`; empty if none fits.
-
-    Omissions are marked. A term counts the less the more sentences have it.
-    """
-    spans = _parts(text)
-    held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
-    having = {term: sum(term in one for one in held) for term in query_terms}
-    weights = [sum(1 / having[term] for term in sorted(one)) for one in held]
-    chars = len(text) * tokens // max(1, counter.count(text))
-    for _ in range(_TRIES_MAX):
-        start, end = _around(spans, weights, chars)
-        if start == end:
-            return ""
-        shown = f"{LEFT_OUT + ' ' if start else ''}{text[start:end]}{' ' + LEFT_OUT if end < len(text) else ''}"
-        if counter.count(shown) <= tokens:
-            return shown
-        chars = min(chars - 1, chars * 4 // 5, end - start)
-    return ""
-
-
-def _parts(text: str) -> list[tuple[int, int]]:
-    """Where sentences and lines begin and end, in order, none longer than `PART_CHARS_MAX`."""
-    found: list[tuple[int, int]] = []
-    start = 0
-    for end, following in [*((m.start(), m.end()) for m in _ENDS.finditer(text)), (len(text), len(text))]:
-        while end - start > PART_CHARS_MAX:
-            blank = text.rfind(" ", start + PART_CHARS_MAX // 2, start + PART_CHARS_MAX)
-            cut = blank + 1 if blank > 0 else start + PART_CHARS_MAX
-            found.append((start, cut))
-            start = cut
-        if end > start:
-            found.append((start, end))
-        start = following
-    return found
-
-
-def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
-    """The weightiest part with as many neighbours as fit, the weightier first; an empty span if none fits."""
-    fitting = [n for n, (start, end) in enumerate(spans) if end - start <= chars]
-    if not fitting:
-        return 0, 0
-    first = last = max(fitting, key=lambda n: (weights[n], -n))
-    while True:
-        beside = []
-        if last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= chars:
-            beside.append((weights[last + 1], 1, first, last + 1))
-        if first > 0 and spans[last][1] - spans[first - 1][0] <= chars:
-            beside.append((weights[first - 1], 0, first - 1, last))
-        if not beside:
-            return spans[first][0], spans[last][1]
-        _, _, first, last = max(beside)
-
 
 OWN_KINDS = ("message", "tool", "note", "task", "snippet")
 """The kinds that are recalled of the thread itself."""
@@ -372,28 +248,3 @@ def _said_lately(passage: Shown, thread_id: str) -> Hit:
         key=text.key,
         about=text.about,
     )
-
-
-async def thread_context(  # noqa: PLR0913 - what a context is asked for with, by keyword
-    thread: ThreadHandle,
-    max_tokens: int | None = None,
-    *,
-    at: MomentLike | None = None,
-    query: str | None = None,
-    policy: ContextPolicy = DEFAULT_POLICY,
-    recall_from: Sequence[ThreadHandle] = (),
-) -> Context:
-    """See `Thread.context`."""
-    kernel = thread.kernel
-    seq = await thread.upto(at)
-    if seq is None:
-        runtime = await thread.followed()
-        for prepare in kernel[OpenThreads].before_context:
-            await prepare(runtime)
-        state = runtime.state
-    else:
-        state = await thread.state(at=seq)
-    if query is not None:
-        wanted = RecallRequest(query=query, max_tokens=max_tokens, at=seq, policy=policy, others=recall_from)
-        return await recalled_context(thread, state, wanted)
-    return kernel[ContextBuilder].build(state, thread.id, max_tokens)

@@ -1,15 +1,12 @@
 """Comparing compactors: each log of a folder runs again under each of them, and the facts that they kept are counted.
 
-A fact is a word that nobody could guess: a number, a date, an amount, an id, a code, a path, an address, an identifier,
-a name. Facts are told by their looks: a summary that says one in other words, or says it
-wrongly, cannot be recognised here. `chart` draws tokens kept against facts kept as an SVG.
+See `facts` for what counts as a fact.
 """
 
 import errno
 import os
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,14 +17,12 @@ from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
-from memory_engine.core.excerpts import counted
 from memory_engine.core.json_form import JsonForm, as_data
-from memory_engine.core.lazy import regex
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidChange, MemoryEngineError, ModelNotAllowed
 from memory_engine.errors.effects import Usage
-from memory_engine.files import svg
+from memory_engine.files.facts import facts_of, missing
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions
 from memory_engine.plugins import Plugin
 from memory_engine.replay.diff import message_text
@@ -37,78 +32,6 @@ from memory_engine.replay.what_if.fork_log import ForkLog
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.wiring import open as open_engine
-
-VALUE = regex(r"[^\W_](?:(?:[\w@.:+#/-]|(?<=\d),(?=\d))*[^\W_])?")
-"""A word, with the marks that hold ids, dates, amounts, paths and addresses together."""
-_WORD = regex(r"[^\W\d_][\w’'-]*[^\W_]")
-_CAMEL = regex(r"[a-zß-ÿ][A-ZÀ-Þ]")
-_SUFFIX = regex(r"\w{2,}\.[^\W\d_]{1,8}")
-_ENDS = frozenset('.!?:;"“”„«»‚‘([{<>|*#•–—-_/\\')  # noqa: RUF001 - quotation marks as people write them
-"""After these, quotation marks among them, a capital letter says nothing."""
-
-
-def facts_of(text: str) -> tuple[str, ...]:
-    """The facts that a text states, once each, in order."""
-    words = (match for match in VALUE.finditer(text) if is_value(match[0]) or _is_path(match[0]))
-    found = sorted((*words, *_names(text)), key=re.Match.start)
-    return tuple(dict.fromkeys(one[0] for one in found if _begins(text, one.start()) and _ends(text, one.end())))
-
-
-def is_value(word: str) -> bool:
-    """Whether a word looks like an identifier, a code, a date or an amount: digits (not just one) or capitals only."""
-    if any(character.isdigit() for character in word):
-        return len(word) > 1
-    return len(word) > 2 and word.isupper()
-
-
-def _is_path(word: str) -> bool:
-    """Whether it looks like a path, an address or an identifier of a program."""
-    if "@" in word or "_" in word or word.count("/") > 1 or "::" in word:
-        return True
-    return len(word) > 4 and bool(_SUFFIX.fullmatch(word.rpartition("/")[2]) or _CAMEL.search(word))
-
-
-def _names(text: str) -> Iterator[re.Match[str]]:
-    """Words with a capital letter where none was due."""
-    for match in _WORD.finditer(text):
-        word = match[0]
-        if not word[0].isupper() or word[1] in "’'":
-            continue
-        before = text[max(0, match.start() - 4) : match.start()].rstrip(" ")
-        if before and before[-1] != "\n" and before[-1] not in _ENDS:
-            yield match
-
-
-def missing(text: str, facts: Iterable[str]) -> list[str]:
-    """Those of the facts that a text does not say, in their order."""
-    return [fact for fact in facts if not stands_in(fact, text)]
-
-
-def stands_in(fact: str, text: str) -> bool:
-    """Whether a text says a fact verbatim, and not as a part of a longer word or number."""
-    at = text.find(fact)
-    while at >= 0:
-        end = at + len(fact)
-        if _begins(text, at) and _ends(text, end):
-            return True
-        at = text.find(fact, at + 1)
-    return False
-
-
-def _begins(text: str, at: int) -> bool:
-    return at == 0 or not (_is_word(text[at - 1]) or text[at - 1] == ".")
-
-
-def _ends(text: str, end: int) -> bool:
-    following = text[end : end + 2]
-    if not following:
-        return True
-    return not (_is_word(following[0]) or (len(following) == 2 and following[0] in ".," and following[1].isdecimal()))
-
-
-def _is_word(character: str) -> bool:
-    return character.isalnum() or character == "_"
-
 
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".db")
 """Files of a folder that are read: exported logs, recorded conversations, databases."""
@@ -352,96 +275,3 @@ async def _compacted(log: ForkLog) -> list[Chunk]:
 def _text(chunk: Chunk) -> str:
     calls = (f"{call.name} {call.arguments}" for call in chunk.calls)
     return "\n".join((chunk.text, *calls))
-
-
-WIDTH, HEIGHT = 760, 520
-LEFT, RIGHT, TOP, BOTTOM = 70, 40, 64, 60
-KINDS = 6
-"""Colours; with more compactors than colours, some share one."""
-_STYLE = ".log { fill-opacity: 0.35; } .label { paint-order: stroke; stroke-width: 4px; }"
-_COLOURS = {
-    ".label": ("stroke: #ffffff;", "stroke: #0d1117;"),
-    ".k0": ("fill: #0969da;", "fill: #4493f8;"),
-    ".k1": ("fill: #bc4c00;", "fill: #db6d28;"),
-    ".k2": ("fill: #1a7f37;", "fill: #3fb950;"),
-    ".k3": ("fill: #8250df;", "fill: #a371f7;"),
-    ".k4": ("fill: #bf3989;", "fill: #db61a2;"),
-    ".k5": ("fill: #6e7781;", "fill: #8b949e;"),
-}
-
-
-def draw(comparison: Comparison) -> str:
-    """A small dot for each log and a large one for all of them, in a colour for each compactor."""
-    totals = [total for total in comparison.totals() if total.tokens_kept is not None]
-    rows = [row for row in comparison.rows if row.tokens_kept is not None]
-    most = max([0.1, *(_shares(row)[0] for row in (*rows, *totals))])
-    right = next(tick / 10 for tick in range(1, 11) if tick / 10 >= min(most, 1.0))
-    kinds = {total.compactor: f"k{n % KINDS}" for n, total in enumerate(totals)}
-    what = (
-        "Facts that the last context still says, against tokens that stand for what was compacted. "
-        "Large dots: all logs. Up and left is better."
-    )
-    marks = [
-        svg.text((16, 28), f"What compactors keep of {counted(len({row.log for row in rows}), 'log')}", "title"),
-        svg.text((16, 48), what, "quiet"),
-        *_grid(right),
-        *(_dot(row, right, f"log {kinds[row.compactor]}", 4) for row in rows),
-        *(_dot(total, right, kinds[total.compactor], 8) for total in totals),
-        *_labels(totals, right),
-    ]
-    label = "Tokens kept against facts kept, by compactor"
-    return svg.page(label, (WIDTH, HEIGHT), marks, colours=_COLOURS, style=_STYLE)
-
-
-def _shares(row: CompactorScore) -> tuple[float, float]:
-    facts = row.facts_kept
-    return min(row.tokens_kept or 0.0, 1.0), 1.0 if facts is None else facts
-
-
-def _place(row: CompactorScore, right: float) -> tuple[float, float]:
-    tokens, facts = _shares(row)
-    x = LEFT + tokens / right * (WIDTH - LEFT - RIGHT)
-    y = TOP + (1 - facts) * (HEIGHT - TOP - BOTTOM)
-    return round(x, 1), round(y, 1)
-
-
-def _grid(right: float) -> list[str]:
-    """Lines at every fifth of either scale, with their shares."""
-    parts = []
-    last, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
-    for tick in range(6):
-        x = round(LEFT + tick / 5 * (last - LEFT), 1)
-        y = round(TOP + tick / 5 * (bottom - TOP), 1)
-        parts += [
-            svg.line(x, TOP, x, bottom),
-            svg.text((x, bottom + 18), f"{right * tick / 5:.0%}", "quiet", anchor="middle"),
-            svg.line(LEFT, y, last, y),
-            svg.text((LEFT - 8, y + 4), f"{1 - tick / 5:.0%}", "quiet", anchor="end"),
-        ]
-    parts += [
-        svg.text(((LEFT + last) / 2, bottom + 40), "tokens kept", "quiet", anchor="middle"),
-        svg.text((16, (TOP + bottom) / 2), "facts kept", "quiet", anchor="middle", turned=True),
-    ]
-    return parts
-
-
-def _dot(row: CompactorScore, right: float, kind: str, radius: int) -> str:
-    x, y = _place(row, right)
-    return svg.dot(x, y, radius, kind, f"{row.log or 'all logs'}, {row.compactor}: {_said(row)}")
-
-
-def _said(row: CompactorScore) -> str:
-    tokens, facts = _shares(row)
-    return f"{tokens:.0%} of tokens, {facts:.0%} of facts"
-
-
-def _labels(totals: Sequence[CompactorScore], right: float) -> list[str]:
-    """The compactors' names beside their large dots, none over another."""
-    parts: list[str] = []
-    lowest = -1000.0
-    for total in sorted(totals, key=lambda total: _place(total, right)[1]):
-        x, y = _place(total, right)
-        lowest = max(y + 4, lowest + 18)
-        anchor, at = ("start", x + 14) if x < WIDTH * 0.65 else ("end", x - 14)
-        parts.append(svg.text((at, lowest), f"{total.compactor}: {_said(total)}", "label", anchor=anchor))
-    return parts

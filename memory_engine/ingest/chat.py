@@ -16,16 +16,8 @@ from memory_engine.core.events.memory import ExternalInject, SessionStarted
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import IngestError
-from memory_engine.ingest.records import (
-    Format,
-    Record,
-    RecordReading,
-    UnusableRecord,
-    event_id,
-    kind_of,
-    read_records,
-    text_of,
-)
+from memory_engine.ingest.events import RecordReading, UnusableRecord, event_id, kind_of, text_of
+from memory_engine.ingest.records import Format, Record, read_records
 
 _ROLES = "assistant, developer, function, system, tool, user"
 

@@ -11,7 +11,8 @@ from memory_engine.core.records import NewEvent, RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
 from memory_engine.ingest.chat import ChatReader, ConversationRecords, conversations
-from memory_engine.ingest.records import EventReader, Format, Reader, Record, RecordReading, UnusableRecord
+from memory_engine.ingest.events import EventReader, Reader, RecordReading, UnusableRecord
+from memory_engine.ingest.records import Format, Record
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.thread import Thread
 

@@ -1,22 +1,12 @@
-"""The records of a file, in order: lines, elements of a JSON list, or messages of one conversation.
+"""The records of a file, in order: lines, elements of a JSON list, or messages of one conversation."""
 
-A record becomes events whose ids are the same whenever the file is read again. It may be an event as JSON: written
-by hand or by a program, or printed by `memory-engine log --json`.
-"""
-
-import json
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
 from attrs import frozen
 
-from memory_engine.core.events.base import Event
-from memory_engine.core.events.registry import EventRegistry
-from memory_engine.core.records import NewEvent
-from memory_engine.errors import EventDecodeError, IngestError
+from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
 
 Format = Literal["auto", "openai", "tau", "events"]
@@ -148,127 +138,3 @@ def _members(scanner: Scanner) -> Iterator[Record]:
             ended = True
     if not streamed:
         yield Record(rest, line, 1, False)
-
-
-NAMESPACE = uuid.UUID("6b0c1f0e-3c56-5d4e-9a53-0f1a7c2d8e41")
-"""The namespace of the event ids (version 5 UUIDs). Never change it: known events would be ingested again as new."""
-
-
-class UnusableRecord(Exception):
-    """A record that cannot become an event; the text says why."""
-
-
-@frozen
-class RecordReading:
-    """The events of one record. `seq`: the place in its log that the record claims, if it claims one."""
-
-    events: Sequence[NewEvent]
-    seq: int | None = None
-
-
-class Reader(Protocol):
-    """Turns the records of one thread, in their order, into events."""
-
-    def read(self, value: object, number: int) -> RecordReading:
-        """The events of record `number` (from 1). Raises `UnusableRecord`, and then has not taken the record."""
-        ...
-
-    def refused(self) -> None:
-        """Forget the record read last: the engine has not taken its events."""
-        ...
-
-
-def event_id(thread_id: str, number: int, part: int = 0) -> str:
-    """The id of an event of a thread's record `number`: the same whenever the file is ingested again.
-
-    `part` 0 is the message itself, 1 the reasoning before it.
-    """
-    return str(uuid.uuid5(NAMESPACE, f"{number}.{part} {thread_id}"))
-
-
-def kind_of(value: object) -> str:
-    """The type of a JSON value, in words."""
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
-
-
-class EventReader:
-    """Turns objects `{"type", "version"?, "payload", "id"?, "occurred_at"?, "seq"?, …}` into events.
-
-    Without a `version` the newest is meant; without an `id` it follows from the thread and
-    the place in the file. A `seq` claims the event's place in its log (see `Ingestion`).
-    Other keys, which a printed log has beside the event, are passed over.
-    """
-
-    def __init__(self, thread_id: str, registry: EventRegistry) -> None:
-        self._thread_id = thread_id
-        self._registry = registry
-        self._versions = {cls.event_type: cls.event_version for cls in registry.classes()}
-
-    def read(self, value: object, number: int) -> RecordReading:
-        """The event of record `number` (from 1). Raises `UnusableRecord`."""
-        if not isinstance(value, Mapping):
-            raise UnusableRecord(f"an event is an object, this is {kind_of(value)}")
-        new = NewEvent(
-            self._event(value),
-            id=text_of(value, "id") or event_id(self._thread_id, number),
-            occurred_at=_moment(value, "occurred_at"),
-            causation_id=text_of(value, "causation_id"),
-            correlation_id=text_of(value, "correlation_id"),
-        )
-        return RecordReading((new,), seq=_number(value, "seq"))
-
-    def refused(self) -> None:
-        """Nothing to forget: every event stands for itself."""
-
-    def _event(self, value: Mapping[str, object]) -> Event:
-        name = text_of(value, "type")
-        if name not in self._versions:
-            raise UnusableRecord(f"the event type {name[:60]!r} is not known here")
-        newest = self._versions[name]
-        version = _number(value, "version") or newest
-        payload = value.get("payload")
-        if not isinstance(payload, Mapping):
-            raise UnusableRecord(f"the payload of an event is an object, this is {kind_of(payload)}")
-        try:
-            event = self._registry.decode(name, version, json.dumps(payload).encode())
-        except EventDecodeError as error:
-            raise UnusableRecord(f"the payload does not fit {name}: {error.why}") from None
-        if not isinstance(event, Event):
-            raise UnusableRecord(f"version {version} of {name} is not known here, {newest} is the newest")
-        unknown = set(payload) - set(event.__struct_fields__) if version == newest else set()
-        if unknown:
-            raise UnusableRecord(f"the payload of {name} has no {', '.join(sorted(unknown))[:60]!r}")
-        return event
-
-
-def text_of(value: Mapping[str, object], key: str) -> str:
-    """The text under a key, empty where there is none. Raises `UnusableRecord` for any other value."""
-    found = value.get(key)
-    if found is None:
-        return ""
-    if not isinstance(found, str):
-        raise UnusableRecord(f"{key} is a text, this is {kind_of(found)}")
-    return found
-
-
-def _number(value: Mapping[str, object], key: str) -> int | None:
-    found = value.get(key)
-    if found is None:
-        return None
-    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
-        raise UnusableRecord(f"{key} is a whole number from 1 on")
-    return found
-
-
-def _moment(value: Mapping[str, object], key: str) -> datetime | None:
-    text = text_of(value, key)
-    if not text:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UnusableRecord(f"{key} is a moment in ISO 8601, not {text[:60]!r}") from None
-    if moment.tzinfo is None:
-        raise UnusableRecord(f"{key} has no time zone: {text[:60]!r}")
-    return moment

@@ -7,6 +7,7 @@ the caches about its logs.
 import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -31,6 +32,10 @@ from memory_engine.errors.base import facts
 from memory_engine.inspector.outlines import Outlines
 from memory_engine.inspector.states import Seen, States, Totals
 
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+JSON = "application/json"
 TOKEN = "token"
 """The parameter that every request may have."""
 WHOLE_MAX = 2**53 - 1
@@ -196,6 +201,13 @@ def failed(route: str, error: Exception) -> tuple[int, bytes]:
 def failure(kind: str, message: str) -> bytes:
     """An error, as JSON."""
     return encode({"error": {"type": kind, "message": message}})
+
+
+def http_response(status: int, body: bytes, kind: str = JSON) -> "Response":
+    """An answer as a response of starlette."""
+    from starlette.responses import Response
+
+    return Response(body, status, media_type=kind)
 
 
 def encode(value: object) -> bytes:

@@ -1,16 +1,11 @@
-"""The inspector as an ASGI application: its routes, and what every request must show before it gets to them.
+"""The inspector as an ASGI application: its routes, its news, and the page's own files.
 
-A page of another site in the same browser, or another user of the machine, could reach the port. So every request
-for data needs the token, names of other hosts are refused (DNS rebinding), only GET and HEAD are
-answered, and the browser is told to let the page load nothing from elsewhere and show it inside no other.
-
-Server-sent events tell news: a log's head, or the store's totals. The store is polled, since other processes write to
-it; slow polls come less often. The page's own files are those of the package's folder `page`, each by its bare name.
+Every request passes the guard (see `guard`); a request for data also needs the token. The page's own files are those
+of the package's folder `page`, each by its bare name.
 """
 
 import asyncio
 import hmac
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from importlib.resources import files
@@ -20,76 +15,29 @@ from urllib.parse import parse_qsl
 from attrs import frozen
 
 from memory_engine.engine import Engine
-from memory_engine.errors import MemoryEngineError, MissingExtra, ThreadNotFound
-from memory_engine.inspector import routes_log, routes_state
-from memory_engine.inspector.answers import TOKEN, Inspection, Query, Route, answered, encode, failed, failure
-from memory_engine.store.protocol import ThreadFilter
+from memory_engine.errors import MissingExtra
+from memory_engine.inspector.answers import (
+    TOKEN,
+    Inspection,
+    Query,
+    Route,
+    answered,
+    failed,
+    failure,
+    http_response,
+)
+from memory_engine.inspector.guard import LOOPBACK, Guard
+from memory_engine.inspector.live import TAKES, live, message
+from memory_engine.inspector.routes_log import LOG_ROUTES
+from memory_engine.inspector.routes_replay import REPLAY_ROUTES
+from memory_engine.inspector.routes_state import STATE_ROUTES
+from memory_engine.inspector.routes_store import STORE_ROUTES
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-
-POLL_S = 0.5
-SHARE = 20
-"""A poll waits at least this many times as long as the last one took."""
-HEARTBEAT_S = 15.0
-"""Seconds without news after which a comment keeps the connection alive."""
-TAKES = frozenset({"thread"})
-
-News = dict[str, object]
-
-
-async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, None]:
-    """News of a thread, or of the store where none is named, from now on. Ends when the thread is deleted.
-
-    Raises `ThreadNotFound` before the first news.
-    """
-    thread_id = query.text("thread", "")
-    if thread_id:
-        return _told("head", lambda: _head(inspection, thread_id), await _head(inspection, thread_id))
-    return _told("threads", lambda: _threads(inspection), await _threads(inspection))
-
-
-async def _head(inspection: Inspection, thread_id: str) -> News:
-    head = await inspection.engine.store.head(thread_id)
-    return {"head": head.seq, "status": head.status}
-
-
-async def _threads(inspection: Inspection) -> News:
-    found = await inspection.engine.store.threads(ThreadFilter())
-    return {"total": len(found), "events": sum(head.seq for _, head in found)}
-
-
-async def _told(kind: str, look: Callable[[], Awaitable[News]], first: News) -> AsyncGenerator[bytes, None]:
-    known, said_at, took = first, time.monotonic(), 0.0
-    yield message(kind, first)
-    while True:
-        await asyncio.sleep(max(POLL_S, SHARE * took))
-        began = time.monotonic()
-        try:
-            found = await look()
-        except ThreadNotFound as error:
-            yield message("end", {"why": str(error)})
-            return
-        except MemoryEngineError:  # busy, or a failing disk: the next poll may succeed
-            found = known
-        took = time.monotonic() - began
-        if found != known:
-            yield message(kind, found)
-        elif time.monotonic() - said_at >= HEARTBEAT_S:
-            yield b": alive\n\n"
-        else:
-            continue
-        known, said_at = found, time.monotonic()
-
-
-def message(kind: str, news: News) -> bytes:
-    """One event of the stream. JSON holds no line break."""
-    return b"event: %s\ndata: %s\n\n" % (kind.encode("ascii"), encode(news))
-
+    from starlette.types import Receive, Scope, Send
 
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -115,30 +63,9 @@ def page_file(name: str) -> tuple[bytes, str] | None:
 
 T = TypeVar("T")
 
-ROUTES: tuple[Route, ...] = (
-    *routes_state.STORE_ROUTES,
-    *routes_log.LOG_ROUTES,
-    *routes_state.STATE_ROUTES,
-    *routes_log.REPLAY_ROUTES,
-)
+ROUTES: tuple[Route, ...] = (*STORE_ROUTES, *LOG_ROUTES, *STATE_ROUTES, *REPLAY_ROUTES)
 API = "/api/"
-LOOPBACK = ("127.0.0.1", "localhost")
-JSON = "application/json"
-HEADERS: Mapping[str, str] = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "X-Frame-Options": "DENY",
-}
-"""The headers of every answer."""
 _WRONG_TOKEN = failure("WrongToken", "open the whole address that was printed; it ends in the token")
-_RAW_HEADERS = [(name.lower().encode("ascii"), value.encode("ascii")) for name, value in HEADERS.items()]
 
 
 def create_app(  # noqa: PLR0913 - who may ask, and what for, by keyword
@@ -189,9 +116,9 @@ class _Pages:
         async def endpoint(request: "Request") -> "Response":
             query: bytes = request.scope["query_string"]
             if not self._knows_token(request):
-                return _response(403, _WRONG_TOKEN)
+                return http_response(403, _WRONG_TOKEN)
             found = await self.while_wanted(request.receive, answered(route, self.inspection, query))
-            return _response(*(found or (503, failure("Stopping", "the inspector is being stopped"))))
+            return http_response(*(found or (503, failure("Stopping", "the inspector is being stopped"))))
 
         return endpoint
 
@@ -199,19 +126,19 @@ class _Pages:
         """The endpoint of the news."""
         query: bytes = request.scope["query_string"]
         if not self._knows_token(request):
-            return _response(403, _WRONG_TOKEN)
+            return http_response(403, _WRONG_TOKEN)
         try:
             return _streaming(self, await live(self.inspection, Query.parse(query, TAKES)))
         except Exception as error:  # the boundary to the page, which is told of any error
-            return _response(*failed("live", error))
+            return http_response(*failed("live", error))
 
     async def file(self, request: "Request") -> "Response":
         """The endpoint of the page's own files, and of unknown paths."""
         name: str = request.path_params["name"]
         found = await asyncio.to_thread(page_file, name)
         if found is None:
-            return _response(404, failure("NotFound", f"there is no {name[:200]!r} here"))
-        return _response(200, *found)
+            return http_response(404, failure("NotFound", f"there is no {name[:200]!r} here"))
+        return http_response(200, *found)
 
     def _knows_token(self, request: "Request") -> bool:
         """Whether the token is shown: in its header, in the address, or the same in both."""
@@ -241,12 +168,6 @@ async def _gone(receive: "Receive") -> None:
         pass
 
 
-def _response(status: int, body: bytes, kind: str = JSON) -> "Response":
-    from starlette.responses import Response
-
-    return Response(body, status, media_type=kind)
-
-
 def _streaming(pages: _Pages, news: AsyncGenerator[bytes, None]) -> "Response":
     """A response that goes on as long as there may be news and the client listens."""
     from starlette.responses import Response
@@ -272,50 +193,3 @@ def _streaming(pages: _Pages, news: AsyncGenerator[bytes, None]) -> "Response":
 async def _tell(news: AsyncGenerator[bytes, None], send: "Send") -> None:
     async for said in news:
         await send({"type": "http.response.body", "body": said, "more_body": True})
-
-
-class Guard:
-    """Lets a request through that names this machine and only reads; adds the same headers to every answer."""
-
-    def __init__(self, app: "ASGIApp", port: int | None, hosts: tuple[str, ...]) -> None:
-        self._app = app
-        self._port = port
-        self._hosts = hosts
-
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Answer one request."""
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
-            return
-        refused = self._refused(scope) if scope["type"] == "http" else None
-        if refused is None:
-            await self._app(scope, receive, _with_headers(send))
-            return
-        status, kind, why = refused
-        response = _response(status, failure(kind, why))
-        if status == 405:
-            response.headers["allow"] = "GET, HEAD"
-        await response(scope, receive, _with_headers(send))
-
-    def _refused(self, scope: "Scope") -> tuple[int, str, str] | None:
-        headers: list[tuple[bytes, bytes]] = scope["headers"]
-        named = [value for name, value in headers if name == b"host"]
-        if len(named) != 1 or not self._is_ours(named[0].decode("latin-1")):
-            why = f"this is the inspector of {' and '.join(self._hosts)}; no other name is answered"
-            return 421, "WrongHost", why
-        if scope["method"] not in ("GET", "HEAD"):
-            return 405, "MethodNotAllowed", "the inspector only looks: GET and HEAD are all it takes"
-        return None
-
-    def _is_ours(self, host: str) -> bool:
-        name, _, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "80")
-        return name.lower() in self._hosts and (self._port is None or port == str(self._port))
-
-
-def _with_headers(send: "Send") -> "Send":
-    async def sending(said: "Message") -> None:
-        if said["type"] == "http.response.start":
-            said["headers"] = [*said.get("headers", []), *_RAW_HEADERS]
-        await send(said)
-
-    return sending

@@ -13,7 +13,8 @@ from urllib.parse import quote
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MissingExtra
 from memory_engine.errors.base import facts
-from memory_engine.inspector.app import LOOPBACK, create_app
+from memory_engine.inspector.app import create_app
+from memory_engine.inspector.guard import LOOPBACK
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from attrs import define, field, frozen
 
-from memory_engine.context.recall import thread_context
+from memory_engine.context.thread_context import thread_context
 from memory_engine.core.chain import is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks

@@ -16,7 +16,7 @@ from memory_engine.events import (
     UserMessage,
 )
 from memory_engine.ingest.chat import ChatReader
-from memory_engine.ingest.records import UnusableRecord, event_id
+from memory_engine.ingest.events import UnusableRecord, event_id
 
 
 def call(call_id: str, name: str = "look", arguments: object = "{}") -> dict[str, object]:

@@ -25,7 +25,7 @@ import memory_engine
 from memory_engine import Chunk, EngineConfig, Plugin, UserMessage
 from memory_engine.cli import main
 from memory_engine.inspector import CannotServe, create_app, serving
-from memory_engine.inspector import app as news
+from memory_engine.inspector import live as news
 from memory_engine.inspector.answers import encode
 from memory_engine.runtime.threads import OpenThreads
 from tests.inspecting import Answer, Browser, Headers, inspected, served

@@ -14,17 +14,9 @@ import memory_engine
 from memory_engine import Chunk, CompactionContext, CompactionPolicy, CompactionResult, SummaryLine, UserMessage
 from memory_engine.compactors import EmbeddedCompactor
 from memory_engine.errors import InvalidChange, ModelNotAllowed
-from memory_engine.files.comparison import (
-    CompactorScore,
-    Comparison,
-    Unread,
-    compare_compactors,
-    draw,
-    facts_of,
-    files_of,
-    missing,
-    stands_in,
-)
+from memory_engine.files.comparison import CompactorScore, Comparison, Unread, compare_compactors, files_of
+from memory_engine.files.comparison_chart import draw
+from memory_engine.files.facts import facts_of, missing, stands_in
 from memory_engine.testing import FakeCompactor
 from tests.command_line import Run
 from tests.conversations import call, say, turns

@@ -4,7 +4,7 @@ import pytest
 
 from memory_engine import errors
 from memory_engine import events as e
-from memory_engine.compaction.history import WITHHELD
+from memory_engine.compaction.forgetting import WITHHELD
 from memory_engine.core.chunks import REDACTED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.operations import Add, BatchReplace, Update

@@ -9,9 +9,10 @@ from typing import cast
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.compaction.assignment import assigned
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import LogOriginals
-from memory_engine.compaction.plan import Plan, assigned, is_due, is_overdue, plan_auto, plan_manual
+from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionRun, Trigger
 from memory_engine.context.rendering import Renderer
 from memory_engine.core.chain import chain_hash, live_chunk, next_head

@@ -12,7 +12,7 @@ import msgspec
 from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.history import Targets
+from memory_engine.compaction.forgetting import Targets
 from memory_engine.compaction.plan import is_overdue, plan_manual
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import decode_row

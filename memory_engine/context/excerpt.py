@@ -1,0 +1,67 @@
+"""The part of a long passage that says most about a question."""
+
+from collections.abc import Sequence
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import terms
+from memory_engine.core.tokens import TokenCounter
+
+PART_CHARS_MAX = 240
+"""A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""
+LEFT_OUT = "[…]"
+_TRIES_MAX = 8
+_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
+
+
+def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:
+    """The sentences around those with most of the query's terms, in at most `tokens`; empty if none fits.
+
+    Omissions are marked. A term counts the less the more sentences have it.
+    """
+    spans = _parts(text)
+    held = [query_terms.intersection(terms(text[start:end])) for start, end in spans]
+    having = {term: sum(term in one for one in held) for term in query_terms}
+    weights = [sum(1 / having[term] for term in sorted(one)) for one in held]
+    chars = len(text) * tokens // max(1, counter.count(text))
+    for _ in range(_TRIES_MAX):
+        start, end = _around(spans, weights, chars)
+        if start == end:
+            return ""
+        shown = f"{LEFT_OUT + ' ' if start else ''}{text[start:end]}{' ' + LEFT_OUT if end < len(text) else ''}"
+        if counter.count(shown) <= tokens:
+            return shown
+        chars = min(chars - 1, chars * 4 // 5, end - start)
+    return ""
+
+
+def _parts(text: str) -> list[tuple[int, int]]:
+    """Where sentences and lines begin and end, in order, none longer than `PART_CHARS_MAX`."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for end, following in [*((m.start(), m.end()) for m in _ENDS.finditer(text)), (len(text), len(text))]:
+        while end - start > PART_CHARS_MAX:
+            blank = text.rfind(" ", start + PART_CHARS_MAX // 2, start + PART_CHARS_MAX)
+            cut = blank + 1 if blank > 0 else start + PART_CHARS_MAX
+            found.append((start, cut))
+            start = cut
+        if end > start:
+            found.append((start, end))
+        start = following
+    return found
+
+
+def _around(spans: Sequence[tuple[int, int]], weights: Sequence[float], chars: int) -> tuple[int, int]:
+    """The weightiest part with as many neighbours as fit, the weightier first; an empty span if none fits."""
+    fitting = [n for n, (start, end) in enumerate(spans) if end - start <= chars]
+    if not fitting:
+        return 0, 0
+    first = last = max(fitting, key=lambda n: (weights[n], -n))
+    while True:
+        beside = []
+        if last + 1 < len(spans) and spans[last + 1][1] - spans[first][0] <= chars:
+            beside.append((weights[last + 1], 1, first, last + 1))
+        if first > 0 and spans[last][1] - spans[first - 1][0] <= chars:
+            beside.append((weights[first - 1], 0, first - 1, last))
+        if not beside:
+            return spans[first][0], spans[last][1]
+        _, _, first, last = max(beside)

@@ -1,0 +1,78 @@
+"""Routes that explain: why a chunk is as it is, how two points differ, and what broke the prompt cache."""
+
+from memory_engine.inspector.answers import Inspection, Query, Route, TooMuch, WrongQuery
+from memory_engine.inspector.differences import difference
+from memory_engine.inspector.offload import apart
+from memory_engine.inspector.states import Seen
+from memory_engine.replay.ledger import cache_ledger
+from memory_engine.replay.why import why as explain
+
+CALLS = 200
+"""Model calls that a ledger looks at unless it is told where to begin."""
+LEDGER_EVENTS_MAX = 5_000
+LEDGER_CHUNKS_MAX = 2_000_000
+"""Chunks in the contexts of a ledger, all together: they bound the time that it takes."""
+LEDGER_STATE_CHUNKS_MAX = 10_000
+"""Chunks of a state beyond which no ledger is made."""
+_WINDOW = 512
+
+
+async def why(inspection: Inspection, query: Query) -> object:
+    """The explanation of a chunk, or a view's row (`view:NAME/KEY`): a tree that ends at events."""
+    thread_id, chunk_id = query.text("thread"), query.text("chunk")
+    head = await inspection.engine.store.head(thread_id)
+    past = await inspection.seen(thread_id, head.seq).held()
+
+    async def explained() -> dict[str, object]:
+        return (await explain(past, chunk_id)).as_data()
+
+    return await apart(inspection.engine.kernel, explained)
+
+
+async def diff_of_points(inspection: Inspection, query: Query) -> object:
+    """What changed from one seq to another, or from a seq of this thread to one of another (`other`)."""
+    a = await inspection.past(query, "a")
+    return await difference(a, await inspection.past(query, "b", thread=query.text("other", "")))
+
+
+async def ledger(inspection: Inspection, query: Query) -> object:
+    """Which events broke the prompt cache between two seqs; by default over the latest calls before `upto`."""
+    engine, thread_id = inspection.engine, query.text("thread")
+    head = await engine.store.head(thread_id)
+    if head.chunks > LEDGER_STATE_CHUNKS_MAX:
+        raise TooMuch("the cache ledger", head.chunks)
+    upto = inspection.seen(thread_id, head.seq) if not query.text("upto", "") else await inspection.past(query, "upto")
+    most = max(1, min(LEDGER_EVENTS_MAX, LEDGER_CHUNKS_MAX // (head.chunks + 1)))
+    after = query.number_if_given("after")
+    if after is None:
+        after = await _calls_ago(inspection, upto, min(CALLS, most))
+    elif after > upto.seq:
+        raise WrongQuery("after", str(after), f"it is past `upto`, which is {upto.seq}")
+    begin = inspection.seen(thread_id, max(after, upto.seq - most))
+    max_tokens = query.number_if_given("max_tokens", least=1)
+
+    async def kept() -> dict[str, object]:
+        return (await cache_ledger(begin, upto, max_tokens)).as_data()
+
+    return {"after": begin.seq, "upto": upto.seq, **await apart(engine.kernel, kept)}
+
+
+async def _calls_ago(inspection: Inspection, upto: Seen, calls: int) -> int:
+    """The seq before the last so many answers of a model, or as far back as a ledger goes."""
+    store, registry = inspection.engine.store, inspection.engine.events
+    types = {cls.event_type for cls in registry.classes() if cls.event_role == "assistant"}
+    last, found, least = upto.seq, 0, max(0, upto.seq - LEDGER_EVENTS_MAX)
+    while last > least:
+        first = max(least, last - _WINDOW)
+        page = await store.read(upto.id, after=first, upto=last, limit=_WINDOW, types=types)
+        if found + len(page) >= calls:
+            return page[found + len(page) - calls].seq - 1
+        found, last = found + len(page), first
+    return least
+
+
+REPLAY_ROUTES = (
+    Route.of("why", "thread chunk", why),
+    Route.of("diff", "thread a b other", diff_of_points),
+    Route.of("ledger", "thread after upto max_tokens", ledger),
+)

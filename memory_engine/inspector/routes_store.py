@@ -1,0 +1,136 @@
+"""Routes about the store: its totals, its threads, and the tree of forks that a thread is in."""
+
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+
+from attrs import frozen
+
+from memory_engine.core.json_form import named
+from memory_engine.core.threads import Head, ThreadInfo, ThreadRecord
+from memory_engine.inspector.answers import Inspection, Query, Route
+from memory_engine.inspector.offload import beside
+from memory_engine.store.protocol import ThreadFilter
+
+ThreadsFound = Sequence[tuple[ThreadRecord, Head]]
+THREADS_AT_ONCE_MAX = 1_000
+FORKS_MAX = 2_000
+"""Threads of one tree that are shown; of a larger one, `cut` says so."""
+
+
+async def store(inspection: Inspection, _query: Query) -> object:
+    """Totals over the store; of a large one, those of a moment ago."""
+    totals = await inspection.totals.now()
+    return {
+        "path": inspection.path,
+        "read_only": inspection.engine.config.read_only,
+        "version": _version(),
+        **named(totals),
+    }
+
+
+def _version() -> str:
+    """The installed version; empty in a checkout that is not installed."""
+    try:
+        return version("memory-engine")
+    except PackageNotFoundError:
+        return ""
+
+
+async def threads(inspection: Inspection, query: Query) -> object:
+    """Threads that match, newest first, and which kinds and statuses there are at all."""
+    wanted = _ThreadFilter(
+        query.text("q", "").casefold(),
+        {name: query.text(name, "") for name in ("kind", "user", "tenant", "agent", "status")},
+    )
+    offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=THREADS_AT_ONCE_MAX)
+    found = await inspection.engine.store.threads(ThreadFilter())
+    return await beside(lambda: _listed(found, wanted, offset, limit))
+
+
+@frozen
+class _ThreadFilter:
+    """The values that the threads of a list must match."""
+
+    text: str
+    exactly: dict[str, str]
+
+    def takes(self, record: ThreadRecord, head: Head) -> bool:
+        values = {
+            "kind": record.kind,
+            "user": record.user_id,
+            "tenant": record.tenant_id,
+            "agent": record.agent_id,
+            "status": head.status,
+        }
+        if any(value and values[name] != value for name, value in self.exactly.items()):
+            return False
+        if not self.text:
+            return True
+        said = (record.id, record.user_id, record.tenant_id, record.agent_id)
+        metadata = (text for pair in record.metadata.items() for text in (*pair, "=".join(pair)))
+        return any(self.text in text.casefold() for text in (*said, *metadata))
+
+
+def _listed(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
+    matching = [(record, head) for record, head in reversed(found) if wanted.takes(record, head)]
+    return {
+        "total": len(matching),
+        "threads": [_thread_row(record, head) for record, head in matching[offset : offset + limit]],
+        "kinds": sorted({record.kind for record, _ in found}),
+        "statuses": sorted({head.status for _, head in found}),
+    }
+
+
+def _thread_row(record: ThreadRecord, head: Head) -> dict[str, object]:
+    row = ThreadInfo.of(record, head).as_data()
+    del row["head_hash"]
+    return row
+
+
+async def forks(inspection: Inspection, query: Query) -> object:
+    """The whole tree of forks that a thread is in, from the thread that was there before all others."""
+    record, head = await _one(inspection, query.text("thread"))
+    while record.forked_from is not None:
+        record, head = await _one(inspection, record.forked_from.thread_id)
+    root = _fork(record, head)
+    waiting, count = [root], 1
+    while waiting:
+        parent = waiting.pop()
+        for fork_id in await inspection.engine.store.forks(parent.id):
+            if count == FORKS_MAX:
+                return root.data | {"cut": True}
+            fork = _fork(*await _one(inspection, fork_id))
+            parent.children.append(fork.data)
+            waiting.append(fork)
+            count += 1
+    return root.data
+
+
+@frozen
+class _Fork:
+    """A thread of a tree, as data; append its forks to `children`."""
+
+    id: str
+    data: dict[str, object]
+    children: list[object]
+
+
+def _fork(record: ThreadRecord, head: Head) -> _Fork:
+    seq = record.forked_from.seq if record.forked_from is not None else None
+    children: list[object] = []
+    return _Fork(record.id, {"id": record.id, "seq": seq, "events": head.seq, "children": children}, children)
+
+
+async def _one(inspection: Inspection, thread_id: str) -> tuple[ThreadRecord, Head]:
+    """A thread as the store keeps it. Raises `ThreadNotFound`."""
+    found = await inspection.engine.store.threads(ThreadFilter(id=thread_id))
+    if not found:
+        await inspection.engine.store.head(thread_id)
+    return found[0]
+
+
+STORE_ROUTES = (
+    Route.of("store", "", store),
+    Route.of("threads", "q kind status user tenant agent offset limit", threads),
+    Route.of("forks", "thread", forks),
+)
