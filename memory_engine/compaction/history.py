@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Literal
 
 import msgspec
-from attrs import evolve, field, frozen
+from attrs import field, frozen
+from msgspec.structs import replace
 
 from memory_engine.compaction.forgetting import Forgettings, Targets
 from memory_engine.core.chain import decode_row
@@ -37,16 +38,14 @@ _TAKES = (b'"UPDATE"', b'"REPLACE"', b'"BATCH_REPLACE"', b'"DELETE"')
 Status = Literal["live", "covered", "undone", "gone"]
 
 
-@frozen
-class Replaced:
+class Replaced(msgspec.Struct, frozen=True):
     """Chunks that a compaction took, and the summaries that it put in their place (none for dropped chunks)."""
 
     covers: tuple[str, ...]
     summaries: tuple[str, ...]
 
 
-@frozen(kw_only=True)
-class Compaction(JsonForm):
+class Compaction(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A completed compaction and its fate. `seq` is that of its result.
 
     `status`: `live` (its summaries stand), `covered` (a later compaction took them), `undone`, or `gone` (they were
@@ -83,8 +82,7 @@ class Compaction(JsonForm):
         return tuple(chunk_id for one in self.replaced if not one.summaries for chunk_id in one.covers)
 
 
-@frozen
-class Fate:
+class Fate(msgspec.Struct, frozen=True):
     """The fate of a chunk: `live` under an id, or taken by the event at a seq (0: with its container)."""
 
     status: Literal["live", "covered", "gone"]
@@ -92,8 +90,7 @@ class Fate:
     seq: int = 0
 
 
-@frozen
-class _Link:
+class _Link(msgspec.Struct, frozen=True):
     """The chunk that stands for another (`""`: none), the event that put it there, and whether it is a summary."""
 
     chunk_id: str
@@ -101,8 +98,7 @@ class _Link:
     covers: bool = False
 
 
-@frozen
-class Steps:
+class Steps(msgspec.Struct, frozen=True):
     """The events of the protocol, by compaction: those that finished, were undone, or came to nothing, and why."""
 
     finished: Sequence[Compaction]
@@ -234,13 +230,13 @@ def with_fate(compaction: Compaction, steps: Steps, aftermath: Aftermath) -> Com
     live = tuple(fate.chunk_id for fate in fates if fate.status == "live")
     undone_by = steps.undone.get(compaction.seq)
     if undone_by is not None:
-        return evolve(compaction, status="undone", by=undone_by)
+        return replace(compaction, status="undone", by=undone_by)
     for fate in fates:
         if fate.status == "covered":
-            return evolve(compaction, status="covered", by=fate.seq, summaries=live)
+            return replace(compaction, status="covered", by=fate.seq, summaries=live)
     if fates and not live:
-        return evolve(compaction, status="gone", by=max(fate.seq for fate in fates))
-    return evolve(compaction, status="live", summaries=live)
+        return replace(compaction, status="gone", by=max(fate.seq for fate in fates))
+    return replace(compaction, status="live", summaries=live)
 
 
 async def summary_root(reader: LogReader, thread_id: str, chunk_id: str) -> str:

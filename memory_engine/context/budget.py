@@ -137,8 +137,7 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: Toke
     return Costed(atom, pieces, tokens, fixed)
 
 
-@frozen
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """The newest turns that fit into a room, kept up as turns are added.
 
     It walks from the oldest turn, so that the start of the window depends on the log alone

@@ -189,7 +189,7 @@ async def test_S8_a_search_finds_each_pattern_once_and_marks_it(engine: Engine) 
     assert ("Returns double after discounts", 2, True) == (best.text, best.tenants, hits[0].recalled)
     assert len({hit.pattern.id for hit in hits}) == len(hits)
     assert [] == [hit for hit in hits if "Mondays" in hit.pattern.text]
-    assert {"pattern", "score", "why", "recalled"} == {name.name for name in type(hits[0]).__attrs_attrs__}
+    assert {"pattern", "score", "why", "recalled"} == set(type(hits[0]).__struct_fields__)
 
 
 # Where it is from

@@ -9,7 +9,6 @@ A compaction of episodic memory is thus two changes that fit: there the covered 
 from collections.abc import Iterable
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.codec import encode_json
@@ -249,8 +248,7 @@ EPISODIC = EpisodicFold()
 LAYERS = LayersFold()
 
 
-@frozen
-class LayerRows:
+class LayerRows(msgspec.Struct, frozen=True):
     """The rows of one layer: those of `layers`, and for the episodic layer those of `episodic`."""
 
     layer: Layer

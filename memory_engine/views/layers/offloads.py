@@ -5,7 +5,6 @@ and for memory that is put before the model, stand here.
 """
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, content_text
 from memory_engine.core.events.base import Content, ImagePart, TextPart
@@ -27,8 +26,7 @@ _REFERENCE = regex(r'\[… [\d,]+ more characters: open\("(?P<id>\d+\.\d+)"\)\]'
 _CALL = regex(r'\s*open\(\s*["\']?(?P<id>\d+\.\d+)["\']?\s*\)\s*')
 
 
-@frozen(kw_only=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a text: the characters from `start` on, of `total_chars`; `next_start` is where the next begins."""
 
     reference: str

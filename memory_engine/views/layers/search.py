@@ -8,7 +8,7 @@ entry is relevant, and a rule of procedural memory applies to a task, is a pure 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.core.text import common_words, fold_case, stem, terms, words
 from memory_engine.projections.base import seq_key
@@ -69,8 +69,7 @@ LIKENESS_MIN = 0.3
 """An entry without a word of the query is found from this cosine on."""
 
 
-@frozen
-class _Memory:
+class _Memory(msgspec.Struct, frozen=True):
     """Layers of one thread."""
 
     thread: ThreadHandle
@@ -181,8 +180,7 @@ class _Query:
         return [word for word, wanted in self._terms.items() if not wanted.isdisjoint(held)]
 
 
-@frozen
-class _Same:
+class _Same(msgspec.Struct, frozen=True):
     """Entries that say the same, the newest first, with the passages that they were found by, the best first."""
 
     hits: tuple[Hit, ...]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import MemoryForget
@@ -75,8 +74,7 @@ def grant_key(grantee: Destination) -> str:
 GRANTS = GrantsFold()
 
 
-@frozen
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """That an agent of the same tenant may read layers, and with `write` append to them. `event_id` granted it."""
 
     agent_id: str

@@ -6,7 +6,7 @@ compacted.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from attrs import frozen
+import msgspec
 
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
 from memory_engine.core.lazy import regex
@@ -45,8 +45,7 @@ _CITATION = regex(r"\s*\[(?P<all>\d{1,6}(?:\s*[-–,]\s*\d{1,6})*)\](?P<stop>[.;
 _SPAN = regex(r"(\d+)(?:\s*[-–]\s*(\d+))?")
 
 
-@frozen(kw_only=True)
-class SummaryDraft:
+class SummaryDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A summary before it is recorded. `failure`: why the model's answer was not used."""
 
     lines: tuple[LayerLine, ...]
@@ -80,8 +79,7 @@ def shortened(text: str, chars_max: int) -> str:
     )
 
 
-@frozen
-class Material:
+class Material(msgspec.Struct, frozen=True):
     """The material of a summary, oldest first: lines of a former summary, then entries, of `count` that are covered."""
 
     former: tuple[LayerLine, ...]
@@ -237,8 +235,7 @@ WINDOW_EVENTS = 20_000
 _TRIES = 4
 
 
-@frozen
-class Older:
+class Older(msgspec.Struct, frozen=True):
     """The covered part of a layer: the former summary, and the entries up to `upto`, of which the newest are at hand.
 
     `drawn_at` is a seq at or before the last event that they reflect.

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import cast
 
 import msgspec
-from attrs import field, frozen
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
@@ -213,8 +212,7 @@ def orphans(rows: ReadableRows[PatternRow]) -> list[tuple[ShareRow, str]]:
 PATTERNS = PatternsFold()
 
 
-@frozen(kw_only=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """A redacted text that `tenants` tenants of an industry share; it does not tell which ones.
 
     `id` is made of the text. `own`: the reading tenant shares it too. A pattern that was read counts as
@@ -229,8 +227,7 @@ class Pattern:
     recalled: bool = True
 
 
-@frozen
-class PatternHit:
+class PatternHit(msgspec.Struct, frozen=True):
     """A pattern that was found, its score from 0 to 1 within its search, and the reason for the score."""
 
     pattern: Pattern
@@ -239,8 +236,7 @@ class PatternHit:
     recalled: bool = True
 
 
-@frozen(kw_only=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     """A promoted line that waits for a person.
 
     `original` is the line as it stands in the tenant's `agent.md`, `text` would leave, `found` are the parts taken out
@@ -256,8 +252,7 @@ class Proposal:
     cautions: tuple[str, ...] = ()
 
 
-@frozen(kw_only=True)
-class PatternOrigin:
+class PatternOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Why a tenant shares a pattern: the line, the events that it was promoted by and drawn from, who approved it."""
 
     line: int
@@ -269,15 +264,14 @@ class PatternOrigin:
     approved_by: str
 
 
-@frozen(kw_only=True)
-class Trace:
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Where a pattern is from: by how many tenants it is shared, and the `origins` in the tenant that asks."""
 
     id: str
     industry: str
     text: str
     tenants: int
-    origins: tuple[PatternOrigin, ...] = field(default=())
+    origins: tuple[PatternOrigin, ...] = ()
 
     def __str__(self) -> str:
         many = "1 tenant" if self.tenants == 1 else f"{self.tenants} tenants"
