@@ -164,7 +164,7 @@ WAYS = pytest.mark.parametrize("cancelled", [by_task, by_scope, by_task_twice])
 
 
 def assert_nobody_writes(path: str) -> None:
-    """No transaction is open on the file, and no lock is kept: what the writer's thread is about to let go of, it does."""
+    """No transaction is open on the file, and no lock is kept beyond the end of a commit under way."""
     with Path(path + ".lock").open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one that is never let go of ends the test by its timeout
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection:
