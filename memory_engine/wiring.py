@@ -1,9 +1,9 @@
 """The composition root: the one place that knows every package and puts an engine together."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -42,15 +42,17 @@ from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
 from memory_engine.views.layers import plugin as layers
 from memory_engine.views.patterns import plugin as patterns
-from memory_engine.views.patterns.redaction import Redactor, Redactors
 from memory_engine.views.playbooks import plugin as playbooks
 from memory_engine.views.preferences import plugin as preferences
-from memory_engine.views.preferences.domain import Domain
 from memory_engine.views.promotion import plugin as promotion
-from memory_engine.views.promotion.scorers import Scorer, Scorers
 from memory_engine.views.scratchpad import plugin as scratchpad
 from memory_engine.views.screen import plugin as screen
 from memory_engine.views.tool_cache import plugin as tool_cache
+
+if TYPE_CHECKING:
+    from memory_engine.views.patterns.redaction import Redactor
+    from memory_engine.views.preferences.domain import Domain
+    from memory_engine.views.promotion.scorers import Scorer
 
 VIEWS: tuple[Plugin, ...] = (
     scratchpad.PLUGIN,
@@ -94,9 +96,9 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     embedder: str | Embedder | None = None,
     ranker: Ranker = rank,
     reranker: Reranker | None = None,
-    redactor: Redactor | None = None,
-    domain: Domain | str | Path | None = None,
-    scorers: Sequence[Scorer] = (),
+    redactor: "Redactor | None" = None,
+    domain: "Domain | str | Path | None" = None,
+    scorers: "Sequence[Scorer]" = (),
     tokens: TokenCounter | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
@@ -128,7 +130,6 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         counter=tokens or EstimatedTokens(),
         clock=clock or SystemClock(),
         ids=ids or RandomIds(),
-        domain=_declared(domain),
         model=_model(memory_model),
         models=SearchModels(
             embedder=_embedder(embedder, reranker),
@@ -137,8 +138,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             ranker=ranker,
             reranker=reranker,
         ),
-        redactor=redactor,
-        scorers=scorers,
+        settings=dict(_settings(domain, scorers, redactor)),
     )
     store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
     try:
@@ -171,10 +171,22 @@ def _named(name: str) -> LanguageModel:
     return LiteLLM(name)
 
 
-def _declared(domain: Domain | str | Path | None) -> Domain:
-    if domain is None:
-        return Domain()
-    return domain if isinstance(domain, Domain) else Domain.from_toml(domain)
+def _settings(
+    domain: "Domain | str | Path | None", scorers: "Sequence[Scorer]", redactor: "Redactor | None"
+) -> Iterator[tuple[type, object]]:
+    """What is not left to the views themselves. Their modules load where an option of `open` needs them."""
+    if domain is not None:
+        from memory_engine.views.preferences.domain import Domain
+
+        yield Domain, domain if isinstance(domain, Domain) else Domain.from_toml(domain)
+    if scorers:
+        from memory_engine.views.promotion.scorers import Scorers
+
+        yield Scorers, Scorers(scorers)
+    if redactor is not None:
+        from memory_engine.views.patterns.redaction import Redactors
+
+        yield Redactors, Redactors(redactor)
 
 
 def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> Iterator[Plugin]:
@@ -198,16 +210,14 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """The sources of counts, times, ids and judgements."""
+    """The sources of counts, times, ids and judgements. `settings` are those of views, by type."""
 
     counter: TokenCounter
     clock: Clock
     ids: IdSource
-    domain: Domain
     model: LanguageModel | None
     models: SearchModels
-    redactor: Redactor | None
-    scorers: Sequence[Scorer]
+    settings: Mapping[type, object]
 
 
 def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:
@@ -260,9 +270,8 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
     )
     kernel.provide(ContextBuilder, ContextBuilder(renderers, sources.counter))
     kernel.provide(MemoryModel, MemoryModel(sources.model))
-    kernel.provide(Domain, sources.domain)
-    kernel.provide(Scorers, Scorers(sources.scorers))
-    kernel.provide(Redactors, Redactors(sources.redactor))
+    for kind, setting in sources.settings.items():
+        kernel.provide(kind, setting)
     for setting in (setting for plugin in plugins for setting in plugin.settings):
         kernel.provide(type(setting), setting)
     attachments = [attach for plugin in plugins for attach in plugin.attachments]

@@ -5,8 +5,7 @@ every call answered once. `shorten` cuts texts that are too long for a budget.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +14,13 @@ from memory_engine.context.invariants import NOBODY
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Content, SummaryLine, TextPart
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter
+
+if TYPE_CHECKING:
+    import html
+else:
+    html = lazy_module("html")
 
 Message = dict[str, object]
 """A chat-completions message."""
@@ -191,10 +196,10 @@ def render_xml(chunks: Iterable[Chunk]) -> str:
                 attributes += f" {name}={_quoted(value)}"
         body = render_lines(chunk.lines) if chunk.lines else chunk.text
         calls = "".join(
-            f"<call id={_quoted(c.id)} name={_quoted(c.name)}>{escape(c.arguments, quote=False)}</call>"
+            f"<call id={_quoted(c.id)} name={_quoted(c.name)}>{html.escape(c.arguments, quote=False)}</call>"
             for c in chunk.calls
         )
-        parts.append(f"<{tag}{attributes}>{escape(body, quote=False)}{calls}</{tag}>")
+        parts.append(f"<{tag}{attributes}>{html.escape(body, quote=False)}{calls}</{tag}>")
     parts.append("</memory>")
     return "\n".join(parts)
 
@@ -205,7 +210,7 @@ _SPACES = str.maketrans({"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
 
 def _quoted(value: str) -> str:
     """An attribute's value in double quotes, or in single ones where it holds only double ones."""
-    told = escape(value, quote=False).translate(_SPACES)
+    told = html.escape(value, quote=False).translate(_SPACES)
     if '"' in told and "'" not in told:
         return f"'{told}'"
     return '"' + told.replace('"', "&quot;") + '"'

@@ -21,7 +21,7 @@ async def finished(work: Awaitable[T]) -> T:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
-        task.cancelled() or task.exception()  # nobody else will look at it
+        observed(task)  # nobody else will look at it
         raise cancelled
     return task.result()
 

@@ -178,7 +178,7 @@ async def test_what_is_written_meanwhile_waits_and_keeps_its_order() -> None:
 
 async def test_a_forget_meanwhile_is_not_undone() -> None:
     """What is forgotten while a compactor reads it is in no summary afterwards."""
-    compactor = Held(lambda chunks, _context: summary("the key is 1234", *(chunk.id for chunk in chunks)))
+    compactor = Held(lambda chunks, _context: summary("the key is swordfish", *(chunk.id for chunk in chunks)))
     async with opened(compactor) as engine:
         thread = await engine.create_thread()
         made = [(await thread.dispatch(event)).chunks[0].id for event in turns(4)]
@@ -187,7 +187,7 @@ async def test_a_forget_meanwhile_is_not_undone() -> None:
         compactor.release.set()
         await forgetting
         await thread.settle()
-        assert "1234" not in str((await thread.context()).messages)
+        assert "swordfish" not in str((await thread.context()).messages)
 
 
 async def test_a_caller_who_is_cancelled_does_not_stop_the_compaction() -> None:

@@ -24,9 +24,9 @@ TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stde
 NEVER = {"email", "http", "litellm", "numpy", "openai", "starlette", "tiktoken", "urllib.request", "uvicorn", "xml.sax"}
 """Neither opening a memory nor a command of the terminal needs these unless an option asks for them."""
 ON_DEMAND = {"anyio", "csv", "importlib.metadata", "tempfile", "tomllib", "zipfile"} | NEVER
-OPENING_MAX = 225
+OPENING_MAX = 170
 """Modules of our own that `open` and an event class load; each takes a quarter of a millisecond."""
-THREADS_MAX = 255
+THREADS_MAX = 205
 FACES = {"memory_engine.cli", "memory_engine.inspector", "memory_engine.testing", "memory_engine.ingest"}
 
 

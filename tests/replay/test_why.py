@@ -291,7 +291,7 @@ async def test_recalled_memory_leads_to_its_entries(engine: Engine) -> None:
 async def test_no_other_tenant_is_read(engine: Engine) -> None:
     """Whatever thread an event names: that of another tenant is not opened, and its event is missing."""
     secret = await engine.create_thread("secret", tenant_id="globex")
-    told = await secret.dispatch(e.UserMessage(content="the code is 1234"), correlation_id="c")
+    told = await secret.dispatch(e.UserMessage(content="the code is swordfish"), correlation_id="c")
     thread = await engine.create_thread("t", tenant_id="acme", user_id="u")
     entry = e.MemoryAppended(layer="semantic", content="x", key="k", source_thread="secret", sources=(told.event_id,))
     await thread.dispatch(entry, causation_id=told.event_id, correlation_id="c")
@@ -300,7 +300,7 @@ async def test_no_other_tenant_is_read(engine: Engine) -> None:
     trees += [await thread.why(f"view:layers/{key}") for key in await thread.view("layers")]
     assert 2 == len(trees)
     for tree in trees:
-        assert "1234" not in json.dumps(tree.as_data())
+        assert "swordfish" not in json.dumps(tree.as_data())
         assert any(one.facts.get("missing") for one in tree.walk())
 
 

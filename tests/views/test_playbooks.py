@@ -16,8 +16,9 @@ from memory_engine import events as e
 from memory_engine.llm.vectors import Vector
 from memory_engine.views.playbooks.events import playbook_id
 from memory_engine.views.playbooks.flows import Flows
+from memory_engine.views.playbooks.playbook import Playbook
 from memory_engine.views.playbooks.reactions import Reaction
-from memory_engine.views.playbooks.view import Playbook, Playbooks
+from memory_engine.views.playbooks.view import Playbooks
 
 QUERY = "Show me revenue by month for 2026"
 LIKE_IT = "Show revenue by month for 2025"

@@ -16,7 +16,8 @@ from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.protocol import CommitUnit
 from memory_engine.testing import FaultyStore
-from memory_engine.views.promotion.judge import Placement, Verdict
+from memory_engine.views.promotion.fold import Verdict
+from memory_engine.views.promotion.judge import Placement
 from memory_engine.views.promotion.scorers import PromotionContext, Salience, Score, Scorer
 from memory_engine.views.promotion.view import Promotion
 from memory_engine.views.scratchpad.view import Snippet

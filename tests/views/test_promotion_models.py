@@ -10,7 +10,7 @@ from memory_engine import Engine
 from memory_engine.errors.effects import Usage
 from memory_engine.llm import LiteLLM
 from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, empty, failing, refusal
-from memory_engine.views.promotion.judge import Verdict
+from memory_engine.views.promotion.fold import Verdict
 from memory_engine.views.promotion.scorers import Explicit, ModelScorer, Scorer
 
 pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds

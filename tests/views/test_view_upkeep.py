@@ -18,7 +18,7 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import HOSTILE
 from memory_engine.views.layers.view import Memory
-from memory_engine.views.preferences.view import PREFERENCES
+from memory_engine.views.preferences.fold import PREFERENCES
 
 
 class Unreadable(FaultyStore):

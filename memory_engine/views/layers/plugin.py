@@ -17,8 +17,8 @@ from memory_engine.views.layers.events import (
     ResultsOffloaded,
 )
 from memory_engine.views.layers.fold import EPISODIC, LAYERS
+from memory_engine.views.layers.grants import GRANTS
 from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_results_offloaded
-from memory_engine.views.layers.shared_memory import GRANTS
 
 PLUGIN = Plugin("layers")
 PLUGIN.events += [MemoryAppended, MemoryRemoved, MemoryCompacted, MemoryCleared]

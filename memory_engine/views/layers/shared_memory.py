@@ -10,10 +10,8 @@ from datetime import datetime
 import msgspec
 
 from memory_engine.core.events.delivery import Destination
-from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.records import Receipt, RecordedEvent
+from memory_engine.core.records import Receipt
 from memory_engine.errors import NotGranted
-from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.layers.entries import (
@@ -30,48 +28,9 @@ from memory_engine.views.layers.entries import (
     shared_event,
 )
 from memory_engine.views.layers.events import Layer, MemoryGranted, MemoryRevoked, MemoryShared
+from memory_engine.views.layers.grants import GRANTS, grant_key
 from memory_engine.views.layers.keywords import MemoryQuery, search_layers
 from memory_engine.views.layers.view import Memory
-
-
-class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A grant of this agent's memory to another agent, by this event."""
-
-    grantee: Destination
-    layers: tuple[Layer, ...]
-    write: bool
-    seq: int
-    event_id: str
-
-
-class GrantsFold:
-    """The grants that hold, one for an agent: a later one takes the place of the former."""
-
-    name = "grants"
-    version = 1
-    mode: ProjectionMode = "inline"
-    row = GrantRow
-    events = (MemoryGranted, MemoryRevoked, MemoryForget)
-    lazy = False
-
-    def apply(self, rows: Rows[GrantRow], event: RecordedEvent) -> None:
-        """Grant, revoke."""
-        match event.event:
-            case MemoryGranted(grantee=grantee, layers=layers, write=write):
-                rows.put(grant_key(grantee), GrantRow(grantee, layers, write, event.seq, event.id))
-            case MemoryRevoked(grantee=grantee):
-                rows.drop(grant_key(grantee))
-            case MemoryForget(seqs=seqs):
-                for key in [key for key, grant in rows.items() if grant.seq in seqs]:
-                    rows.drop(key)
-
-
-def grant_key(grantee: Destination) -> str:
-    """A key that differs for any two agents, with any ids."""
-    return msgspec.json.encode((grantee.kind, grantee.tenant_id, grantee.id)).decode()
-
-
-GRANTS = GrantsFold()
 
 
 class Grant(msgspec.Struct, frozen=True):

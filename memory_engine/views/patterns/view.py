@@ -72,7 +72,7 @@ class Patterns:
     def __init__(self, tenant: ScopeHandle, redactor: Redactor | None = None) -> None:
         self._tenant = tenant
         self._kernel = tenant.kernel
-        self._redactor = redactor or tenant.kernel[Redactors].redactor or EmbeddedRedactor()
+        self._redactor = redactor or tenant.kernel.made(Redactors).redactor or EmbeddedRedactor()
 
     # membership
 

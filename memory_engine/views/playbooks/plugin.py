@@ -11,8 +11,8 @@ from memory_engine.views.playbooks.events import (
     PlaybookSaved,
     playbook_id,
 )
-from memory_engine.views.playbooks.flows import FLOWS
-from memory_engine.views.playbooks.view import PLAYBOOKS
+from memory_engine.views.playbooks.flow import FLOWS
+from memory_engine.views.playbooks.playbook import PLAYBOOKS
 
 PLUGIN = Plugin("playbooks", events=[FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved])
 PLUGIN.silent(FlowCompleted, PlaybookPromoted)

@@ -6,7 +6,7 @@ from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.preferences.events import PreferenceRemoved, PreferenceUpdated
-from memory_engine.views.preferences.view import PREFERENCES
+from memory_engine.views.preferences.fold import PREFERENCES
 
 PLUGIN = Plugin("preferences", events=[PreferenceUpdated, PreferenceRemoved])
 PLUGIN.projection(PREFERENCES)

@@ -19,23 +19,8 @@ from memory_engine.llm.vectors import Match
 from memory_engine.recall.likeness import Corpus
 from memory_engine.views.preferences.domain import Domain, Kind
 from memory_engine.views.preferences.events import PreferenceOrigin, RuleReference
+from memory_engine.views.preferences.fold import PreferenceRow
 from memory_engine.views.preferences.rules import RuleFunction, holds, problem_with_condition
-
-
-class PreferenceRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stored preference. `seq`, `event_id` and `causation_id` are those of the event that set it."""
-
-    key: str
-    value: object = None
-    rule: RuleReference | None = None
-    kind: str = ""
-    origin: PreferenceOrigin = "explicit"
-    reason: str = ""
-    seq: int = 0
-    event_id: str = ""
-    sources: tuple[str, ...] = ()
-    causation_id: str = ""
-    updated_at_us: int = 0
 
 
 class Preference(msgspec.Struct, frozen=True, kw_only=True):

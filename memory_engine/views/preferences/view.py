@@ -1,26 +1,23 @@
-"""The preferences of a user: the fold of their events, and the handle."""
+"""The preferences of a user: the handle."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from memory_engine.core.clock import to_us
-from memory_engine.core.events.base import Event
-from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.records import NewEvent, RecordedEvent
+from memory_engine.core.records import NewEvent
 from memory_engine.errors import PreferenceError
-from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows
+from memory_engine.projections.base import ReadableRows
 from memory_engine.recall.likeness import DESCRIPTIONS, TextIndex
 from memory_engine.recall.service import Recall
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.preferences.domain import Domain
 from memory_engine.views.preferences.events import PreferenceOrigin, PreferenceRemoved, PreferenceUpdated, RuleReference
+from memory_engine.views.preferences.fold import PREFERENCES, PreferenceRow
 from memory_engine.views.preferences.preference import (
     HOPS,
     LIMIT,
     Applicable,
     Applied,
     Preference,
-    PreferenceRow,
     Standing,
     apply_rules,
     corpus,
@@ -35,50 +32,6 @@ APPLIED_MAX = 200
 """Preferences whose rules one `apply` looks at, those of the flow first."""
 _UNSET = object()
 _NOTHING: Mapping[str, object] = MappingProxyType({})
-
-
-class PreferencesFold:
-    """The stored preferences, by key. Onboarding never replaces values that somebody set otherwise."""
-
-    name = "preferences"
-    version = 1
-    mode: ProjectionMode = "inline"
-    row = PreferenceRow
-    events: tuple[type[Event], ...] = (PreferenceUpdated, PreferenceRemoved, MemoryForget)
-    lazy = False
-
-    def apply(self, rows: Rows[PreferenceRow], event: RecordedEvent) -> None:
-        """Set, remove or forget preferences by one event."""
-        match event.event:
-            case PreferenceUpdated() as updated:
-                current = rows.get(updated.key)
-                if updated.origin != "onboarding" or current is None or current.origin == "onboarding":
-                    rows.put(updated.key, _row(updated, event))
-            case PreferenceRemoved(key=key):
-                rows.drop(key)
-            case MemoryForget(seqs=seqs) if seqs:
-                forgotten = frozenset(seqs)
-                for key in [key for key, row in rows.items() if row.seq in forgotten]:
-                    rows.drop(key)
-
-
-PREFERENCES = PreferencesFold()
-
-
-def _row(updated: PreferenceUpdated, event: RecordedEvent) -> PreferenceRow:
-    return PreferenceRow(
-        key=updated.key,
-        value=updated.value,
-        rule=updated.rule,
-        kind=updated.kind,
-        origin=updated.origin,
-        reason=updated.reason,
-        seq=event.seq,
-        event_id=event.id,
-        sources=updated.sources,
-        causation_id=event.causation_id,
-        updated_at_us=to_us(event.recorded_at),
-    )
 
 
 class Preferences:
@@ -231,7 +184,7 @@ class Preferences:
 
     @property
     def _domain(self) -> Domain:
-        return self._thread.kernel[Domain]
+        return self._thread.kernel.made(Domain)
 
     def _standing(self, rows: ReadableRows[PreferenceRow]) -> Standing:
         return Standing(self._domain, rows.get)

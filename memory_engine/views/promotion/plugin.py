@@ -12,7 +12,7 @@ from memory_engine.views.promotion.events import (
     PromotionDecided,
     ReportSaved,
 )
-from memory_engine.views.promotion.judge import PROMOTION
+from memory_engine.views.promotion.fold import PROMOTION
 
 PLUGIN = Plugin("promotion", events=[ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved])
 PLUGIN.silent(PromotionDecided)

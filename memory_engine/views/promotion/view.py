@@ -18,16 +18,8 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.preferences.view import Preferences
 from memory_engine.views.promotion.agent_md import AgentMd
 from memory_engine.views.promotion.events import PromotionDecided, PromotionTarget, ReportSaved
-from memory_engine.views.promotion.judge import (
-    PROMOTION,
-    Judge,
-    Judgement,
-    Owner,
-    Placement,
-    PlacementRoute,
-    Verdict,
-    route_by_wording,
-)
+from memory_engine.views.promotion.fold import PROMOTION, Verdict
+from memory_engine.views.promotion.judge import Judge, Judgement, Owner, Placement, PlacementRoute, route_by_wording
 from memory_engine.views.promotion.scorers import PromotionContext, Scorers
 from memory_engine.views.scratchpad.view import Scratchpad, Snippet
 
@@ -166,7 +158,7 @@ class Promotion:
             report=await self._report(asked.trigger),
         )
         promoted = {verdict.snippet: verdict.content for verdict in await self.verdicts() if verdict.promoted}
-        return await Judge(self._thread.kernel[Scorers].scorers).judge(snippets, context, promoted)
+        return await Judge(self._thread.kernel.made(Scorers).scorers).judge(snippets, context, promoted)
 
     async def _standing(self) -> list[str]:
         """The texts that were promoted for this conversation's tenant and user before, from any conversation."""
