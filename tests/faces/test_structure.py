@@ -205,8 +205,10 @@ def test_a_lazy_module_is_the_one_that_type_checkers_see() -> None:
             if isinstance(node, ast.If) and "lazy_module(" in "".join(map(ast.unparse, node.orelse)):
                 seen = {
                     alias.asname or alias.name: f"{one.module}.{alias.name}"
-                    for one in node.body
                     if isinstance(one, ast.ImportFrom)
+                    else alias.name
+                    for one in node.body
+                    if isinstance(one, ast.Import | ast.ImportFrom)
                     for alias in one.names
                 }
                 for one in node.orelse:
