@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from memory_engine.compactors.pipeline import Pipeline as Pipeline
     from memory_engine.compactors.working_history import WorkingHistoryCompactor as WorkingHistoryCompactor
 
-__getattr__ = imported_when_asked(
+__getattr__, __dir__ = imported_when_asked(
     __name__,
     {
         "embedded": "EmbeddedCompactor",

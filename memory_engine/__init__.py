@@ -109,3 +109,9 @@ def __getattr__(name: str) -> object:
         return getattr(importlib.import_module(f"memory_engine.{_HOME_OF.get(name, 'events')}"), name)
     except AttributeError:
         raise AttributeError(f"module 'memory_engine' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    """The public names, whether they have been asked for or not."""
+    events = importlib.import_module("memory_engine.events")
+    return sorted({*globals(), *_HOME_OF, *(name for name in dir(events) if name[0].isupper())})

@@ -5,6 +5,7 @@ A start then costs only what it uses: compiling the hundred regular expressions 
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import AnyStr, Generic, cast
@@ -30,8 +31,10 @@ def lazy_module(name: str) -> ModuleType:
     return _LazyModule(name)
 
 
-def imported_when_asked(package: str, homes: Mapping[str, str]) -> Callable[[str], object]:
-    """Make a package's `__getattr__`: `homes` says which names each of its modules has, apart by spaces.
+def imported_when_asked(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Make a package's `__getattr__` and `__dir__`: `homes` says which names each of its modules has, apart by spaces.
 
     A home that begins with a dot stands beside the package.
     """
@@ -42,7 +45,7 @@ def imported_when_asked(package: str, homes: Mapping[str, str]) -> Callable[[str
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f".{home_of[name]}", package), name)
 
-    return get
+    return get, lambda: sorted({*vars(sys.modules[package]), *home_of})
 
 
 class Uncompiled(Generic[AnyStr]):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memory_engine.llm.litellm import RequestOptions as RequestOptions
     from memory_engine.llm.tokens import Tokenizer as Tokenizer
 
-__getattr__ = imported_when_asked(
+__getattr__, __dir__ = imported_when_asked(
     __name__,
     {
         "base": "Completion LanguageModel",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memory_engine.store.passages import Extractor as Extractor
     from memory_engine.store.passages import Text as Text
 
-__getattr__ = imported_when_asked(
+__getattr__, __dir__ = imported_when_asked(
     __name__,
     {
         ".llm.vectors": "Embedder Match Vector VectorIndex VectorIndexFactory",

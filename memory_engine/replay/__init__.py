@@ -8,4 +8,4 @@ if TYPE_CHECKING:
     from memory_engine.replay.verify import Divergence as Divergence
     from memory_engine.replay.verify import VerifyReport as VerifyReport
 
-__getattr__ = imported_when_asked(__name__, {"verify": "Divergence VerifyReport"})
+__getattr__, __dir__ = imported_when_asked(__name__, {"verify": "Divergence VerifyReport"})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from memory_engine.testing.scenarios import given as given
     from memory_engine.testing.store_contract import StoreContract as StoreContract
 
-__getattr__ = imported_when_asked(
+__getattr__, __dir__ = imported_when_asked(
     __name__,
     {
         "fakes": "CompactorCall FakeCompactor Hangs HashEmbedder ManualClock RecordingObserver Returns SequentialIds",

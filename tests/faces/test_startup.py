@@ -58,6 +58,17 @@ def test_importing_the_package_loads_nothing_of_it() -> None:
     assert {"memory_engine"} == ours(loaded("import memory_engine"))
 
 
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [("memory_engine", "Engine"), ("memory_engine", "UserMessage"), ("memory_engine.recall", "Hit")],
+)
+def test_a_package_lists_its_names_before_they_are_asked_for(package: str, name: str) -> None:
+    """As completion in a shell needs it; each listed name is there."""
+    subprocess.run([sys.executable, "-c", f"import {package} as p; assert {name!r} in dir(p)"], check=True)
+    module = importlib.import_module(package)
+    assert [] == [listed for listed in dir(module) if not hasattr(module, listed)]
+
+
 @pytest.mark.parametrize("word", ["--help", "--version"])
 def test_the_command_line_answers_before_it_loads_the_engine(word: str) -> None:
     """Neither commands nor the libraries that the engine is made of."""
