@@ -63,8 +63,9 @@ def test_wherever_one_scrolls_the_right_events_are_there(window: Window, log: tu
     shown: list[int] = []
     for share in (0.5, 0.0, 0.77, 1.0):
         window.timeline.evaluate("(list, share) => { list.scrollTop = list.scrollHeight * share }", share)
-        window.timeline.get_by_label("Loading").first.wait_for(state="detached")
         middle = window.timeline.evaluate("list => (list.scrollTop + list.clientHeight / 2) / 28 + 1")
+        window.event(int(middle)).wait_for()  # until then the rows are those of before
+        window.timeline.get_by_label("Loading").first.wait_for(state="detached")
         shown = sorted(number(row) for row in window.events.all_inner_texts())
         assert shown == list(range(shown[0], shown[-1] + 1))
         assert shown[0] <= middle <= shown[-1]
