@@ -10,10 +10,8 @@ import asyncio
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 
 import memory_engine
@@ -33,11 +31,11 @@ from memory_engine import (
 )
 from memory_engine.errors import ThreadExists
 from memory_engine.events import SummaryLine
+from tests.processes.lives import one_life
 
 THREADS = ("one", "two", "three")
 LIFE_LINES_MAX = 60
-"""How much a child says at most before it is killed: on a slow machine it gets as far as on a fast one."""
-LAST_MS_MAX = 3
+"""How much a child says at most before it is killed."""
 POLICY = CompactionPolicy(threshold=6, keep_recent=1, summary_tokens_max=60)
 
 
@@ -108,26 +106,9 @@ async def send(thread: Thread, life: int, sender: int) -> None:
         say("durable " + " ".join(f"{receipt.event_id}={receipt.seq}" for receipt in receipts))
 
 
-def one_life(path: str, life: int, dice: random.Random) -> dict[str, list[list[str]]]:
-    """Fork a child, let it work for a while, kill it; what it said."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(writing, 1)
-        os.close(reading)
-        asyncio.run(live(path, life))
-        os._exit(1)
-    os.close(writing)
-    said, lines = bytearray(), dice.randint(1, LIFE_LINES_MAX)
-    while said.count(b"\n") < lines and (piece := os.read(reading, 65536)):
-        said += piece
-    time.sleep(dice.uniform(0, LAST_MS_MAX) / 1000)  # the moment of the kill is the test: anywhere between two words
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    while piece := os.read(reading, 65536):
-        said += piece
-    os.close(reading)
-    words_of = [line.split() for line in said.decode().splitlines()]
+def told(path: str, life: int, dice: random.Random) -> dict[str, list[list[str]]]:
+    """What the child of one life had begun, and what it had been told is durable."""
+    words_of = [line.split() for line in one_life(lambda: live(path, life), dice, LIFE_LINES_MAX)]
     return {kind: [words for word, *words in words_of if word == kind] for kind in ("begin", "durable")}
 
 
@@ -137,7 +118,7 @@ def main(path: str, seed: str, lives: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(warm(f"{folder}/warm.db"))
     for life in range(int(lives)):
-        sys.stdout.write(json.dumps(one_life(path, life, dice)) + "\n")
+        sys.stdout.write(json.dumps(told(path, life, dice)) + "\n")
         sys.stdout.flush()
         if sys.stdin.readline() == "":
             return

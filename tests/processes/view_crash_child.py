@@ -8,10 +8,8 @@ import asyncio
 import json
 import os
 import random
-import signal
 import sys
 import tempfile
-import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -21,10 +19,10 @@ from memory_engine.errors import ThreadExists
 from memory_engine.events import PlaybookCall
 from memory_engine.runtime.config import ConversationLimits
 from memory_engine.views.screen.view import ProactiveTool
+from tests.processes.lives import one_life
 
 LIFE_LINES_MAX = 90
-"""How much a child says at most before it is killed: on a slow machine it gets as far as on a fast one."""
-LAST_MS_MAX = 3
+"""How much a child says at most before it is killed."""
 CONFIG = EngineConfig(
     conversation=ConversationLimits(exchanges=3, exchanges_kept=1, summary_bytes_max=600, summary_bytes_target=400),
     scratchpad_snippets_max=8,
@@ -122,26 +120,9 @@ async def again(work: Work, engine: Engine, life: int) -> None:
         n += 1
 
 
-def one_life(path: str, life: int, dice: random.Random) -> list[list[str]]:
-    """Fork a child, let it work for a while, kill it; what it said."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.dup2(writing, 1)
-        os.close(reading)
-        asyncio.run(live(path, life))
-        os._exit(1)
-    os.close(writing)
-    said, lines = bytearray(), dice.randint(1, LIFE_LINES_MAX)
-    while said.count(b"\n") < lines and (piece := os.read(reading, 65536)):
-        said += piece
-    time.sleep(dice.uniform(0, LAST_MS_MAX) / 1000)  # the moment of the kill is the test: anywhere between two words
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    while piece := os.read(reading, 65536):
-        said += piece
-    os.close(reading)
-    return [line.split(" ", 1) for line in said.decode().splitlines()]
+def told(path: str, life: int, dice: random.Random) -> list[list[str]]:
+    """What the child of one life said: a word for what it did, and what that was about."""
+    return [line.split(" ", 1) for line in one_life(lambda: live(path, life), dice, LIFE_LINES_MAX)]
 
 
 def main(path: str, seed: str, lives: str) -> None:
@@ -154,7 +135,7 @@ def main(path: str, seed: str, lives: str) -> None:
             asyncio.run(warm(f"{folder}/warm.db"))
         os.dup2(out, 1)
     for life in range(int(lives)):
-        sys.stdout.write(json.dumps(one_life(path, life, dice)) + "\n")
+        sys.stdout.write(json.dumps(told(path, life, dice)) + "\n")
         sys.stdout.flush()
         if sys.stdin.readline() == "":
             return
