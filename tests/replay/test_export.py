@@ -33,22 +33,6 @@ from memory_engine.testing import FaultyStore
 from tests.engine.test_laws import LOGS
 from tests.exports import NEVER, TALK, files_in, lines_of, read, rows, shown, talk
 
-
-@pytest.fixture
-async def file(tmp_path: Path) -> Path:
-    """The export of a short conversation."""
-    path = tmp_path / "t.jsonl"
-    async with memory_engine.open(":memory:") as engine:
-        await (await talk(engine)).export(path)
-    return path
-
-
-@pytest.fixture(params=[":memory:", "sqlite"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where to import: into memory, or into a file."""
-    return ":memory:" if request.param == ":memory:" else str(tmp_path / "other.db")
-
-
 # there and back
 
 

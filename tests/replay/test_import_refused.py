@@ -12,25 +12,10 @@ import memory_engine
 from memory_engine.core.chain import link_hash
 from memory_engine.errors import ImportRefused, InvalidIdentifier
 from memory_engine.replay.export.log_file import FileEvent, event_line, line_of, row_of
-from tests.exports import TALK, Spoil, lines_of, spoilt, talk, with_line
+from tests.exports import TALK, Spoil, lines_of, spoilt, with_line
 
 HEADER, FIRST, END = 1, 2, len(TALK) + 2
 """Lines of the export."""
-
-
-@pytest.fixture
-async def file(tmp_path: Path) -> Path:
-    """The export of a short conversation."""
-    path = tmp_path / "t.jsonl"
-    async with memory_engine.open(":memory:") as engine:
-        await (await talk(engine)).export(path)
-    return path
-
-
-@pytest.fixture(params=[":memory:", "sqlite"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where to import: into memory, or into a file."""
-    return ":memory:" if request.param == ":memory:" else str(tmp_path / "other.db")
 
 
 def lines(*wanted: int) -> Spoil:
