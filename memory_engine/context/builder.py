@@ -6,13 +6,14 @@ holds, until a compaction or a forget changes the state itself. Passages recalle
 everything that stays, directly before the newest turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.budget import (
+    DEFAULT_POLICY,
     ContextPolicy,
     Costed,
     Flow,
@@ -20,7 +21,6 @@ from memory_engine.context.budget import (
     cost,
     divide_by_policy,
     last_spoken,
-    least,
     tokens_of,
     whole,
 )
@@ -30,19 +30,26 @@ from memory_engine.context.rendering import (
     RenderedChunk,
     Renderer,
     assemble,
+    fair_shares,
+    keep_last_lines,
     message_tokens,
     render,
     render_held,
     render_xml,
 )
+from memory_engine.context.standing import Place, Standing, StandingBlock
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
 from memory_engine.recall.hits import Hit
 
-TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
-"""Types of chunks that change in place, and so stand last."""
+TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
+"""Chunks that change in place, and so stand last, by category, with the share of a budget that each may take."""
+TRAILING_MIN = 96
+"""Tokens that each of these may take of a small budget too."""
+STANDING = -2
+"""The position of a piece that is in no state."""
 FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
 
@@ -51,10 +58,11 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
 
     `pinned` counts the chunks that are always in: instructions, CRITICAL chunks, scratchpad, task, to-do list,
-    environment.
+    environment; `standing` the blocks that views contribute.
     """
 
     pinned: int = 0
+    standing: int = 0
     summary: int = 0
     recent: int = 0
     recalled: int = 0
@@ -69,7 +77,8 @@ class Context:
 
     `recalled` are the passages that a `query` brought, as they are shown, oldest first, and `recalled_text` the
     text of their block; `recall_failure` says why an embedder or a re-ranker took no part although there is one.
-    In `chunks` the block is one chunk with the status RECALLED, which is in no state.
+    In `chunks` the block is one chunk with the status RECALLED, which is in no state. So is each of the `standing`
+    blocks: the preferences of the user, the tenant's `agent.md` and the like, as they are shown.
     """
 
     thread_id: str
@@ -86,6 +95,9 @@ class Context:
     recalled: tuple[Hit, ...] = ()
     recalled_text: str = field(default="", repr=False)
     recall_failure: str = ""
+    standing: tuple[StandingBlock, ...] = ()
+    pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
+    """The chunks with their own messages, in the order of the context: what `messages` were put together from."""
 
     def xml(self) -> str:
         """The same chunks in the XML form, each with its id."""
@@ -98,6 +110,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     thread_id: str
     pieces: tuple[RenderedChunk, ...]
+    standing: tuple[StandingBlock, ...]
     spent: Spent
     room: int
     before: int
@@ -120,52 +133,96 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
 
     def finished(self, block: RenderedChunk | None = None) -> Context:
         """The context, with this block if there is one."""
-        counter = self.builder.counter
         if block is None:
-            return _finish(self.state, self.thread_id, self.pieces, self.spent, counter)
+            return self._context(self.pieces, self.spent)
         pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
         spent = replace(self.spent, recalled=self.tokens(block))
-        return evolve(_finish(self.state, self.thread_id, pieces, spent, counter), recalled_text=block.chunk.text)
+        return evolve(self._context(pieces, spent), recalled_text=block.chunk.text)
+
+    def _context(self, pieces: Sequence[RenderedChunk], spent: Spent) -> Context:
+        made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter)
+        return evolve(made, standing=self.standing)
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The rendered chunks of a state: atoms, and the pieces that always stand after them (`fixed` tokens)."""
+    """The rendered chunks of a state: atoms, and the pieces that are in beside them (`fixed` tokens).
+
+    `first` stand after the instructions, `turn` before the newest turn, `trailing` after all atoms.
+    """
 
     flow: Flow
     trailing: Sequence[RenderedChunk]
+    first: Sequence[RenderedChunk]
+    turn: Sequence[RenderedChunk]
     fixed: int
+    standing: int
 
     @classmethod
-    def of(cls, flow: Flow, trailing: Sequence[RenderedChunk], counter: TokenCounter) -> "Layout":
-        """Lay out atoms and the pieces that stand after them."""
-        fixed = FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
-        return cls(flow, trailing, fixed)
+    def of(
+        cls,
+        flow: Flow,
+        trailing: Sequence[RenderedChunk],
+        counter: TokenCounter,
+        blocks: "Sequence[ShownBlock]" = (),
+    ) -> "Layout":
+        """Lay out atoms and the pieces beside them."""
+        first = [one.piece for one in blocks if one.place == "first"]
+        turn = [one.piece for one in blocks if one.place == "turn"]
+        standing = _piece_tokens([*first, *turn], counter)
+        fixed = FRAME + _piece_tokens(trailing, counter) + standing
+        return cls(flow, trailing, first, turn, fixed, standing)
 
-    def within(self, max_tokens: int | None, thread_id: str, counter: TokenCounter) -> list[Costed]:
-        """The atoms that a budget leaves room for, in order. Raises `ContextBudgetError`."""
+    def beside(self, blocks: "Sequence[ShownBlock]", counter: TokenCounter) -> "Layout":
+        """The same with other blocks beside the atoms."""
+        return Layout.of(self.flow, self.trailing, counter, blocks)
+
+    def within(
+        self, max_tokens: int | None, counter: TokenCounter, policy: ContextPolicy = DEFAULT_POLICY
+    ) -> list[Costed] | None:
+        """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
             return self.flow.atoms()
-        chosen = choose_newest(self.flow, max_tokens - self.fixed, counter)
-        if chosen is None:
-            raise self.overrun(thread_id, max_tokens)
-        return chosen
-
-    def overrun(self, thread_id: str, max_tokens: int) -> ContextBudgetError:
-        """The error for a budget that not even the fixed chunks fit, with the tokens needed at least."""
-        return ContextBudgetError(thread_id, max(self.fixed + least(self.flow), max_tokens + 1), max_tokens)
+        return choose_newest(self.flow, max_tokens - self.fixed, counter, policy.refill)
 
     def pieces(self, chosen: Sequence[Costed]) -> tuple[RenderedChunk, ...]:
-        """The pieces of these atoms, in the order of the state, and those that stand after them."""
-        return (*in_order(chosen), *self.trailing)
+        """The pieces of these atoms, in the order of the state, with those that stand beside them."""
+        flowing = in_order(chosen)
+        if not self.first and not self.turn:
+            return (*flowing, *self.trailing)
+        places = range(len(flowing))
+        spoken = last_spoken(self.flow)
+        instructed = next((n for n in places if flowing[n].chunk.category is not Category.SYSTEM), len(flowing))
+        newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
+        parts = (flowing[:instructed], self.first, flowing[instructed:newest], self.turn, flowing[newest:])
+        return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
     def spent(self, chosen: Sequence[Costed]) -> Spent:
-        """The tokens of each part: of these atoms, and of the pieces after them."""
+        """The tokens of each part: of these atoms, and of the pieces beside them."""
         flow = Flow.of(chosen)
         return Spent(
-            pinned=self.fixed + flow.fixed_tokens,
+            pinned=self.fixed - self.standing + flow.fixed_tokens,
+            standing=self.standing,
             summary=tokens_of(flow.summaries),
             recent=tokens_of(flow.turns),
         )
+
+
+class ShownBlock(msgspec.Struct, frozen=True):
+    """A standing block as it fits into its share, with its place and its piece."""
+
+    place: Place
+    block: StandingBlock
+    piece: RenderedChunk
+
+
+def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: str) -> list[ShownBlock]:
+    """The blocks but for those that repeat what these atoms say themselves: all they tell is of their events."""
+    said = {(thread_id, piece.chunk.said_at) for one in chosen for piece in one.pieces} if blocks else set()
+    return [one for one in blocks if not said.issuperset((line.thread_id, line.seq) for line in one.block.lines)]
+
+
+def _piece_tokens(pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int:
+    return sum(message_tokens(message, counter) for piece in pieces for message in piece.messages)
 
 
 @frozen
@@ -183,30 +240,55 @@ class ContextBuilder:
         """The tokens of messages."""
         return sum(message_tokens(message, self.counter) for message in messages)
 
-    def build(self, state: State, thread_id: str, max_tokens: int | None = None) -> Context:
+    def build(
+        self,
+        state: State,
+        thread_id: str,
+        max_tokens: int | None = None,
+        *,
+        policy: ContextPolicy = DEFAULT_POLICY,
+        standing: Sequence[Standing] = (),
+    ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
-        CRITICAL chunks are always in; then the newest atom (its texts cut if they must be), the
-        summaries, and the newest turns that fit. Raises `ContextBudgetError` where CRITICAL
-        chunks and the newest atom cannot fit at all.
+        Always in are CRITICAL chunks, the message being worked on, and the newest atom (texts cut if they must be);
+        then come the standing blocks, the summaries, and the newest turns that fit. Raises `ContextBudgetError` where
+        those that are always in cannot fit at all.
         """
-        layout = self._layout(state)
-        chosen = layout.within(max_tokens, thread_id, self.counter)
-        return _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
+        blocks = self._blocks(state, max_tokens, standing)
+        layout = self._layout(state, max_tokens, blocks)
+        chosen = layout.within(max_tokens, self.counter, policy)
+        if chosen is None:
+            raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
+        blocks = _unsaid(blocks, chosen, thread_id)
+        layout = layout.beside(blocks, self.counter)
+        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
+        return evolve(made, standing=tuple(one.block for one in blocks))
 
-    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> ContextDraft:
+    def draft(
+        self,
+        state: State,
+        thread_id: str,
+        max_tokens: int | None,
+        policy: ContextPolicy,
+        *,
+        standing: Sequence[Standing] = (),
+    ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
-        layout = self._layout(state)
+        blocks = self._blocks(state, max_tokens, standing)
+        layout = self._layout(state, max_tokens, blocks)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
         else:
             fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
             if fitting is None:
-                raise layout.overrun(thread_id, max_tokens)
+                raise self.overrun(state, thread_id, max_tokens, policy, standing)
             divided = fitting
+        blocks = _unsaid(blocks, divided.chosen, thread_id)
+        layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
         spoken = last_spoken(layout.flow)
         flowing = pieces[: len(pieces) - len(layout.trailing)]
@@ -214,24 +296,75 @@ class ContextBuilder:
             state=state,
             thread_id=thread_id,
             pieces=pieces,
+            standing=tuple(one.block for one in blocks),
             spent=layout.spent(divided.chosen),
             room=divided.recalled,
             before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
             builder=self,
         )
 
-    def trailing(self, state: StateView) -> list[RenderedChunk]:
-        """The pieces that stand after all atoms, in the order of the state."""
-        return [
+    def trailing(self, state: StateView, max_tokens: int | None) -> list[RenderedChunk]:
+        """The pieces that stand after all atoms, in the order of the state, each kind within its share of a budget."""
+        pieces = [
             RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
             for chunk in state.chunks()
             if chunk.category in TRAILING
         ]
+        if max_tokens is None:
+            return pieces
+        room = {category: max(TRAILING_MIN, int(max_tokens * share)) for category, share in TRAILING.items()}
+        sizes = [self.tokens(piece.messages) for piece in pieces]
+        if all(sum(s for s, p in zip(sizes, pieces, strict=True) if p.chunk.category is c) <= room[c] for c in room):
+            return pieces
+        fair: dict[Category, Iterator[int]] = {}
+        for category, most in room.items():
+            of = [size for size, piece in zip(sizes, pieces, strict=True) if piece.chunk.category is category]
+            fair[category] = iter(fair_shares(of, most))
+        limits = [next(fair[piece.chunk.category]) for piece in pieces]
+        return [
+            piece if size <= limit else keep_last_lines(piece, limit, self.counter)
+            for piece, size, limit in zip(pieces, sizes, limits, strict=True)
+        ]
 
-    def _layout(self, state: State) -> Layout:
+    def _layout(self, state: State, max_tokens: int | None, blocks: Sequence[ShownBlock]) -> Layout:
+        return Layout.of(self._flow(state), self.trailing(state, max_tokens), self.counter, blocks)
+
+    def _blocks(self, state: State, max_tokens: int | None, standing: Sequence[Standing]) -> list[ShownBlock]:
+        """The standing blocks as they fit into their shares, without those that a renderer hides."""
+        shown = []
+        for one in standing:
+            block = one.within(max_tokens, self.counter)
+            messages = tuple(self.messages(block.chunk(state))) if block.lines else ()
+            if messages:
+                piece = RenderedChunk(block.chunk(state), messages, STANDING)
+                shown.append(ShownBlock(one.source.place, block, piece))
+        return shown
+
+    def _flow(self, state: State) -> Flow:
         atoms = atoms_of(chunk for chunk in state.chunks() if chunk.category not in TRAILING)
-        flow = Flow.of(cost(atom, self.messages, self.counter) for atom in atoms)
-        return Layout.of(flow, self.trailing(state), self.counter)
+        return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms)
+
+    def overrun(
+        self,
+        state: State,
+        thread_id: str,
+        max_tokens: int,
+        policy: ContextPolicy = DEFAULT_POLICY,
+        standing: Sequence[Standing] = (),
+    ) -> ContextBudgetError:
+        """The error for a budget that is too small, with the smallest one that is not."""
+
+        def fits(budget: int) -> bool:
+            layout = self._layout(state, budget, self._blocks(state, budget, standing))
+            return layout.within(budget, self.counter, policy) is not None
+
+        low, high = max_tokens, 2 * max(max_tokens, TRAILING_MIN)
+        while not fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return ContextBudgetError(thread_id, high, max_tokens)
 
 
 def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
@@ -257,4 +390,5 @@ def _finish(
         shortened=tuple(piece.chunk.id for piece in pieces if piece.shortened),
         chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
         spent=spent,
+        pieces=tuple(pieces),
     )

@@ -167,12 +167,15 @@ class ContextSeries:
         builder = self.messages.builder
         tail = self._tail(self._bonds or self._read_again())
         if self._trailing is None:
-            self._trailing = builder.trailing(self._draft)
+            self._trailing = builder.trailing(self._draft, self.max_tokens)
         before: Sequence[Message] = ()
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
             layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
-            tail = layout.within(self.max_tokens, self._thread_id, builder.counter)
+            chosen = layout.within(self.max_tokens, builder.counter)
+            if chosen is None:
+                raise builder.overrun(self.state(), self._thread_id, self.max_tokens)
+            tail = chosen
         else:
             before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
         messages = assemble([*in_order(tail), *self._trailing])
