@@ -7,6 +7,7 @@ everything that stays, directly before the newest turn.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 from attrs import evolve, field, frozen
@@ -104,10 +105,49 @@ class Context:
         return render_xml(self.chunks)
 
 
+class Shown(Protocol):
+    """The chunks that a context is made of: a state, or an arrangement of chunks in its place."""
+
+    @property
+    def seq(self) -> int:
+        """The last event that it holds."""
+        ...
+
+    def chunks(self) -> Iterable[Chunk]:
+        """The chunks, in order."""
+        ...
+
+    def children(self, chunk_id: str) -> Iterable[Chunk]:
+        """The chunks in a container, in order."""
+        ...
+
+
+@frozen
+class Arranged:
+    """Chunks in place of those that flow in a state; those that stand last are the state's own."""
+
+    state: State
+    flowing: Sequence[Chunk]
+
+    @property
+    def seq(self) -> int:
+        """The last event that the state holds."""
+        return self.state.seq
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks, in order."""
+        yield from self.flowing
+        yield from (chunk for chunk in self.state.chunks() if chunk.category in TRAILING)
+
+    def children(self, chunk_id: str) -> Iterable[Chunk]:
+        """The chunks in a container, in order."""
+        return self.state.children(chunk_id)
+
+
 class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A context without its recalled block. The block may take `room` tokens; `before` is its place in `pieces`."""
 
-    state: State
+    state: Shown
     thread_id: str
     pieces: tuple[RenderedChunk, ...]
     standing: tuple[StandingBlock, ...]
@@ -242,7 +282,7 @@ class ContextBuilder:
 
     def build(
         self,
-        state: State,
+        state: Shown,
         thread_id: str,
         max_tokens: int | None = None,
         *,
@@ -267,7 +307,7 @@ class ContextBuilder:
 
     def draft(
         self,
-        state: State,
+        state: Shown,
         thread_id: str,
         max_tokens: int | None,
         policy: ContextPolicy,
@@ -303,7 +343,7 @@ class ContextBuilder:
             builder=self,
         )
 
-    def trailing(self, state: StateView, max_tokens: int | None) -> list[RenderedChunk]:
+    def trailing(self, state: Shown | StateView, max_tokens: int | None) -> list[RenderedChunk]:
         """The pieces that stand after all atoms, in the order of the state, each kind within its share of a budget."""
         pieces = [
             RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
@@ -326,27 +366,27 @@ class ContextBuilder:
             for piece, size, limit in zip(pieces, sizes, limits, strict=True)
         ]
 
-    def _layout(self, state: State, max_tokens: int | None, blocks: Sequence[ShownBlock]) -> Layout:
+    def _layout(self, state: Shown, max_tokens: int | None, blocks: Sequence[ShownBlock]) -> Layout:
         return Layout.of(self._flow(state), self.trailing(state, max_tokens), self.counter, blocks)
 
-    def _blocks(self, state: State, max_tokens: int | None, standing: Sequence[Standing]) -> list[ShownBlock]:
+    def _blocks(self, state: Shown, max_tokens: int | None, standing: Sequence[Standing]) -> list[ShownBlock]:
         """The standing blocks as they fit into their shares, without those that a renderer hides."""
         shown = []
         for one in standing:
             block = one.within(max_tokens, self.counter)
-            messages = tuple(self.messages(block.chunk(state))) if block.lines else ()
+            messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
             if messages:
-                piece = RenderedChunk(block.chunk(state), messages, STANDING)
+                piece = RenderedChunk(block.chunk(state.seq), messages, STANDING)
                 shown.append(ShownBlock(one.source.place, block, piece))
         return shown
 
-    def _flow(self, state: State) -> Flow:
+    def _flow(self, state: Shown) -> Flow:
         atoms = atoms_of(chunk for chunk in state.chunks() if chunk.category not in TRAILING)
         return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms)
 
     def overrun(
         self,
-        state: State,
+        state: Shown,
         thread_id: str,
         max_tokens: int,
         policy: ContextPolicy = DEFAULT_POLICY,
@@ -373,7 +413,7 @@ def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
 
 
 def _finish(
-    state: State, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+    state: Shown, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}

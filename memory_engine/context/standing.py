@@ -47,10 +47,10 @@ class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):
         left_out = [LINES_LEFT_OUT.format(self.left_out)] if self.left_out else []
         return "\n".join([self.heading, *left_out, *(line.text for line in self.lines)])
 
-    def chunk(self, state: State) -> Chunk:
+    def chunk(self, seq: int) -> Chunk:
         """The block as a chunk, which is in no state; its type is the block's name."""
         return Chunk(
-            id=f"{state.seq}.{self.name}",
+            id=f"{seq}.{self.name}",
             type=self.name,
             content=self.text,
             retention=Retention.DISPOSABLE,

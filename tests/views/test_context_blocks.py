@@ -79,10 +79,8 @@ async def test_a_playbook_that_fits_stands_before_the_question() -> None:
         await engine.user("u1").playbooks.save("find_parcel", user_query="Where is the parcel for the Smiths?")
         await engine.user("u1").playbooks.save("bake", user_query="Please bake a cake with cherries")
         messages = (await thread.context(1_000)).messages
-    assert ("Playbook for the flow find_parcel" in str(messages[-2]["content"]), ASKED) == (
-        True,
-        messages[-1]["content"],
-    )
+    assert "Playbook for the flow find_parcel" in str(messages[-2]["content"])
+    assert ASKED == messages[-1]["content"]
     assert "bake" not in str(messages)
 
 
@@ -156,7 +154,8 @@ async def test_a_plugin_contributes_a_block() -> None:
         thread = await talk(engine)
         messages = (await thread.context(500)).messages
         assert f"[Weather] Weather:\n- rain, asked: {ASKED}" == messages[-2]["content"]
-        assert () == (await engine.user("u1").context()).standing
+        await engine.user("u1").preferences.update("verbosity", "concise")
+        assert () == (await engine.thread("user:u1").context()).standing
 
 
 async def test_blocks_are_in_a_context_that_recalls() -> None:
