@@ -3,6 +3,7 @@
 from memory_engine.core.events.base import (
     Content,
     Event,
+    FilePart,
     ImagePart,
     SummaryLine,
     TextPart,
@@ -158,7 +159,7 @@ __all__ = [
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
     "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",
-    "FeedbackGiven", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText", "Layer", "LayerLine",
+    "FeedbackGiven", "FilePart", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText", "Layer", "LayerLine",
     "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking",
     "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted",
     "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked", "MemoryShared", "Name",

@@ -1,7 +1,7 @@
 """Reducers for events of a conversation: input, responses, results, errors."""
 
-from memory_engine.core.chunks import Chunk, ChunkType, Retention
-from memory_engine.core.events.base import ToolCall
+from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, Retention
+from memory_engine.core.events.base import Content, ToolCall
 from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
 from memory_engine.events import (
@@ -26,12 +26,12 @@ from memory_engine.events import (
 
 def reduce_user_message(_view: StateView, event: UserMessage, ctx: ReduceContext) -> Reduction:
     """A person's message, at the end of the working flow."""
-    return appended(Chunk(id=ctx.new_id(), type=ChunkType.USER_MESSAGE, content=event.content, label=event.name))
+    return appended(_said(ctx, ChunkType.USER_MESSAGE, event, event.name))
 
 
 def reduce_parent_agent_message(_view: StateView, event: ParentAgentMessage, ctx: ReduceContext) -> Reduction:
     """A parent agent's message: to this agent, it speaks as a person does."""
-    return appended(Chunk(id=ctx.new_id(), type=ChunkType.PARENT_MESSAGE, content=event.content, label=event.agent_id))
+    return appended(_said(ctx, ChunkType.PARENT_MESSAGE, event, event.agent_id))
 
 
 def reduce_llm_text_response(_view: StateView, event: LlmTextResponse, ctx: ReduceContext) -> Reduction:
@@ -43,6 +43,8 @@ def reduce_llm_text_response(_view: StateView, event: LlmTextResponse, ctx: Redu
             content=event.content,
             label=event.name,
             response_id=event.response_id,
+            status=INTERRUPTED if event.interrupted else "",
+            native=event.native,
         )
     )
 
@@ -57,6 +59,7 @@ def reduce_llm_thinking(_view: StateView, event: LlmThinking, ctx: ReduceContext
             retention=Retention.DISPOSABLE,
             response_id=event.response_id,
             status=event.signature,
+            native=event.native,
         )
     )
 
@@ -70,6 +73,7 @@ def reduce_llm_tool_call(_view: StateView, event: LlmToolCall, ctx: ReduceContex
             content=event.content,
             calls=event.calls,
             response_id=event.response_id,
+            native=event.native,
         )
     )
 
@@ -113,13 +117,14 @@ def reduce_llm_clarification(_view: StateView, event: LlmClarification, ctx: Red
             content=event.content,
             response_id=event.response_id,
             status="approval" if event.approval else "",
+            native=event.native,
         )
     )
 
 
 def reduce_tool_result(_view: StateView, event: ToolResult, ctx: ReduceContext) -> Reduction:
     """A tool's answer, whole or a piece of it."""
-    return appended(_result(ctx, event, event.name))
+    return appended(_result(ctx, event, event.name, event.native))
 
 
 def reduce_skill_result(_view: StateView, event: SkillResult, ctx: ReduceContext) -> Reduction:
@@ -134,7 +139,7 @@ def reduce_subagent_result(_view: StateView, event: SubagentResult, ctx: ReduceC
 
 def reduce_tool_error(_view: StateView, event: ToolError, ctx: ReduceContext) -> Reduction:
     """A failed call is an answered one."""
-    return appended(_error(ctx, event.content, event.call_id, event.name))
+    return appended(_error(ctx, event.content, event.call_id, event.name, event.native))
 
 
 def reduce_skill_error(_view: StateView, event: SkillError, ctx: ReduceContext) -> Reduction:
@@ -152,7 +157,13 @@ def reduce_system_error(_view: StateView, event: SystemFailure, ctx: ReduceConte
     return appended(_error(ctx, event.content, "", event.code))
 
 
-def _result(ctx: ReduceContext, event: ToolResult | SkillResult | SubagentResult, label: str) -> Chunk:
+def _said(ctx: ReduceContext, type: ChunkType, event: UserMessage | ParentAgentMessage, label: str) -> Chunk:
+    return Chunk(id=ctx.new_id(), type=type, content=event.content, label=label, native=event.native)
+
+
+def _result(
+    ctx: ReduceContext, event: ToolResult | SkillResult | SubagentResult, label: str, native: str = ""
+) -> Chunk:
     return Chunk(
         id=ctx.new_id(),
         type=ChunkType.ACTION_RESULT,
@@ -160,8 +171,17 @@ def _result(ctx: ReduceContext, event: ToolResult | SkillResult | SubagentResult
         label=label,
         call_id=event.call_id,
         final=event.final,
+        native=native,
     )
 
 
-def _error(ctx: ReduceContext, content: str, call_id: str, label: str) -> Chunk:
-    return Chunk(id=ctx.new_id(), type=ChunkType.ERROR, content=content, label=label, call_id=call_id, status="failed")
+def _error(ctx: ReduceContext, content: Content, call_id: str, label: str, native: str = "") -> Chunk:
+    return Chunk(
+        id=ctx.new_id(),
+        type=ChunkType.ERROR,
+        content=content,
+        label=label,
+        call_id=call_id,
+        status="failed",
+        native=native,
+    )

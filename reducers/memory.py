@@ -162,6 +162,7 @@ def _restored(one: RestoredChunk, chunk_id: str) -> Chunk:
         final=one.final,
         response_id=one.response_id,
         status=one.status,
+        native=one.native,
         lines=one.lines,
         parent_ids=one.parent_ids,
         is_container=one.is_container,
@@ -186,6 +187,7 @@ def reduce_external_inject(_view: StateView, event: ExternalInject, ctx: ReduceC
             retention=Retention(event.retention),
             category=Category.SYSTEM if system else Category.WORKING_FLOW,
             label=event.source,
+            native=event.native,
         )
     )
 
@@ -250,6 +252,7 @@ def reduce_session_started(_view: StateView, event: SessionStarted, ctx: ReduceC
             retention=Retention.CRITICAL,
             category=Category.SYSTEM,
             label=event.session_id,
+            native=event.native,
         )
     )
 

@@ -135,6 +135,7 @@ class _Restoring:
             final=chunk.final,
             response_id=chunk.response_id,
             status=chunk.status,
+            native=chunk.native,
             is_container=chunk.is_container,
             container=container,
             before=place.before,

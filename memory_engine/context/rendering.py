@@ -5,6 +5,7 @@ every call answered once. `shorten` cuts texts that are too long for a budget.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -12,12 +13,12 @@ from msgspec.structs import replace
 
 from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.invariants import NOBODY
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
 from memory_engine.core.codec import encode_json
-from memory_engine.core.events.base import Content, SummaryLine, TextPart
+from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.text import terms
-from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter
+from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
 
 if TYPE_CHECKING:
     import html
@@ -52,15 +53,20 @@ _LABELS = {
 
 
 def message_content(content: Content) -> object:
-    """Content as chat-completions wants it: a text, or a list of text and image parts."""
-    if isinstance(content, str):
-        return content
-    return [
-        {"type": "text", "text": part.text}
-        if isinstance(part, TextPart)
-        else {"type": "image_url", "image_url": {"url": part.url}}
-        for part in content
-    ]
+    """Content as chat-completions wants it: a text, or a list of parts."""
+    return content if isinstance(content, str) else [_message_part(part) for part in content]
+
+
+def _message_part(part: Part) -> Message:
+    """A part; what chat-completions does not take (a file by address) stands as its text."""
+    match part:
+        case ImagePart(url=url) if url:
+            return {"type": "image_url", "image_url": {"url": url, **({"detail": part.detail} if part.detail else {})}}
+        case FilePart(file_id=file_id, text="") if file_id:
+            return {"type": "file", "file": {"file_id": file_id}}
+        case FilePart(url=url, text="") if url.startswith("data:"):
+            return {"type": "file", "file": {"filename": part.name or "file", "file_data": url}}
+    return {"type": "text", "text": content_text((part,))}
 
 
 def render_system(chunk: Chunk) -> Iterable[Message]:
@@ -77,8 +83,9 @@ def render_user(chunk: Chunk) -> Iterable[Message]:
 
 
 def render_assistant(chunk: Chunk) -> Iterable[Message]:
-    """The model's text."""
-    return ({"role": "assistant", "content": message_content(chunk.content)},)
+    """The model's text; nothing for a response that broke off before a word of it."""
+    content = message_content(chunk.content)
+    return ({"role": "assistant", "content": content},) if content or chunk.status != INTERRUPTED else ()
 
 
 def render_action(chunk: Chunk) -> Iterable[Message]:
@@ -312,12 +319,19 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
     if isinstance(content, str):
         total += counter.count(content)
     elif isinstance(content, list):
-        total += sum(counter.count(p["text"]) if p["type"] == "text" else IMAGE_TOKENS for p in content)
+        total += sum(map(partial(_part_tokens, counter=counter), content))
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         for call in calls:
             total += counter.count(call["function"]["name"]) + counter.count(call["function"]["arguments"])
     return total
+
+
+def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
+    if part["type"] == "text":
+        return counter.count(str(part["text"]))
+    file = part.get("file")
+    return file_tokens(str(file.get("file_data", ""))) if isinstance(file, Mapping) else IMAGE_TOKENS
 
 
 def message_bytes(message: Message) -> bytes:

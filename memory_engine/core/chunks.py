@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolCall
+from memory_engine.core.events.base import Content, ImagePart, Part, SummaryLine, TextPart, ToolCall
 
 
 class Retention(StrEnum):
@@ -58,6 +58,8 @@ class ChunkType(StrEnum):
 
 RECALLED = "recalled"
 """The status of a chunk that was recalled from memory: nothing is learned or promoted from it a second time."""
+INTERRUPTED = "interrupted"
+"""The status of a response that broke off before its end."""
 REDACTED = "redacted"
 """The status of a summary with forgotten sources: it is never made again from its originals."""
 
@@ -70,6 +72,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     (`"task"`, `"todo:3"`). `calls` opens calls, `call_id` answers one (`final=False`:
     not the last answer). `parent_ids` are the chunks it came from; where a reducer
     leaves them empty, the engine fills in those that it replaces. `tokens` is stamped by the engine.
+    `native` is its event's: JSON of what the provider's message holds beyond these fields.
     """
 
     id: str
@@ -84,6 +87,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     final: bool = True
     response_id: str = ""
     status: str = ""
+    native: str = ""
     lines: tuple[SummaryLine, ...] = ()
     parent_ids: tuple[str, ...] = ()
     is_container: bool = False
@@ -107,7 +111,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def text(self) -> str:
-        """The text of the content (of the lines, for a summary); images by their `alt`."""
+        """The text of the content (of the lines, for a summary); images by their `alt`, files by their name."""
         if self.lines:
             return "\n".join(line.text for line in self.lines)
         return content_text(self.content)
@@ -119,9 +123,17 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 
 def content_text(content: Content) -> str:
-    """The text of content; an image stands as `[image: alt]`."""
+    """The text of content; an image stands as `[image: alt]`, a file as `[file: name]` before its own text."""
     if isinstance(content, str):
         return content
-    return "\n".join(
-        p.text if isinstance(p, TextPart) else f"[image: {p.alt or p.media_type or 'image'}]" for p in content
-    )
+    return "\n".join(map(_part_text, content))
+
+
+def _part_text(part: Part) -> str:
+    match part:
+        case TextPart():
+            return part.text
+        case ImagePart():
+            return f"[image: {part.alt or part.media_type or 'image'}]"
+    said = f"[file: {part.name or part.media_type or 'file'}]"
+    return f"{said}\n{part.text}" if part.text else said

@@ -40,7 +40,7 @@ class ReductionRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 _REDUCTION_DECODER = msgspec.json.Decoder(ReductionRecord)
-_EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": ""}
+_EMPTY: dict[str, object] = {"content": "", "calls": (), "lines": (), "call_id": "", "label": "", "native": ""}
 """The fields that may be shared, and the empty values that stand for them in the record."""
 
 

@@ -3,10 +3,14 @@
 from typing import Protocol
 
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.base import Content, TextPart
+from memory_engine.core.events.base import Content, ImagePart, Part, TextPart
 
 IMAGE_TOKENS = 765
 """Tokens that providers charge for a typical image (OpenAI: 85 + 170 per tile of 512 px, four tiles)."""
+FILE_TOKENS = 2_300
+"""Tokens of a page of a PDF (Anthropic: 1,500 to 3,000 for its text), for each page that a file may have."""
+PAGE_CHARS = 100_000
+"""Characters of a `data:` URL that are taken for a page."""
 
 
 class TokenCounter(Protocol):
@@ -45,10 +49,23 @@ def estimate_text(text: str) -> int:
 
 
 def estimate_content(content: Content) -> int:
-    """The estimate for text, or for parts with a flat price for an image."""
+    """The estimate for text, or for parts with a flat price for an image and for a page of a file."""
     if isinstance(content, str):
         return estimate_text(content)
-    return sum(estimate_text(part.text) if isinstance(part, TextPart) else IMAGE_TOKENS for part in content)
+    return sum(map(_estimate_part, content))
+
+
+def _estimate_part(part: Part) -> int:
+    if isinstance(part, ImagePart):
+        return IMAGE_TOKENS
+    if isinstance(part, TextPart) or part.text:
+        return estimate_text(part.text)
+    return file_tokens(part.url)
+
+
+def file_tokens(url: str) -> int:
+    """The tokens of the pages that a file may have: one at least, more for a long `data:` URL."""
+    return FILE_TOKENS * (1 + len(url) // PAGE_CHARS)
 
 
 def estimate_chunk(chunk: Chunk) -> int:

@@ -41,10 +41,10 @@ async def test_every_field_comes_back() -> None:
             thread,
             [
                 UserMessage(content=(e.TextPart("look" + LONG), image), name="Ann"),
-                e.LlmThinking(content="hm" + LONG, response_id="r1", signature="sig"),
+                e.LlmThinking(content="hm" + LONG, response_id="r1", signature="sig", native='{"anthropic":{}}'),
                 e.LlmToolCall(calls=(e.ToolCall("c1", "look"), e.ToolCall("c2", "wait")), response_id="r1"),
                 e.ToolResult(call_id="c1", content="part", name="look", final=False),
-                e.ToolResult(call_id="c1", content="part", name="look"),
+                e.ToolResult(call_id="c1", content=(e.FilePart("data:application/pdf;base64,AA=="),), name="look"),
                 e.ToolError(call_id="c2", content="no", name="wait"),
                 e.LlmTextResponse(content="so", response_id="r2", name="bot"),
                 *turns(2),

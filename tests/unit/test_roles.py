@@ -21,18 +21,18 @@ from memory_engine.replay.export.redaction import STAND_IN, Scrubber
 from memory_engine.replay.what_if.references import references_of
 from memory_engine.wiring import builtin_plugins
 from tests.replay.test_what_if_references import structs
-from tests.unit.test_events import SAMPLES
+from tests.unit.test_events import ALL_SAMPLES
 
 STRUCTS = [cls for seen in [set[type]()] for event in BUILTIN_EVENTS for cls in structs(event, seen)]
 NOT_TEXT: dict[FieldKind, str] = {
-    FieldKind.ID: "agent_id call_id call_ids category claim clarification_id compaction_id compactor criterion "
-    "entry_id facts flow_id format id industry kind lines media_type method model name owner response_id retention "
-    "scorer section session_id skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool tool_id "
-    "trigger type",
+    FieldKind.ID: "agent_id call_id call_ids category claim clarification_id compaction_id compactor criterion detail "
+    "entry_id facts file_id flow_id format id industry kind lines media_type method model name owner "
+    "response_id retention scorer section session_id skipped_id skipped_type source_thread sources task_id "
+    "tenant_id timer_id tool tool_id trigger type",
     FieldKind.NAME: "channel digest document_id ended flow flow_dact key keys name playbook_id secret share thread",
     FieldKind.CHUNK: "after before chunk_ids container covers insights original parent_ids read snippet sources "
     "summaries",
-    FieldKind.JSON: "arguments parameters",
+    FieldKind.JSON: "arguments native parameters",
     FieldKind.STATUS: "status",
 }
 """What fields are called that redaction does not take for text. Whoever adds one has looked at what it may hold."""
@@ -99,7 +99,7 @@ def test_search_knows_every_text() -> None:
     assert set() == unsaid
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=[sample.event_type for sample in SAMPLES])
+@pytest.mark.parametrize("sample", ALL_SAMPLES, ids=[sample.event_type for sample in ALL_SAMPLES])
 def test_redaction_leaves_no_text_standing(sample: Event) -> None:
     """In every field of a built-in event that declares no role, nested ones too; what is left is such an event."""
     payload = msgspec.json.decode(msgspec.json.encode(sample))
@@ -179,7 +179,7 @@ def test_every_event_has_a_reducer() -> None:
 def test_chunks_come_from_where_an_event_says() -> None:
     """On one state, that each changes for the next, twice: chunks of their own name no parents, and `none` is none."""
     found, state, fitted = reducers(), State(), set()
-    for seq, sample in enumerate([*SAMPLES, *SAMPLES], 1):
+    for seq, sample in enumerate([*ALL_SAMPLES, *ALL_SAMPLES], 1):
         context, draft = ReduceContext(seq, f"e{seq}", seq), state.draft()
         with suppress(ReducerError):  # what needs chunks that are not there is refused
             made = reduce_into(draft, found.of_type(sample.event_type), sample, context, "t")

@@ -16,15 +16,34 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text", gc=Fal
 
 
 class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image", omit_defaults=True, gc=False):
-    """An image inside mixed content, by address or as a `data:` URL."""
+    """An image inside mixed content: by address, as a `data:` URL, or (`file_id`) by its id at the provider.
+
+    `detail` is how closely the model is to look, in the provider's word.
+    """
 
     url: str
     media_type: Id = ""
     alt: str = ""
+    file_id: Id = ""
+    detail: Id = ""
 
 
-Content = str | tuple[TextPart | ImagePart, ...]
-"""Text, or text and images in order."""
+class FilePart(msgspec.Struct, frozen=True, tag_field="type", tag="file", omit_defaults=True, gc=False):
+    """A PDF or another file inside mixed content: by address, as a `data:` URL, or by its id at the provider.
+
+    A file of plain text stands as `text` instead, where search finds it.
+    """
+
+    url: str = ""
+    media_type: Id = ""
+    name: str = ""
+    file_id: Id = ""
+    text: str = ""
+
+
+Part = TextPart | ImagePart | FilePart
+Content = str | tuple[Part, ...]
+"""Text, or text, images and files in order."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -75,6 +94,7 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     lines: tuple[SummaryLine, ...] = ()
     call_id: str = ""
     label: str = ""
+    native: str = ""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -98,9 +118,14 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         """The bodies that chunks of this event may share; the log then stores them once."""
         content: Content = getattr(self, "content", "")
         calls: tuple[ToolCall, ...] = getattr(self, "calls", ())
-        return (
-            Body(content=content, calls=calls, call_id=getattr(self, "call_id", ""), label=getattr(self, "name", "")),
+        body = Body(
+            content=content,
+            calls=calls,
+            call_id=getattr(self, "call_id", ""),
+            label=getattr(self, "name", ""),
+            native=getattr(self, "native", ""),
         )
+        return (body,)
 
     def digests(self) -> tuple[str, ...]:
         """The names, made of its texts, under which later events and rows refer to it."""
@@ -114,6 +139,7 @@ class _Unknown(msgspec.Struct, frozen=True, gc=False):
     calls: tuple[ToolCall, ...] = ()
     call_id: str = ""
     name: str = ""
+    native: str = ""
 
 
 class UnknownEvent(msgspec.Struct, frozen=True):
@@ -129,7 +155,8 @@ class UnknownEvent(msgspec.Struct, frozen=True):
             read = msgspec.json.decode(self.raw, type=_Unknown)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return ()
-        return (Body(content=read.content, calls=read.calls, call_id=read.call_id, label=read.name),)
+        body = Body(content=read.content, calls=read.calls, call_id=read.call_id, label=read.name, native=read.native)
+        return (body,)
 
 
 E = TypeVar("E", bound=Event)

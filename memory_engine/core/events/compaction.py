@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, SummaryLine, ToolCall, event
-from memory_engine.core.events.roles import ChunkId, Id, Name, SeenSeq, Seq, StatusWord
+from memory_engine.core.events.roles import ChunkId, Id, JsonText, Name, SeenSeq, Seq, StatusWord
 from memory_engine.errors.effects import Usage
 
 
@@ -90,6 +90,7 @@ class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     final: bool = True
     response_id: Id = ""
     status: StatusWord = ""
+    native: JsonText = ""
     is_container: bool = False
     container: ChunkId = ""
     before: ChunkId = ""
@@ -116,7 +117,14 @@ class CompactionUndone(Event):
     def bodies(self) -> tuple[Body, ...]:
         """One body for each chunk that comes back."""
         return tuple(
-            Body(content=one.content, calls=one.calls, lines=one.lines, call_id=one.call_id, label=one.label)
+            Body(
+                content=one.content,
+                calls=one.calls,
+                lines=one.lines,
+                call_id=one.call_id,
+                label=one.label,
+                native=one.native,
+            )
             for one in self.restored
         )
 

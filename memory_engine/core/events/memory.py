@@ -6,7 +6,7 @@ import msgspec
 
 from memory_engine.core.events.base import Body, Content, Event, event
 from memory_engine.core.events.delivery import Delivery, Destination
-from memory_engine.core.events.roles import ChunkId, Id, Name, Seq
+from memory_engine.core.events.roles import ChunkId, Id, JsonText, Name, Seq
 
 
 @event("memory_mark_critical", role="memory", chunks="copies")
@@ -82,6 +82,7 @@ class SessionStarted(Event):
 
     content: Content = ""
     session_id: Id = ""
+    native: JsonText = ""
 
 
 @event("session_ended", tracked=True, role="system")
@@ -123,6 +124,7 @@ class ExternalInject(Event):
     retention: Literal["critical", "compressible", "batch_compressible", "disposable", "ephemeral"] = (
         "batch_compressible"
     )
+    native: JsonText = ""
 
 
 @event("external_timer", role="system")

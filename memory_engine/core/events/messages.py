@@ -2,6 +2,9 @@
 
 Events of one response carry the same `response_id`. Results and errors with a `call_id` answer that call: a failed
 call is an answered one. `final=False` marks an intermediate result of a long-running call.
+
+`native` is JSON: what a provider's message holds beyond the other fields, by the name of its format
+(`memory_engine.formats`), so that the same provider can get the message back unchanged.
 """
 
 from memory_engine.core.events.base import Content, Event, ToolCall, event
@@ -14,6 +17,7 @@ class UserMessage(Event):
 
     content: Content
     name: str = ""
+    native: JsonText = ""
 
 
 @event("parent_agent_message", role="user", chunks="own")
@@ -22,15 +26,18 @@ class ParentAgentMessage(Event):
 
     content: Content
     agent_id: Id = ""
+    native: JsonText = ""
 
 
 @event("llm_text_response", role="assistant", chunks="own")
 class LlmTextResponse(Event):
-    """Text that the model answered."""
+    """Text that the model answered. `interrupted` says why it broke off before its end; a whole one has none."""
 
     content: Content
     response_id: Id = ""
     name: str = ""
+    interrupted: str = ""
+    native: JsonText = ""
 
 
 @event("llm_thinking", role="assistant", chunks="own")
@@ -40,6 +47,7 @@ class LlmThinking(Event):
     content: str
     response_id: Id = ""
     signature: str = ""
+    native: JsonText = ""
 
 
 @event("llm_tool_call", role="assistant", chunks="own")
@@ -49,6 +57,7 @@ class LlmToolCall(Event):
     calls: tuple[ToolCall, ...]
     content: str = ""
     response_id: Id = ""
+    native: JsonText = ""
 
 
 @event("llm_skill_call", role="assistant", chunks="own")
@@ -88,6 +97,7 @@ class LlmClarification(Event):
     clarification_id: Id = ""
     approval: bool = False
     response_id: Id = ""
+    native: JsonText = ""
 
 
 @event("tool_result", role="tool", chunks="own")
@@ -98,6 +108,7 @@ class ToolResult(Event):
     content: Content
     name: Id = ""
     final: bool = True
+    native: JsonText = ""
 
 
 @event("skill_result", role="tool", chunks="own")
@@ -125,8 +136,9 @@ class ToolError(Event):
     """A tool failed, or its call was rejected."""
 
     call_id: Id
-    content: str
+    content: Content
     name: Id = ""
+    native: JsonText = ""
 
 
 @event("skill_error", role="tool", chunks="own")

@@ -12,7 +12,7 @@ import msgspec.inspect as shapes
 from attrs import define, field
 
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.base import Content, SummaryLine, TextPart, ToolCall
+from memory_engine.core.events.base import Content, Part, SummaryLine, ToolCall
 from memory_engine.core.events.roles import FieldKind, roles_of
 from memory_engine.errors import InvalidRedaction
 from memory_engine.replay.export.redaction import STAND_IN, Scrubber, is_chunk_id, is_opaque, is_status
@@ -232,6 +232,7 @@ def chunk_without(chunk: Chunk, walk: PayloadWalk, hide: Hide, is_told: Callable
         label=_label(chunk.label, walk, hide),
         name=_name(chunk.name, walk),
         status=walk.text(chunk.status, FieldKind.STATUS, hide),
+        native=walk.text(chunk.native, FieldKind.JSON, hide),
         call_id=_id(chunk.call_id, walk),
         response_id=_id(chunk.response_id, walk),
     )
@@ -246,14 +247,17 @@ def line_without(line: SummaryLine, walk: PayloadWalk, hide: Hide) -> SummaryLin
 def _content(content: Content, walk: PayloadWalk, hide: Hide) -> Content:
     if isinstance(content, str):
         return walk.text(content, FieldKind.TEXT, hide)
-    return tuple(
-        TextPart(walk.text(part.text, FieldKind.TEXT, hide))
-        if isinstance(part, TextPart)
-        else msgspec.structs.replace(
-            part, url=walk.text(part.url, FieldKind.TEXT, hide), alt=walk.text(part.alt, FieldKind.TEXT, hide)
-        )
-        for part in content
-    )
+    return tuple(_part(part, walk, hide) for part in content)
+
+
+def _part(part: Part, walk: PayloadWalk, hide: Hide) -> Part:
+    texts = {
+        name: walk.text(getattr(part, name), FieldKind.TEXT, hide)
+        for name in part.__struct_fields__
+        if name not in roles_of(type(part))
+    }
+    ids = {name: _id(getattr(part, name), walk) for name in roles_of(type(part))}
+    return msgspec.structs.replace(part, **texts, **ids)
 
 
 def _call(call: ToolCall, walk: PayloadWalk, hide: Hide) -> ToolCall:

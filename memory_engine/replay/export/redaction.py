@@ -90,7 +90,9 @@ _UUID = regex(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DERIVED = regex(r"[a-z -]+:[0-9a-f]{32,64}(\.[0-9]+)?")
 _JSON_DEPTH_MAX = 8
 _STATUSES = frozenset(
-    "abandoned approval completed failed in_progress pending recalled redacted retry started terminated".split()
+    (
+        "abandoned approval completed failed in_progress interrupted pending recalled redacted retry started terminated"
+    ).split()
 )
 
 

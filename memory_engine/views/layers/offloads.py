@@ -7,7 +7,7 @@ and for memory that is put before the model, stand here.
 import msgspec
 
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, content_text
-from memory_engine.core.events.base import Content, ImagePart, TextPart
+from memory_engine.core.events.base import Content, Part, TextPart
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
 from memory_engine.core.operations import Operation, Update
@@ -56,7 +56,7 @@ def _is_large(chunk: Chunk, min_chars: int) -> bool:
 
 
 def _text(chunk: Chunk) -> str:
-    """The text alone: images stay in the context."""
+    """The text alone: images and files stay in the context."""
     if isinstance(chunk.content, str):
         return chunk.content or chunk.text
     return "\n".join(part.text for part in chunk.content if isinstance(part, TextPart))
@@ -151,15 +151,15 @@ def reduce_results_offloaded(view: StateView, event: ResultsOffloaded, ctx: Redu
 
 
 def _shortened(chunk: Chunk, keep_chars: int) -> Content:
-    """The beginning of the text with where to read on; images stay."""
-    images: tuple[ImagePart, ...] = ()
+    """The beginning of the text with where to read on; images and files stay."""
+    kept: tuple[Part, ...] = ()
     if isinstance(chunk.content, str):
         text = chunk.content
     else:
         text = "\n".join(part.text for part in chunk.content if isinstance(part, TextPart))
-        images = tuple(part for part in chunk.content if isinstance(part, ImagePart))
+        kept = tuple(part for part in chunk.content if not isinstance(part, TextPart))
     left = len(text) - max(0, keep_chars)
     if left <= 0:
         return chunk.content
     beginning = f'{text[: max(0, keep_chars)]}\n[… {left:,} more characters: open("{chunk.id}")]'
-    return (TextPart(beginning), *images) if images else beginning
+    return (TextPart(beginning), *kept) if kept else beginning

@@ -1,0 +1,126 @@
+"""What a provider's message holds beyond the fields of events: the JSON of an event's or a chunk's `native`.
+
+It is an object whose one key is the name of a format, and whose value has up to two keys:
+
+- `message`: what the event's part of the message says beyond the event's other fields. In `openai.chat` that part is a
+  whole message, an object. In `anthropic` it is a run of content blocks, in `openai.responses` a run of items: a list.
+- `response`: on the last event of a response, the object that came around it (`id`, `model`, `usage`, why it stopped),
+  without the messages in it. It has no place in a request.
+
+`message` is read beside the message (blocks, items) that the fields make, from the outside to the inside:
+
+- an object holds the keys that stand in addition, or otherwise
+- a list holds an entry for each element in its place: `{}` where the fields say all of it, an object as above
+- `{"$whole": value}` stands for a value that the fields do not make at all: a block of an unknown type, or a thought
+  that only its provider can read
+
+So `filled(what the fields make, message)` is the provider's message again, value for value and string for string. Where
+the fields have changed since (a text was shortened), a list no longer fits, and `filled` leaves out what it adds.
+A `null` says nothing, and is not kept.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+WHOLE = "$whole"
+"""The key of an entry that stands for a whole value."""
+Json = dict[str, object]
+
+
+class _NothingBeyond:
+    """Says that nothing is said beyond."""
+
+
+SAME = _NothingBeyond()
+
+
+def beyond(whole: object, ours: object) -> object:
+    """What `whole` says beyond `ours`; `SAME` for nothing. In a list of `ours`, `None` stands where it has nothing."""
+    if isinstance(whole, dict) and isinstance(ours, dict):
+        more = {key: found for key, value in whole.items() if (found := _under(ours, key, value)) is not SAME}
+        return more or SAME
+    if isinstance(whole, list) and isinstance(ours, list):
+        return _beyond_list(whole, ours)
+    return SAME if is_equal(whole, ours) else whole
+
+
+def _under(ours: Json, key: str, value: object) -> object:
+    if key in ours:
+        return beyond(value, ours[key])
+    return SAME if value is None else value
+
+
+def _beyond_list(whole: list[object], ours: list[object]) -> object:
+    if len(whole) != len(ours) or not all(isinstance(one, dict | None) for one in ours):
+        return SAME if is_equal(whole, ours) else {WHOLE: whole}
+    entries = [_entry(one, other) for one, other in zip(whole, ours, strict=True)]
+    return entries if any(entries) else SAME
+
+
+def _entry(whole: object, ours: object) -> object:
+    if ours is None or not isinstance(whole, dict) or WHOLE in whole:
+        return {WHOLE: whole}
+    more = beyond(whole, ours)
+    return {} if more is SAME else more
+
+
+def filled(ours: object, more: object) -> object:
+    """`ours` with what `beyond` found: the whole again. In a list, `ours` has no place for what stands as a whole."""
+    if isinstance(more, dict) and set(more) == {WHOLE}:
+        return more[WHOLE]
+    if isinstance(more, dict) and isinstance(ours, dict):
+        return {**ours, **{key: filled(ours.get(key), value) for key, value in more.items()}}
+    if isinstance(more, list) and isinstance(ours, list):
+        return _filled_list(ours, more)
+    return more
+
+
+def _filled_list(ours: list[object], more: list[object]) -> list[object]:
+    places = sum(1 for entry in more if not is_whole(entry))
+    if places != len(ours):
+        return ours
+    rest = iter(ours)
+    return [cast("Json", entry)[WHOLE] if is_whole(entry) else filled(next(rest), entry) for entry in more]
+
+
+def is_whole(entry: object) -> bool:
+    """Whether an entry of a list stands for a whole value."""
+    return isinstance(entry, dict) and set(entry) == {WHOLE}
+
+
+def is_equal(one: object, other: object) -> bool:
+    """Whether two JSON values are the same: `1`, `1.0` and `true` are three, and the order of keys says nothing."""
+    match one, other:
+        case dict(), dict():
+            return one.keys() == other.keys() and all(is_equal(value, other[key]) for key, value in one.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(is_equal, one, other))
+    return type(one) is type(other) and one == other
+
+
+def to_native(format: str, message: object = SAME, response: Mapping[str, object] | None = None) -> str:
+    """The text of `native`, of what `beyond` found and of what came around the message; empty for neither."""
+    value: Json = {} if message is SAME else {"message": message}
+    if response:
+        value["response"] = dict(response)
+    return json.dumps({format: value}, ensure_ascii=False, separators=(",", ":")) if value else ""
+
+
+def from_native(native: str, format: str) -> Json:
+    """What `native` holds in a format, with its keys `message` and `response`; empty where it holds nothing of it.
+
+    A redacted `native` may be any text: what cannot be read holds nothing.
+    """
+    try:
+        value = json.loads(native) if native else {}
+    except ValueError:
+        return {}
+    found = value.get(format) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def message_of(native: str, format: str, ours: Sequence[object] | Mapping[str, object]) -> object:
+    """What the fields make in a format, with what `native` adds to it."""
+    kept = from_native(native, format)
+    return filled(ours, kept["message"]) if "message" in kept else ours
