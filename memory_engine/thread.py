@@ -91,7 +91,7 @@ class Thread(ThreadHandle):
 
         With a `query`, passages of the log about it are recalled too, in one block before the newest turn; `policy`
         divides the budget, and is not used without one. Raises `InvalidSearch` unless the threads in `recall_from`
-        are this one's: of its tenant, its user or its agent.
+        are this one's (of its tenant, its user or its agent), and for these without a query.
         """
         return await thread_context(self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from)
 

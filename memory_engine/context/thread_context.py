@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.builder import Context, ContextBuilder
 from memory_engine.context.recall import RecallRequest, recalled_context
+from memory_engine.errors import InvalidSearch
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.reader import MomentLike
@@ -20,6 +21,8 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     recall_from: Sequence[ThreadHandle] = (),
 ) -> Context:
     """See `Thread.context`."""
+    if query is None and recall_from:
+        raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
     kernel = thread.kernel
     seq = await thread.upto(at)
     if seq is None:
