@@ -154,15 +154,15 @@ class Plugin:
         self.projections.append(cast("Projection[object]", projection))  # its rows are of its own type
 
     def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:
-        """Let an engine know the events and run the reducers.
+        """Let an engine know the events, those that only have a reducer too, and run the reducers.
 
         Raises `DuplicateRegistration`, `UndeclaredEvent`, and `KeyError` where a reducer that it replaces is not there.
         """
-        for cls in self.events:
+        reduced = {cls: None for cls, *_ in self.reducers}
+        for cls in (*self.events, *reduced):
             events.register(cls)
         for name, version, upcaster in self.upcasters:
             events.register_upcaster(name, version, upcaster)
-        reduced = {cls for cls, *_ in self.reducers}
         for cls in self.events:
             if cls.event_chunks == "none" and cls not in reduced:
                 reducers.add(cls, reduce_view_change, name=f"{reduce_view_change.__name__}[{cls.event_type}]")

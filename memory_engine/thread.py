@@ -94,8 +94,8 @@ class Thread(ThreadHandle):
 
         What holds for every call (the user's preferences, the tenant's `agent.md`, the agent's memory and the like)
         stands in blocks of its own, which `policy` chooses. With a `query`, passages of the log about it are recalled
-        too, in one block before the newest turn; then `policy` also divides the budget. Raises `InvalidSearch` unless
-        the threads in `recall_from` are this one's: of its tenant, its user or its agent.
+        too, in one block before the newest turn; then `policy` also divides the budget. Raises `InvalidSearch` for
+        `recall_from` without a query, or unless the threads in it are this one's: of its tenant, its user or its agent.
         """
         return await thread_context(
             self,

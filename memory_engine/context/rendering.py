@@ -15,7 +15,7 @@ from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.invariants import NOBODY
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
 from memory_engine.core.codec import encode_json
-from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine
+from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
@@ -76,10 +76,18 @@ def render_system(chunk: Chunk) -> Iterable[Message]:
 
 def render_user(chunk: Chunk) -> Iterable[Message]:
     """A person's message; the speaker's name stands before it where there is one."""
-    content = message_content(chunk.content)
-    if chunk.label and isinstance(content, str):
-        content = f"{chunk.label}: {content}"
-    return ({"role": "user", "content": content},)
+    return ({"role": "user", "content": message_content(_spoken(chunk.label, chunk.content))},)
+
+
+def _spoken(speaker: str, content: Content) -> Content:
+    """Content with the speaker's name before its first text, or before its parts where an image comes first."""
+    if not speaker:
+        return content
+    if isinstance(content, str):
+        return f"{speaker}: {content}"
+    if content and isinstance(content[0], TextPart):
+        return (TextPart(f"{speaker}: {content[0].text}"), *content[1:])
+    return (TextPart(f"{speaker}:"), *content)
 
 
 def render_assistant(chunk: Chunk) -> Iterable[Message]:

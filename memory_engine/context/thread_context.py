@@ -12,7 +12,7 @@ from memory_engine.context.standing import BlockSources, Situation, Standing
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.errors import ContextBudgetError
+from memory_engine.errors import ContextBudgetError, InvalidSearch
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
@@ -36,6 +36,8 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     reserve: int = 0,
 ) -> Context:
     """See `Thread.context`."""
+    if query is None and recall_from:
+        raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
     kernel = thread.kernel
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)

@@ -77,9 +77,15 @@ def check_chat(messages: Sequence[Message]) -> None:
 
 # What chunks look like.
 
+PHOTO = e.ImagePart("https://x/y.png")
+SHOWN = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
 LOOKS: list[tuple[Event, Message]] = [
     (user("Hi"), {"role": "user", "content": "Hi"}),
     (e.UserMessage(content="Hi", name="Ann"), {"role": "user", "content": "Ann: Hi"}),
+    (e.UserMessage(content=(e.TextPart("Look:"), PHOTO), name="Ann"),
+     {"role": "user", "content": [{"type": "text", "text": "Ann: Look:"}, SHOWN]}),
+    (e.UserMessage(content=(PHOTO, e.TextPart("There.")), name="Ann"),
+     {"role": "user", "content": [{"type": "text", "text": "Ann:"}, SHOWN, {"type": "text", "text": "There."}]}),
     (e.LlmTextResponse(content="Hi"), {"role": "assistant", "content": "Hi"}),
     (e.LlmClarification(content="Which?"), {"role": "assistant", "content": "Which?"}),
     (SYSTEM, {"role": "system", "content": "Be kind."}),
@@ -91,9 +97,8 @@ LOOKS: list[tuple[Event, Message]] = [
     (e.EnvironmentChange(content="rain", key="sky"), {"role": "user", "content": "[Environment (sky)] rain"}),
     (e.ExecutionRetry(content="again"), {"role": "user", "content": "[Execution] again"}),
     (
-        e.UserMessage(content=(e.TextPart("See:"), e.ImagePart("https://x/y.png"))),
-        {"role": "user", "content": [{"type": "text", "text": "See:"},
-                                     {"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
+        e.UserMessage(content=(e.TextPart("See:"), PHOTO)),
+        {"role": "user", "content": [{"type": "text", "text": "See:"}, SHOWN]},
     ),
     (
         e.TodoSet(items=(e.TodoItem("1", "milk", "completed"), e.TodoItem("2", "eggs", "in_progress"),
@@ -282,8 +287,8 @@ TURNS: st.SearchStrategy[list[Event]] = st.one_of(
     st.text(max_size=9).map(lambda text: [e.EnvironmentChange(content=text, key="sky")]),
     st.text(max_size=9).map(lambda text: [e.TaskStarted(goal=text)]),
     st.just([e.TodoSet(items=(e.TodoItem("1", "milk"),))]),
-    st.just([e.TodoCompleted(id="1")]),
-    st.integers(1, 9).map(lambda n: [e.MemoryMarkCritical(chunk_ids=(f"{n}.0",))]),
+    st.just([e.TodoCompleted(id="1", lenient=True)]),
+    st.integers(1, 9).map(lambda n: [e.MemoryMarkCritical(chunk_ids=(f"{n}.0",), lenient=True)]),
     st.just([e.ExecutionRetry(content="again")]),
 )
 
