@@ -80,9 +80,9 @@ class ContextPolicy:
     `None` takes all that plug-ins contribute, `()` none.
 
     `summary`, `recent` and `previous` are shares of `Room.flowing` in a context with a query: a little for summaries
-    and recent turns, the rest for recall, up to `recalled_max` tokens; where a large room leaves some over, recent
-    turns take that too. Where there is no summary and all turns fit, they are all in, whatever their share. `split` is
-    a function of your own in place of these shares.
+    and recent turns, the rest for recall, up to `recalled_max` tokens. Of what a large room leaves over, first recent
+    turns are taken, then summaries, then more is recalled. Where there is no summary and all turns fit, they are all
+    in, whatever their share. `split` is a function of your own in place of these shares.
 
     `refill` is the share of its room that the window of turns is cut to when the oldest no longer fit. A smaller one
     moves it less often, and each move costs the prompt cache; a larger one uses more of the budget.
@@ -100,12 +100,14 @@ class ContextPolicy:
         """The most that each part may take."""
         if self.split is not None:
             return self.split(room)
-        if not room.summaries and room.recent <= room.flowing:
-            return Split(summary=0, recent=room.flowing, recalled=self.recalled_max)
+        spare = room.flowing - room.recent - room.summaries
+        if spare >= (self.recalled_max if room.summaries else 0):
+            return Split(summary=room.summaries, recent=room.flowing, recalled=max(self.recalled_max, spare))
         summary = int(room.flowing * self.summary)
+        recent = max(int(room.flowing * self.recent), room.flowing - summary - self.recalled_max)
         return Split(
-            summary=summary,
-            recent=max(int(room.flowing * self.recent), room.flowing - summary - self.recalled_max),
+            summary=max(summary, room.flowing - min(recent, room.recent) - self.recalled_max),
+            recent=recent,
             recalled=self.recalled_max,
             previous=int(room.flowing * self.previous),
         )
@@ -347,7 +349,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, counter: Toke
 
 def whole(flow: Flow, policy: ContextPolicy) -> Divided:
     """All atoms, where no budget is given: the policy says how much is recalled beside them."""
-    flowing = tokens_of(flow.turns) + tokens_of(flow.summaries) + RECALLED_MAX
+    flowing = tokens_of(flow.turns) + tokens_of(flow.summaries) + policy.recalled_max
     return Divided(flow.atoms(), _split(policy, _room(flow, flowing, _newest_turn(flow))).recalled)
 
 
