@@ -244,8 +244,14 @@ class Thread(ThreadHandle):
             await self.kernel[CompactionService].settle(await self.runtime())
 
     async def originals(self, chunk_id: str) -> list[Chunk]:
-        """The originals that a summary stands for, through any number of compactions, in order."""
-        return await self.kernel.reader.originals(self.id, await self.chunk(chunk_id))
+        """The originals that a summary stands for, through any number of compactions, in order.
+
+        Without those that were forgotten. Raises `UnknownChunk`, `ForgottenChunk`.
+        """
+        reader = self.kernel.reader
+        found = await reader.originals(self.id, await self.chunk(chunk_id))
+        shown = await reader.shown(self.id, [chunk.id for chunk in found])
+        return list(shown.values())
 
     async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest.

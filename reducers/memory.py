@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import msgspec
 
-from memory_engine.compaction.forgetting import Targets
 from memory_engine.core.chunks import INSTRUCTIONS, Category, Chunk, ChunkType, Retention, is_of_session
+from memory_engine.core.forgetting import Targets, remainders
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
@@ -74,18 +74,13 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
     targets = Targets(event)
     operations: list[Operation] = []
     chunks: list[Chunk] = []
-    for chunk in list(view.chunks()):
-        shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
-        if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
+    for chunk, kept in remainders(view, targets):
+        if kept is None:
             operations.append(Delete(chunk.id))
-        elif chunk.lines:
-            kept = targets.shortened(chunk)
-            if kept is not None:
-                shorter = msgspec.structs.replace(kept, id=ctx.new_id(), parent_ids=())
-                chunks.append(shorter)
-                operations.append(Update(chunk.id, shorter.id))
         else:
-            operations += [Delete(child.id) for child in view.children(chunk.id) if targets.brought(child)]
+            shorter = msgspec.structs.replace(kept, id=ctx.new_id(), parent_ids=())
+            chunks.append(shorter)
+            operations.append(Update(chunk.id, shorter.id))
     return Reduction(operations=tuple(operations), chunks=tuple(chunks))
 
 

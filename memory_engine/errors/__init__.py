@@ -41,7 +41,9 @@ MemoryEngineError
 │   └── ReducerError
 │       └── EventRefused         the event does not fit the state
 ├── InvalidOperation             an operation that the executor refuses
-│   ├── UnknownChunk, DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
+│   ├── UnknownChunk
+│   │   └── ForgottenChunk       the log holds it, and it was forgotten
+│   ├── DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
 │   ├── ConflictingPosition, ForeignAnchor, NotAContainer, TypeChanged
 │   ├── EmptyBatch, RepeatedChunk, ScatteredBatch, CriticalChunk, NestedTooDeep
 │   ├── UnknownTask, UnknownItem   a task that does not run, an item that the to-do list does not have
@@ -117,6 +119,7 @@ from memory_engine.errors.operations import DuplicateChunk as DuplicateChunk
 from memory_engine.errors.operations import EmptyBatch as EmptyBatch
 from memory_engine.errors.operations import ForeignAnchor as ForeignAnchor
 from memory_engine.errors.operations import ForeignChunkId as ForeignChunkId
+from memory_engine.errors.operations import ForgottenChunk as ForgottenChunk
 from memory_engine.errors.operations import InvalidOperation as InvalidOperation
 from memory_engine.errors.operations import NestedTooDeep as NestedTooDeep
 from memory_engine.errors.operations import NotAContainer as NotAContainer

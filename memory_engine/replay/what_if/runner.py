@@ -12,7 +12,6 @@ import msgspec
 from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.forgetting import Targets
 from memory_engine.compaction.plan import is_overdue, plan_manual
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import decode_row
@@ -29,6 +28,7 @@ from memory_engine.core.events.compaction import (
 )
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.forgetting import Targets
 from memory_engine.core.ids import uuid7
 from memory_engine.core.records import NewEvent, Receipt, StateHandle, StoredEvent
 from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
