@@ -42,6 +42,7 @@ class Remembered:
     cached: Sequence[CacheEntry]
     cycle: CycleRow | None
     chunks: Sequence[Chunk]
+    loose_summaries: Sequence[Chunk] = ()
     renderers: Mapping[str, Renderer]
 
 
@@ -52,6 +53,7 @@ def build_messages(memory: Remembered) -> list[Message]:
     return [
         *render_all(memory.system, memory.renderers),
         *_summary(memory.summary),
+        *render_all(memory.loose_summaries, memory.renderers),
         *_turns(memory.exchanges, memory.screen),
         *_uncached(memory.screen, memory.finished_at),
         *(m for entry in memory.cached if entry.key not in shown for m in cached_pair(entry)),
