@@ -28,6 +28,7 @@ from memory_engine.events import (
     RestoredChunk,
     SessionEnded,
     SessionStarted,
+    ThreadRereduced,
     ThreadSeeded,
 )
 
@@ -107,6 +108,16 @@ def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ct
 
 def reduce_compaction_undone(_view: StateView, event: CompactionUndone, ctx: ReduceContext) -> Reduction:
     """Each chunk again at its place, then the summaries go. Refused where other events came before it."""
+    return _brought(event, event.summaries, ctx)
+
+
+def reduce_thread_rereduced(_view: StateView, event: ThreadRereduced, ctx: ReduceContext) -> Reduction:
+    """Each chunk at its place, then those that are no more go. Refused where other events came before it."""
+    return _brought(event, event.removed, ctx)
+
+
+def _brought(event: CompactionUndone | ThreadRereduced, gone: Sequence[str], ctx: ReduceContext) -> Reduction:
+    """The chunks that an event brings along, and those that go for them."""
     if event.seen and event.seen != ctx.seq - 1:
         raise StaleEvent(event.seen, ctx.seq)
     ids = {one.original: ctx.new_id() for one in event.restored}
@@ -116,7 +127,7 @@ def reduce_compaction_undone(_view: StateView, event: CompactionUndone, ctx: Red
         container, before, after = (ids.get(at, at) for at in (row[0].container, row[0].before, row[0].after))
         first = Add(ids[row[0].original], container, before, after, first=not (before or after))
         operations += _placed([ids[one.original] for one in row], first)
-    operations += [Delete(summary) for summary in event.summaries]
+    operations += [Delete(chunk_id) for chunk_id in gone]
     return Reduction(operations=tuple(operations), chunks=chunks)
 
 

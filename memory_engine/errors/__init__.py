@@ -6,6 +6,7 @@ MemoryEngineError
 │   ├── EventTooLarge
 │   ├── SeqNotInLog              a moment that a thread's history does not have
 │   ├── NothingToBisect, InvalidExpression   a predicate that never turns, one that cannot be read
+│   ├── CannotRereduce           events that cannot, or need not, be reduced anew
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
@@ -132,6 +133,7 @@ from memory_engine.errors.operations import UnknownChunk as UnknownChunk
 from memory_engine.errors.operations import UnknownItem as UnknownItem
 from memory_engine.errors.operations import UnknownTask as UnknownTask
 from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
+from memory_engine.errors.replay import CannotRereduce as CannotRereduce
 from memory_engine.errors.replay import CompactionNotLive as CompactionNotLive
 from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
