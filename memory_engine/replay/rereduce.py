@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.history import read_aftermath
 from memory_engine.compaction.service import CompactionService
@@ -308,7 +308,11 @@ async def _undoing(kernel: Kernel, runtime: ThreadRuntime, reason: str) -> Threa
         why = f"event {covered[0].seq} covers what it brought: undo that compaction first"
         raise CannotRereduce(runtime.id, event.from_seq, why)
     came = {fate.chunk_id for fate in brought if fate.status == "live"}
-    goes = (place for place in now.placed() if place.chunk.id in came and place.container not in came)
+    goes = [place for place in now.placed() if place.chunk.id in came and place.container not in came]
+    left = now.draft()
+    for place in goes:
+        left.remove(place)
+    aftermath = evolve(aftermath, state=left.freeze(now.seq))
     return ThreadRereduced(
         from_seq=event.from_seq,
         restored=restored_chunks(before, aftermath, dict.fromkeys(event.removed, "")),

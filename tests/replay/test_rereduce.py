@@ -1,9 +1,11 @@
 """Reducing events anew: what a missing or wrong reducer left out comes into the state by a recorded event."""
 
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import given as cases
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import memory_engine
@@ -15,6 +17,7 @@ from memory_engine import (
     EngineConfig,
     Plugin,
     Reduction,
+    State,
     StateView,
     Thread,
     errors,
@@ -22,6 +25,7 @@ from memory_engine import (
 from memory_engine import events as e
 from memory_engine.core.reduction import ReduceContext, appended
 from memory_engine.replay.rereduce import rising
+from tests.engine.test_laws import EVENTS
 from tests.scripted_compactors import Scripted
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
@@ -269,3 +273,42 @@ async def test_nothing_of_a_sound_thread_changes(engine: Engine) -> None:
     await thread.scratchpad.write("a note")
     with pytest.raises(errors.CannotRereduce, match="their reducers still give the state that stands"):
         await thread.rereduce(1, dry_run=True)
+
+
+def shape(state: State) -> list[tuple[object, ...]]:
+    """What a state shows, without the ids of its chunks."""
+    return [
+        (chunk.type, chunk.text, chunk.retention, chunk.name, chunk.label, chunk.status, chunk.said_at)
+        for chunk in state.everything()
+    ]
+
+
+@settings(max_examples=40)
+@cases(st.lists(st.one_of(st.builds(OrderPlaced, content=st.text(max_size=5)), EVENTS), max_size=12), st.integers(1, 4))
+async def test_the_state_becomes_that_of_a_thread_with_the_reducer(events: list[e.Event], from_seq: int) -> None:
+    """Whatever was dispatched: the same chunks in the same order, from the seq on; undone, it is as it was."""
+    late = [
+        e.ExecutionResume() if isinstance(event, OrderPlaced) and seq < from_seq else event
+        for seq, event in enumerate(events, 1)
+    ]
+    async with memory_engine.open(":memory:", plugins=[plugin(order)], config=NEVER) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all(late)
+        wanted = shape(await thread.state())
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/log.db"
+        async with memory_engine.open(file, plugins=[plugin()], config=NEVER) as engine:
+            thread = await engine.create_thread("t")
+            await thread.dispatch_all(events)
+            before = shape(await thread.state())
+        async with memory_engine.open(file, plugins=[plugin(order)], config=NEVER) as engine:
+            thread = engine.thread("t")
+            try:
+                await thread.rereduce(from_seq)
+            except (errors.CannotRereduce, errors.SeqNotInLog):
+                assert wanted == before
+                return
+            assert wanted == shape(await thread.state())
+            assert (from_seq > 1) or (await thread.verify()).ok
+            await thread.undo_rereduce()
+            assert before == shape(await thread.state())
