@@ -5,6 +5,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +29,7 @@ from memory_engine.core.state import State
 from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
-from memory_engine.formats.native import Json, without_native
+from memory_engine.formats.native import without_native
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
@@ -133,9 +134,10 @@ async def _record_new(
         if content_text(event.content) in held if isinstance(event, _INSTRUCTIONS) else n < begin:
             continue
         end = listed[n + 1].at if n + 1 < len(listed) else len(values)
-        binding = Dialogue() if not message.at else dialogue  # what a list begins with are the instructions by now
+        if not message.at:
+            dialogue.has_instructions = False  # what a list begins with are the instructions by now
         again = Messages(values[message.at : end], given.format, first=message.at)
-        new += again.read(binding, lambda at=message.at: f"{name}/{at}")  # type: ignore[misc]
+        new += again.read(dialogue, partial("{}/{}".format, name, message.at))
     return await _dispatched(thread, new, f"after {name}")
 
 
@@ -245,10 +247,9 @@ class Recording:
     def feed(self, chunk: object) -> None:
         """Take the next chunk or event of the stream, as the SDK gives it. Raises `InvalidMessage`."""
         value = as_object(plain(chunk), "a chunk", "$")
-        if self._assembly is None:
-            self._format = self._format or _format_of(chunk, value)
-            self._assembly = assembly_of(self._format)
-        self._assembly.feed(value)
+        assembly = self._assembly or assembly_of(self._format or of_object(chunk) or of_stream(value))
+        assembly.feed(value)
+        self._assembly = assembly
 
     @property
     def text(self) -> str:
@@ -310,11 +311,6 @@ class Recording:
                     break  # the engine's task goes on
         if cancelled is not None:
             raise cancelled
-
-
-def _format_of(chunk: object, value: Json) -> Format:
-    """The format of a stream by its first chunk."""
-    return of_object(chunk) or of_stream(value)
 
 
 def _why(error: BaseException | None) -> str:
