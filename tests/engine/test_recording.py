@@ -343,19 +343,25 @@ async def test_a_cancellation_at_any_await_loses_nothing(thread: Thread, steps: 
 
 async def test_a_paused_thread_does_not_hold_a_cancelled_caller(thread: Thread) -> None:
     """What had come is recorded when the thread goes on."""
-    await thread.pause()
     there = asyncio.Event()
     task = asyncio.create_task(cancelled_in(thread, there.set))
     await there.wait()
-    task.cancel()
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await thread.pause()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await thread.resume()
     await thread.kernel.tasks.wait()
     assert ["Let me see."] == [one.content for one in await events_of(thread) if isinstance(one, e.LlmTextResponse)]
+
+
+async def test_what_a_provider_does_not_allow_is_kept_as_it_came(thread: Thread) -> None:
+    """A thought without its text, and then nothing more."""
+    await recorded(thread, [ANTHROPIC[0], *block(0, {"type": "text", "text": "Hm."}), *block(1, {"type": "thinking"})])
+    (text,) = await events_of(thread)
+    assert isinstance(text, e.LlmTextResponse)
+    assert ("Hm.", CUT_SHORT) == (text.content, text.interrupted)
+    assert '"unfinished":[{"role":"assistant","content":[' in text.native
 
 
 async def test_a_response_that_cannot_be_recorded_says_so(thread: Thread) -> None:
