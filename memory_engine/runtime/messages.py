@@ -349,7 +349,7 @@ class Recording:
         return await self._thread.dispatch_all(events)
 
     async def _to_its_end(self, task: "asyncio.Task[None]", error: BaseException | None) -> None:
-        """Wait until it is recorded; but no cancelled caller waits for a blocked thread: the task goes on without it."""
+        """Wait until it is recorded; but no cancelled caller waits for a blocked thread: the task goes on alone."""
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
             in_a_hurry = cancelled is not None or isinstance(error, asyncio.CancelledError)
