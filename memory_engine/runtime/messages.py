@@ -39,7 +39,7 @@ from memory_engine.runtime.threads import OpenThreads
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
 _PAGE = 256
-ASKED_BACK = 1_000
+ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
 LOOK_S = 0.05
 """Seconds between the looks of a cancelled caller at whether its thread takes events."""
