@@ -204,8 +204,8 @@ class Engine:
         """Append one event, and return its receipt when it is durable.
 
         With your own `event_id`, dispatching again is idempotent: it gives the first receipt. Raises
-        `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
-        `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
+        `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`,
+        `ReducerError`, `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
         """
         return await self.thread(thread_id).dispatch(
             event,

@@ -220,7 +220,7 @@ class Thread(ThreadHandle):
     # memory
 
     async def mark_critical(self, *chunk_ids: str) -> Receipt:
-        """Keep these chunks from being compacted, from here on."""
+        """Keep these chunks from being compacted, from here on. Raises `EventRefused` for one not in the state."""
         return await self.dispatch(MemoryMarkCritical(chunk_ids=chunk_ids))
 
     async def forget(

@@ -91,8 +91,9 @@ class ThreadHandle:
         """Append one event; returns when it is durable.
 
         With an `event_id` of the caller's, dispatching again gives the first receipt. Raises
-        `InvalidEvent`, `EventTooLarge`, `ThreadNotFound`, `ThreadClosed`, `ReducerError`,
-        `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`, or a `StorageError`; then nothing was written.
+        `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused` where it
+        does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`, or a
+        `StorageError`; then nothing was written.
         """
         self.check_present("event")
         kernel = self.kernel
