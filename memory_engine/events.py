@@ -16,6 +16,7 @@ from memory_engine.core.events.compaction import (
     CompactionFailed,
     CompactionStarted,
     CompactionUndone,
+    CompactorStoodIn,
     EventSkipped,
     Replacement,
     RestoredChunk,
@@ -154,7 +155,8 @@ def builtin_registry() -> EventRegistry:
 __all__ = [
     "BUILTIN_EVENTS", "CORE_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "ChunkId",
     "CompactionAbandoned",
-    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
+    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
+    "Content", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
     "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",
