@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 
 from benchmarks.chart import draw
-from benchmarks.dispatching import dispatch, durability
+from benchmarks.dispatching import dispatch, durability, meanwhile
 from benchmarks.figures import Figure
 from benchmarks.growing import cold, flat
 from benchmarks.importing import import_time
@@ -29,6 +29,7 @@ from benchmarks.writing import threads64
 HERE = Path(__file__).resolve().parent
 BENCHES: dict[str, Bench] = {
     "dispatch": dispatch,
+    "meanwhile": meanwhile,
     "threads64": threads64,
     "flat": flat,
     "replay": replay,

@@ -1,13 +1,25 @@
-"""One dispatch after the other: against bare aiosqlite, against the peers, and with a full sync each."""
+"""One dispatch after the other: against bare aiosqlite, against the peers, with a full sync, during a model call."""
+
+import asyncio
+from collections.abc import Sequence
 
 from attrs import frozen
 
 import memory_engine
 from benchmarks.bare import append_timed, bare_aiosqlite
-from benchmarks.figures import Bar, Figure, Reference, Rounds
+from benchmarks.figures import Bar, Figure, Reference, Rounds, quantile
 from benchmarks.ours import WITHOUT_COMPACTION, dispatch_timed, events, payload
 from benchmarks.setting import Setting, one_core, say, settle_memory
-from memory_engine import Engine, Thread
+from memory_engine import (
+    Chunk,
+    CompactionContext,
+    CompactionPolicy,
+    CompactionResult,
+    Engine,
+    EngineConfig,
+    SummaryLine,
+    Thread,
+)
 
 BARE = "bare aiosqlite: BEGIN, INSERT, COMMIT, NORMAL"
 OURS, OURS_OFF = "compaction on (default)", "compaction off"
@@ -157,4 +169,61 @@ def _durability_report(setting: Setting, taken: dict[str, Rounds]) -> list[Figur
         )
         for name, theirs in taken.items()
         if theirs.taken
+    ]
+
+
+class _Thinking:
+    """A model that thinks for so many seconds, as far as the event loop can tell."""
+
+    name = "thinking"
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.begun = asyncio.Event()
+        self.answered = False
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Anything."""
+        return bool(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """One line, after a while."""
+        self.begun.set()
+        await asyncio.sleep(self._seconds)
+        self.answered = True
+        return CompactionResult(lines=(SummaryLine("current_state", f"{len(chunks)} messages", (chunks[0].id,)),))
+
+
+async def meanwhile(setting: Setting) -> list[Figure]:
+    """Dispatching to a thread while a model works on its compaction for ten seconds, and events go on."""
+    seconds = setting.size(10, 1)
+    model = _Thinking(seconds)
+    config = EngineConfig(compaction=CompactionPolicy(blocking="commit"))
+    async with memory_engine.open(str(setting.new_path("meanwhile")), config=config, compactor=model) as engine:
+        thread = await engine.create_thread()
+        batch = events(1, 20_000)
+        coming = iter(batch)
+        while not model.begun.is_set():
+            await thread.dispatch(next(coming))
+        idle = await engine.create_thread(policy=WITHOUT_COMPACTION.compaction)
+        taken: tuple[list[int], list[int]] = [], []
+        for event in coming:
+            if model.answered:
+                break
+            for side, to in zip(taken, (thread, idle), strict=True):
+                side.extend(await dispatch_timed(to, [event]))
+            await asyncio.sleep(seconds / 5_000)
+        await thread.settle()
+    times, others = taken
+    return [
+        Figure(
+            bench="meanwhile",
+            case=f"dispatch during a model call of {seconds} s, blocking='commit'",
+            value=quantile(times, 0.99) / 1_000,
+            unit="us, p99",
+            reference=Reference("a thread without a compaction", quantile(others, 0.99) / 1_000),
+            bar=Bar("value", "<=", 2_000),
+            asserted=not setting.quick,
+            detail={"p50_us": quantile(times, 0.5) / 1_000, "longest_us": max(times) / 1_000, "messages": len(times)},
+        )
     ]

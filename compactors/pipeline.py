@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
+from memory_engine.compaction.assignment import checked_compactor
+from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model, categories_of
 from memory_engine.compaction.protocol import check_result
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.events.base import SummaryLine
@@ -21,20 +22,26 @@ class Pipeline:
 
         Pipeline(WorkingHistoryCompactor(model), Redactor())
 
-    Raises `ValueError` without a stage. `compact` raises what a stage raises, or
+    Raises `ValueError` without a stage, `InvalidCompactor` for one that is not a compactor. It takes chunks of the
+    categories that the first stage declares. `compact` raises what a stage raises, or
     `CompactorFailed` naming the stage whose result cannot be used.
     """
 
     def __init__(self, *stages: Compactor, name: str = "") -> None:
         if not stages:
             raise ValueError("a pipeline needs a stage; give it a compactor")
-        self._stages = stages
+        self._stages = tuple(map(checked_compactor, stages))
         self.name = name or " > ".join(stage.name for stage in stages)
 
     @property
     def calls_model(self) -> bool:
         """Whether any stage asks a model."""
         return any(map(calls_model, self._stages))
+
+    @property
+    def categories(self) -> frozenset[str]:
+        """The categories of chunks that the first stage takes."""
+        return categories_of(self._stages[0])
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
         """Whether the first stage can take the chunks: the others get only its summary."""

@@ -6,19 +6,23 @@ The summary is read back into lines, each in its section and with its sources.
 import html
 import re
 import textwrap
+import time
 from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
+from memory_engine.compaction.failures import INCOMPLETE
+from memory_engine.compactors.summary_check import Claim, Demand, grounded
 from memory_engine.context.rendering import SECTIONS, render_lines
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import regex
 from memory_engine.core.tokens import estimate_text
-from memory_engine.errors import CompactorFailed
-from memory_engine.llm.base import LanguageModel
+from memory_engine.errors import CompactorFailed, ModelError
+from memory_engine.errors.effects import Usage
+from memory_engine.llm.base import Completion, LanguageModel, Message
 
 _TASK = """\
 You compact the working history of an AI agent. Your summary takes the place of the history in the \
@@ -70,15 +74,33 @@ identifiers, commands, error messages and codes.
 - Where entries contradict each other, the later one holds; say what changed.
 - Leave out greetings, repetitions and whatever no longer matters. Leave out a section that would \
 be empty.
+- Name every call and every to-do that is still open, and the values that later calls took from earlier entries.
 - One fact a line. End each line with the indexes of the entries that it comes from: [3] or [3, 5].
 - Use the language of the history; the headings stay in English.
-- At most about {words} words in all.
+- Use about {tokens} tokens in all, {percent} % of the history. Do not use more, and use most of them \
+where there are facts to keep.
 """
+_AGAIN = """\
+This summary cannot take the history's place.
+{faults}
+Write the whole summary again, in the same form, in about {tokens} tokens.
+"""
+AGAIN_S_MIN = 0.1
+"""Seconds that a model is given at least to answer again: the compaction's own deadline ends it then."""
+ANSWER_SHARE = 0.8
+"""The share of the tokens that an answer may take which a summary is to fill: an answer that is cut off is lost."""
 
 
-def working_history(words: int) -> str:
-    """The instructions for a summary of about this many words."""
-    return f"{_TASK}\n{FORM}\n{_RULES.replace('{words}', str(words))}"
+def working_history(tokens: int, percent: int) -> str:
+    """The instructions for a summary of about this many tokens, this share of the history."""
+    rules = _RULES.replace("{tokens}", str(tokens)).replace("{percent}", str(percent))
+    return f"{_TASK}\n{FORM}\n{rules}"
+
+
+def told_again(answer: str, faults: Sequence[str], tokens: int) -> list[Message]:
+    """The messages that ask a second time, after an answer with these faults."""
+    told = _AGAIN.replace("{faults}", "\n".join(f"- {fault}" for fault in faults)).replace("{tokens}", str(tokens))
+    return [{"role": "assistant", "content": answer}, {"role": "user", "content": told}]
 
 
 FRAME_TOKENS = 25
@@ -205,12 +227,24 @@ def read_summary(answer: str, sources: Sequence[tuple[str, ...]]) -> tuple[Summa
     joined. Indexes at a line's end become its sources, if there are such entries; a line
     without any has none. Empty where the answer has no known section with content.
     """
-    lines = []
+    return tuple(_as_line(claim, sources) for claim in read_claims(answer, len(sources)))
+
+
+def read_claims(answer: str, entries: int) -> list[Claim]:
+    """The lines of the known sections, as `read_summary` reads them, with what they cite of so many entries."""
+    claims = []
     for section, item in _items(answer):
-        text, cited = _cited(item, sources)
+        text, cites = _cited(item, entries)
         if text and text not in _PLACEHOLDERS and not _NOTHING.fullmatch(text):
-            lines.append(SummaryLine(section=section, text=text, sources=cited))
-    return tuple(lines)
+            claims.append(Claim(section, text, cites))
+    return claims
+
+
+def _as_line(claim: Claim, sources: Sequence[tuple[str, ...]]) -> SummaryLine:
+    """The line, with the sources of all that it cites. Where one of these has none, it may come from anywhere."""
+    cited = [sources[n] for n in claim.cites]
+    known = dict.fromkeys(source for each in cited for source in each) if all(cited) else ()
+    return SummaryLine(section=claim.section, text=claim.text, sources=tuple(known))
 
 
 def _items(answer: str) -> Iterator[tuple[str, str]]:
@@ -257,25 +291,24 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("\x00", "\ufffd").split())
 
 
-def _cited(text: str, sources: Sequence[tuple[str, ...]]) -> tuple[str, tuple[str, ...]]:
-    """The text without its citations, and the indexes they cite. An unknown index is not a citation."""
+def _cited(text: str, entries: int) -> tuple[str, tuple[int, ...]]:
+    """The text without its citations, and the places of the entries they cite. An unknown index is not a citation."""
     found = _CITATIONS.search(text)
     if found is None:
         return text, ()
     spans = _SPAN.findall(found["all"])
-    places = [n for a, b in spans for n in range(max(int(a), 1), min(int(b or a), len(sources)) + 1)]
+    places = [n - 1 for a, b in spans for n in range(max(int(a), 1), min(int(b or a), entries) + 1)]
     if not places:
         return text, ()
-    cited = dict.fromkeys(source for n in places for source in sources[n - 1])
-    return text[: found.start()] + found["stop"], tuple(cited)
-
-
-WORDS_PER_TOKEN = 0.6
-"""About 0.75 in English prose; names, paths and numbers take more tokens."""
+    return text[: found.start()] + found["stop"], tuple(dict.fromkeys(places))
 
 
 class WorkingHistoryCompactor:
-    """Summarises by one call to a model: actions, attempts and lessons, the state of things and the next steps.
+    """Summarises by a call to a model: actions, attempts and lessons, the state of things and the next steps.
+
+    The answer is checked: it must name the open calls and to-dos and the values that its sources need again, and
+    be about as long as it may be. If it is not, the model is asked once more and told what is missing. Each line
+    cites the entries that it may come from, so that a forgotten entry takes no other lines along.
 
     `compact_max_tokens` limits the answer; an answer that meets it is refused, never cut.
     An entry longer than `entry_tokens_max` is sent as its head and tail, and all entries
@@ -312,28 +345,57 @@ class WorkingHistoryCompactor:
         """The model's summary, its lines citing the chunks that they come from.
 
         Raises `ModelError` where the model gives no whole answer within `context.deadline_s`,
-        and `CompactorFailed` for an answer that is not a progress summary (`invalid_output`) and
-        for more entries than the input can take (`input_too_long`).
+        and `CompactorFailed` for an answer that is not a progress summary (`invalid_output`), for one that lacks what
+        it must hold, twice (`incomplete`), and for more entries than the input can take (`input_too_long`).
         """
         entries = fitted(entries_of(chunks, context), self._entry_tokens_max, self._input_tokens_max)
         if entries is None:
             raise CompactorFailed(self.name, "input_too_long", f"{len(chunks)} chunks; compact fewer at a time")
-        words = int(min(context.budget_tokens, self._max_tokens) * WORDS_PER_TOKEN)
-        completion = await self._model.complete(
-            [
-                {"role": "system", "content": working_history(max(words, 20))},
-                {
-                    "role": "user",
-                    "content": render_input(entries, context, part_tokens_max=self._entry_tokens_max),
-                },
-            ],
-            temperature=self._temperature,
-            max_tokens=self._max_tokens,
-            timeout_s=context.deadline_s,
+        tokens = max(int(min(context.budget_tokens, self._max_tokens * ANSWER_SHARE)), 20)
+        history = sum(estimate_text(entry.text) for entry in entries)
+        messages: list[Message] = [
+            {"role": "system", "content": working_history(tokens, min(100 * tokens // max(history, 1), 100))},
+            {"role": "user", "content": render_input(entries, context, part_tokens_max=self._entry_tokens_max)},
+        ]
+        demand = Demand.of([chunk for chunk in chunks if chunk.status != RECALLED], tokens)
+        begun_s = time.monotonic()
+        completion = await self._ask(messages, context.deadline_s)
+        usage = completion.usage
+        lines = await self._read(completion.text, entries, usage)
+        faults = demand.unmet(lines)
+        if faults:
+            messages += told_again(completion.text, faults, tokens)
+            left_s = context.deadline_s - (time.monotonic() - begun_s)
+            completion = await self._ask_again(messages, left_s, faults, usage)
+            usage = usage.plus(completion.usage)
+            lines = await self._read(completion.text, entries, usage)
+            faults = demand.unmet(lines)
+        if faults:
+            raise CompactorFailed(self.name, INCOMPLETE, " ".join(faults), usage)
+        return CompactionResult(lines=lines, model=completion.model, usage=usage)
+
+    async def _ask(self, messages: Sequence[Message], timeout_s: float) -> Completion:
+        return await self._model.complete(
+            messages, temperature=self._temperature, max_tokens=self._max_tokens, timeout_s=timeout_s
         )
-        lines = read_summary(completion.text, [entry.sources for entry in entries])
-        if not lines:
-            beginning = " ".join(completion.text.split())[:120]
-            why = f"no progress summary: {beginning!r}"
-            raise CompactorFailed(self.name, "invalid_output", why, completion.usage)
-        return CompactionResult(lines=lines, model=completion.model, usage=completion.usage)
+
+    async def _ask_again(
+        self, messages: Sequence[Message], left_s: float, faults: Sequence[str], usage: Usage
+    ) -> Completion:
+        """Ask a second time. Where that fails, what was wrong with the first answer is the failure."""
+        try:
+            return await self._ask(messages, max(left_s, AGAIN_S_MIN))
+        except ModelError as error:
+            why = f"{' '.join(faults)} Asked again: {error}"
+            raise CompactorFailed(self.name, INCOMPLETE, why, usage.plus(error.usage)) from error
+
+    async def _read(self, answer: str, entries: Sequence[HistoryEntry], usage: Usage) -> tuple[SummaryLine, ...]:
+        """The lines of an answer, and where they come from. Raises `CompactorFailed` for what is not a summary."""
+        import anyio.to_thread  # loads a back end with it, and most engines that open never compact
+
+        claims = read_claims(answer, len(entries))
+        if not claims:
+            beginning = " ".join(answer.split())[:120]
+            raise CompactorFailed(self.name, "invalid_output", f"no progress summary: {beginning!r}", usage)
+        found = await anyio.to_thread.run_sync(grounded, claims, [entry.text for entry in entries])
+        return tuple(_as_line(claim, [entry.sources for entry in entries]) for claim in found)

@@ -17,6 +17,7 @@ from memory_engine.core.events.compaction import (
     CompactionFailed,
     CompactionStarted,
     CompactionUndone,
+    CompactorStoodIn,
     EventSkipped,
     MendedEvent,
     Replacement,
@@ -171,7 +172,8 @@ def builtin_registry() -> EventRegistry:
 __all__ = [
     "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "ChunkId",
     "CompactionAbandoned",
-    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
+    "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
+    "Content", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
     "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
+from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors.embedded import EmbeddedCompactor
@@ -118,7 +119,8 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     `domain` declares the preferences there are: an object, or a TOML file's path. `scorers` judge snippets for
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
-    `StorageError` where the file cannot be used, `TypeError` for an object that is not an embedder or not a re-ranker.
+    `StorageError` where the file cannot be used, `InvalidCompactor` and `TypeError` for an object that is not a
+    compactor, an embedder or a re-ranker.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -126,7 +128,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     """
     model = _model(compact_model)
     installed = installed_plugins() if entry_points else ()
-    taken = [*builtin_plugins(), *installed, *plugins, *_asked_first(compactor, model)]
+    taken = _checked([*builtin_plugins(), *installed, *plugins, *_asked_first(compactor, model)])
     sources = _Sources(
         counter=tokens or EstimatedTokens(),
         clock=clock or SystemClock(),
@@ -152,6 +154,13 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             stack.push_async_callback(closed.aclose)
         stack.push_async_callback(engine.recall.aclose)
         yield await stack.enter_async_context(engine)
+
+
+def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
+    """The plug-ins, if each of their compactors can compact: said before any file is made."""
+    for compactor in (compactor for plugin in plugins for compactor, _ in plugin.compactors):
+        checked_compactor(compactor)
+    return plugins
 
 
 def model_compactor(model: str | LanguageModel) -> Compactor:

@@ -97,7 +97,7 @@ def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ct
                     id=ctx.new_id(),
                     type=ChunkType.COMPACTED,
                     lines=replacement.lines,
-                    retention=Retention.COMPRESSIBLE,
+                    retention=Retention(replacement.retention),
                     category=Category.MEMORY,
                 ),
             )

@@ -25,7 +25,7 @@ LONG = " and so on" * 40
 """Enough text that a summary is shorter."""
 
 
-SMALL = CompactionPolicy(threshold=4, keep_recent=0)
+SMALL = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0)
 """Compacts at four chunks and keeps none of them."""
 NEVER = CompactionPolicy(enabled=False, keep_recent=0)
 """Compacts only when it is asked to."""
@@ -39,9 +39,9 @@ def opened(
 
 
 def turns(count: int, *, start: int = 1) -> list[Event]:
-    """`count` messages, a person's and the agent's in turn, each with a first word of its own."""
-    kinds = (UserMessage, LlmTextResponse)
-    return [kinds[n % 2](content=f"word{n}{LONG}") for n in range(start, start + count)]
+    """`count` messages, a person's and the agent's in turn, the last an answer, each with a first word of its own."""
+    kinds = (LlmTextResponse, UserMessage)
+    return [kinds[(count - n) % 2](content=f"word{start + n - 1}{LONG}") for n in range(1, count + 1)]
 
 
 def call(call_id: str, result: str = "") -> list[Event]:

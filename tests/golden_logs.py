@@ -111,7 +111,10 @@ def _nobodys_process() -> Iterator[None]:
 
 @asynccontextmanager
 async def _engine(seed: str, *, compacting: bool = True) -> AsyncIterator[Engine]:
-    config, clock = EngineConfig(compaction=CompactionPolicy(enabled=compacting, threshold=12)), ManualClock()
+    config, clock = (
+        EngineConfig(compaction=CompactionPolicy(enabled=compacting, threshold=12, tokens_min=0)),
+        ManualClock(),
+    )
     async with memory_engine.open(":memory:", clock=clock, ids=SequentialIds(seed), config=config) as engine:
         engine.observe(lambda _event: clock.advance(1.5))
         yield engine

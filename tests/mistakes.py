@@ -443,6 +443,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
     (errors.StaleEvent, undo_on_a_state_that_has_changed),
     # compaction, context, storage
+    (errors.InvalidPolicy, lambda _: CompactionPolicy(threshold=0)),
+    (errors.InvalidCompactor, lambda p: p.engine.register_compactor("gpt-4o")),  # type: ignore[arg-type]
     (errors.NothingToCompact, compact_what_is_critical),
     (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
     (errors.CannotRereduce, lambda p: p.thread.rereduce(1)),

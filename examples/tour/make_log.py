@@ -28,7 +28,7 @@ from memory_engine.events import Event, InitialChunk, TaskStarted
 from memory_engine.testing import ManualClock, SequentialIds
 
 INSTRUCTIONS = "You serve the customers of Nordlicht Bicycles. Ship only to an address that the customer has named."
-POLICY = CompactionPolicy(threshold=18, keep_recent=4)
+POLICY = CompactionPolicy(threshold=18, tokens_min=0, keep_recent=4)
 
 
 class TerseCompactor:

@@ -23,9 +23,11 @@ from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.excerpts import counted, duration, escaped, number, one_line
 from memory_engine.core.records import RecordedEvent
+from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.replay.verify import VerifyReport
+from memory_engine.runtime.config import EngineConfig
 from memory_engine.thread import Thread
 
 SAMPLES = {
@@ -33,6 +35,8 @@ SAMPLES = {
     "coding": "a coding agent and a test that fails one time in four",
     "datenanalyse": "an analyst of a bakery's sales, in German",
 }
+COMPACTING = EngineConfig(compaction=CompactionPolicy(tokens_min=0))
+"""The conversations are short, for a reader's sake: they are compacted all the same, to show it."""
 BUDGET = 4_000
 """Tokens of the context that is shown."""
 _MARGIN = "  "
@@ -66,7 +70,7 @@ async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.say("Three recorded agents become memory. No key, no network, no model.", "bold")
     begun = time.perf_counter()
     results: list[dict[str, object]] = []
-    async with writable(db) as engine:
+    async with writable(db, config=COMPACTING) as engine:
         for at, (name, title) in enumerate(SAMPLES.items(), 1):
             terminal.say()
             terminal.put(terminal.styled(f"{at}/{len(SAMPLES)} {name}", "bold", "cyan") + f"  {escaped(title)}")

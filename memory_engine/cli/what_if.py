@@ -70,7 +70,8 @@ def _declare_what_if(parser: argparse.ArgumentParser) -> None:
 def add_policy(parser: argparse.ArgumentParser) -> None:
     """The options that make a compaction policy."""
     policy = parser.add_argument_group("when it is compacted (what is not given: as the thread's policy says)")
-    policy.add_argument("--threshold", type=positive, metavar="N", help="at so many chunks")
+    policy.add_argument("--threshold", type=positive, metavar="N", help="at so many chunks, however short")
+    policy.add_argument("--tokens-min", type=whole, metavar="N", help="if these take so many tokens")
     policy.add_argument("--soft-tokens", type=positive, metavar="N", help="over so many tokens")
     policy.add_argument("--hard-tokens", type=positive, metavar="N", help="before a context, over so many tokens")
     policy.add_argument("--keep-recent", type=whole, metavar="N", help="leaving the newest N as they are")
@@ -106,19 +107,13 @@ def policy_of(asked: argparse.Namespace, base: CompactionPolicy) -> CompactionPo
     """`base` with the changes that the options ask for; `None` where they ask for none."""
     if asked.no_compaction:
         return CompactionPolicy(enabled=False)
-    names = ("threshold", "soft_tokens", "hard_tokens", "keep_recent", "ratio")
+    names = ("threshold", "tokens_min", "soft_tokens", "hard_tokens", "keep_recent", "ratio")
     given = {name: value for name in names if (value := getattr(asked, name)) is not None}
     if not given:
         return None
-    return CompactionPolicy(
-        threshold=given.get("threshold", base.threshold),
-        soft_tokens=given.get("soft_tokens", base.soft_tokens),
-        hard_tokens=given.get("hard_tokens", base.hard_tokens),
-        keep_recent=given.get("keep_recent", base.keep_recent),
-        ratio=given.get("ratio", base.ratio),
-        summary_tokens_max=base.summary_tokens_max,
-        deadline_s=base.deadline_s,
-    )
+    if asked.threshold is not None:
+        given.setdefault("tokens_min", 0)
+    return replace(base, **given)
 
 
 def compactor_named(name: str, registered: Sequence[Compactor]) -> Compactor:

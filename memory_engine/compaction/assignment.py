@@ -1,37 +1,146 @@
-"""Which compactor gets which chunks of a plan."""
+"""Which compactor gets which chunks of a plan.
+
+A compactor is asked about what it would get: first all atoms that are left, then runs of atoms, the longest first.
+"""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.plan import Plan
-from memory_engine.core.chunks import Chunk
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.compaction.base import Compactor, categories_of
+from memory_engine.compaction.plan import Plan, working_flow
+from memory_engine.context.invariants import atoms_of
+from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.state import State
+from memory_engine.errors import InvalidCompactor
 
 _log = logging.getLogger("memory_engine.compaction")
 Afresh = Mapping[str, Sequence[Chunk]]
 """By summary that is made again: the originals that a compactor gets in place of its lines."""
+Pieces = tuple[tuple[Compactor, tuple[str, ...]], ...]
+"""Compactors, each with the ids of chunks that it makes one summary of. One may come several times."""
+RUN_ATOMS_MAX = 32
+"""Atoms of the longest run that a compactor is asked about: asking takes this many questions an atom at most."""
+DECLARABLE = frozenset({Category.WORKING_FLOW, Category.ENVIRONMENT})
+"""Categories that a compactor may declare. The engine and its views keep up the others."""
 _NONE: Afresh = {}
+
+
+class _Group(msgspec.Struct, frozen=True):
+    """The chunks of an atom that are to be compacted, and the chunks that a compactor gets for them."""
+
+    ids: tuple[str, ...]
+    given: tuple[Chunk, ...]
+
+
+def checked_compactor(given: object) -> Compactor:
+    """The object, if it can compact. Raises `InvalidCompactor`, which says what it lacks."""
+    lacks = _lacks(given)
+    if lacks:
+        raise InvalidCompactor(ascii(given), lacks)
+    return given  # type: ignore[return-value]  # pyright: ignore[reportReturnType]  # it has what the protocol asks for
+
+
+def _lacks(given: object) -> str:
+    if isinstance(given, str):
+        return f"it is a str; to have a model summarize, open with compact_model={given!a}"
+    if isinstance(given, type):
+        return "it is a class; give an instance of it"
+    if hasattr(given, "complete"):
+        return "it is a model; open with compact_model=… to have it summarize"
+    for method in ("can_compact", "compact"):
+        if not callable(getattr(given, method, None)):
+            return f"it has no method `{method}` (see docs/extending.md)"
+    name = getattr(given, "name", None)
+    if not (isinstance(name, str) and name.strip() and name.isprintable()):
+        return f"its `name` is {name!a}; give it a short one, which the log records with each of its results"
+    other = sorted(categories_of(given) - DECLARABLE)
+    return f"its `categories` hold {other[0]!a}; only working_flow and environment can be compacted" if other else ""
 
 
 def assigned(
     state: State, plan: Plan, compactors: Sequence[Compactor], fallback: Compactor, afresh: Afresh = _NONE
-) -> tuple[tuple[Compactor, tuple[str, ...]], ...]:
-    """Give each chunk to the first compactor that can take it, else to `fallback`; a batch is split by compactor."""
+) -> Pieces:
+    """Give each atom to the first compactor that can take it, else to `fallback`; a batch is split by compactor."""
+    pieces: list[tuple[Compactor, tuple[str, ...]]] = []
+    for chunk_id in plan.singles:
+        single = _group(state, (chunk_id,), afresh)
+        able = (c for c in compactors if single.given and _takes_flow(c) and can_compact(c, single.given))
+        pieces.append((next(able, fallback), single.ids))
+    place = {chunk_id: n for n, chunk_id in enumerate(plan.batch)}
+    rest = _groups(state, plan.batch, afresh)
+    for compactor in filter(_takes_flow, compactors):
+        for taken in _taken(compactor, rest):
+            pieces.append((compactor, tuple(sorted(_ids(taken), key=place.__getitem__))))
+            rest = [group for group in rest if group not in taken]
+    return (*pieces, (fallback, tuple(sorted(_ids(rest), key=place.__getitem__)))) if rest else tuple(pieces)
 
-    def taker(chunk_id: str) -> Compactor:
-        chunks = given(state, chunk_id, afresh)
-        return next((c for c in compactors if chunks and all(can_compact(c, chunk) for chunk in chunks)), fallback)
 
-    pieces = [(taker(chunk_id), (chunk_id,)) for chunk_id in plan.singles]
-    batches: dict[int, tuple[Compactor, list[str]]] = {}
-    for chunk_id in plan.batch:
-        compactor = taker(chunk_id)
-        batches.setdefault(id(compactor), (compactor, []))[1].append(chunk_id)
-    return (*pieces, *((compactor, tuple(ids)) for compactor, ids in batches.values()))
+def declared(
+    state: State, plan: Plan, compactors: Sequence[Compactor], wanted: Collection[str] | None, spared: Collection[str]
+) -> tuple[Plan, Pieces]:
+    """The plan with the chunks outside the working flow that compactors declare for and can take, and their pieces.
+
+    `wanted`: only these chunks; `spared`: none of these. CRITICAL chunks are never taken.
+    """
+    pieces: list[tuple[Compactor, tuple[str, ...]]] = []
+    rest = list(state.chunks())
+    for compactor in compactors:
+        outside = categories_of(compactor) - {Category.WORKING_FLOW}
+        groups = [
+            _Group((chunk.id,), (chunk,))
+            for chunk in rest
+            if chunk.category in outside
+            and chunk.retention is not Retention.CRITICAL
+            and not chunk.is_container
+            and chunk.id not in spared
+            and (wanted is None or chunk.id in wanted)
+        ]
+        pieces += ((compactor, _ids(taken)) for taken in _taken(compactor, groups))
+        gone = {chunk_id for _, ids in pieces for chunk_id in ids}
+        rest = [chunk for chunk in rest if chunk.id not in gone]
+    return replace(plan, outside=tuple(chunk_id for _, ids in pieces for chunk_id in ids)), tuple(pieces)
 
 
-def given(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
+def _taken(compactor: Compactor, groups: Sequence[_Group]) -> list[list[_Group]]:
+    """The groups that a compactor takes: together if it can, else in runs."""
+    if not groups:
+        return []
+    if can_compact(compactor, _given(groups)):
+        return [list(groups)]
+    runs = list(_runs(compactor, groups))
+    together = [group for run in runs for group in run]
+    return [together] if len(runs) > 1 and can_compact(compactor, _given(together)) else runs
+
+
+def _runs(compactor: Compactor, groups: Sequence[_Group]) -> Iterator[list[_Group]]:
+    """Runs of groups that a compactor can take, from the first on, each as long as can be."""
+    start = 0
+    while start < len(groups):
+        window = groups[start : start + RUN_ATOMS_MAX]
+        ends = range(len(window), 0, -1)
+        size = next((end for end in ends if can_compact(compactor, _given(window[:end]))), 0)
+        if size:
+            yield list(window[:size])
+        start += size or 1
+
+
+def _groups(state: State, batch: Sequence[str], afresh: Afresh) -> list[_Group]:
+    """The chunks of a batch by atom, in order; a summary is a group of its own."""
+    leaders = {chunk.id: n for n, atom in enumerate(atoms_of(working_flow(state))) for chunk in atom.chunks}
+    by_atom: dict[object, list[str]] = {}
+    for chunk_id in batch:
+        by_atom.setdefault(leaders.get(chunk_id, chunk_id), []).append(chunk_id)
+    return [_group(state, ids, afresh) for ids in by_atom.values()]
+
+
+def _group(state: State, ids: Sequence[str], afresh: Afresh) -> _Group:
+    return _Group(tuple(ids), tuple(chunk for chunk_id in ids for chunk in _given_for(state, chunk_id, afresh)))
+
+
+def _given_for(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
     """The chunks that a compactor is asked about for a chunk; none for one that is gone."""
     if chunk_id in afresh:
         return afresh[chunk_id]
@@ -39,10 +148,29 @@ def given(state: State, chunk_id: str, afresh: Afresh) -> Sequence[Chunk]:
     return (chunk,) if chunk is not None else ()
 
 
-def can_compact(compactor: Compactor, chunk: Chunk) -> bool:
-    """Whether a compactor says that it knows how to handle a chunk."""
+def _given(groups: Sequence[_Group]) -> list[Chunk]:
+    return [chunk for group in groups for chunk in group.given]
+
+
+def _ids(groups: Sequence[_Group]) -> tuple[str, ...]:
+    return tuple(chunk_id for group in groups for chunk_id in group.ids)
+
+
+def refused(state: State, plan: Plan, compactor: Compactor, afresh: Afresh) -> Sequence[Chunk]:
+    """The chunks of the first part of a plan that a compactor cannot take alone; empty if it can take them all."""
+    parts = [*((chunk_id,) for chunk_id in plan.singles), *([plan.batch] if plan.batch else [])]
+    given = (_group(state, part, afresh).given for part in parts)
+    return next((chunks for chunks in given if not can_compact(compactor, chunks)), ())
+
+
+def _takes_flow(compactor: Compactor) -> bool:
+    return Category.WORKING_FLOW in categories_of(compactor)
+
+
+def can_compact(compactor: Compactor, chunks: Sequence[Chunk]) -> bool:
+    """Whether a compactor says that it knows how to handle chunks."""
     try:
-        return compactor.can_compact((chunk,))
+        return bool(compactor.can_compact(chunks))
     except Exception:  # the boundary to user code: a compactor that raises here is passed over
-        _log.exception("compactor %s cannot say whether it can take chunk %s", compactor.name, chunk.id)
+        _log.exception("compactor %s cannot say whether it can take %d chunks", compactor.name, len(chunks))
         return False

@@ -1,11 +1,11 @@
 """The seam to compactors: what they get, and what they return."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.errors.effects import Usage
 
@@ -41,7 +41,8 @@ class Compactor(Protocol):
     """Turns chunks into fewer tokens. It changes nothing itself; it may be slow and may raise.
 
     A compactor that asks a model declares an attribute `calls_model = True`: what-ifs and comparisons then do not run
-    it, unless you allow them to.
+    it, unless you allow them to. One that takes chunks outside the working flow declares the `categories` that it
+    takes: `categories = ("environment",)`; without it, that is the working flow alone.
     """
 
     @property
@@ -50,7 +51,7 @@ class Compactor(Protocol):
         ...
 
     def can_compact(self, chunks: Sequence[Chunk]) -> bool:
-        """Whether the compactor can handle these chunks. Pure."""
+        """Whether the compactor can handle these chunks together: those that `compact` would get. Pure."""
         ...
 
     async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
@@ -61,3 +62,11 @@ class Compactor(Protocol):
 def calls_model(compactor: Compactor) -> bool:
     """Whether a compactor says that it asks a model."""
     return bool(getattr(compactor, "calls_model", False))
+
+
+def categories_of(compactor: object) -> frozenset[str]:
+    """The categories of chunks that a compactor takes."""
+    declared: object = getattr(compactor, "categories", (Category.WORKING_FLOW,))
+    if isinstance(declared, str) or not isinstance(declared, Iterable):
+        declared = (declared,)
+    return frozenset(map(str, declared))

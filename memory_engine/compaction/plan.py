@@ -1,32 +1,39 @@
 """The plan of a compaction: which chunks it takes.
 
-It takes whole, closed atoms, DISPOSABLE chunks first, and never CRITICAL or too new ones.
+It takes whole, closed atoms, DISPOSABLE chunks first, and never CRITICAL or too new ones, nor the message that is
+being worked on.
 """
 
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from memory_engine.context.invariants import Atom, atoms_of
+from memory_engine.context.invariants import SPOKEN, Atom, atoms_of
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 
 SINGLE_TOKENS_MIN = 64
 """A COMPRESSIBLE chunk below this stays as it is: a summary of one line would not be shorter."""
+SUMMARY_TOKENS_MIN = 400
+"""Tokens that a summary may always take, however small its share of the history is."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Chunk ids: those to drop, those to replace one by one, and those to replace together (in order)."""
+    """Chunk ids: those to drop, those to replace one by one, and those to replace together (in order).
+
+    `outside` are chunks outside the working flow that a compactor has declared for.
+    """
 
     drops: tuple[str, ...] = ()
     singles: tuple[str, ...] = ()
     batch: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
     @property
     def chunk_ids(self) -> tuple[str, ...]:
         """Every chunk id that the plan touches."""
-        return (*self.drops, *self.singles, *self.batch)
+        return (*self.drops, *self.singles, *self.batch, *self.outside)
 
     def __bool__(self) -> bool:
         return bool(self.chunk_ids)
@@ -34,7 +41,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_due(tally: Tally, policy: CompactionPolicy) -> bool:
     """Whether the thresholds ask for a compaction. O(1): the counters are kept with the state."""
-    return policy.enabled and (tally.compactable >= policy.threshold or tally.compactable_tokens > policy.soft_tokens)
+    many = tally.compactable >= policy.threshold and tally.compactable_tokens >= policy.tokens_min
+    return policy.enabled and (many or tally.compactable_tokens > policy.soft_tokens)
 
 
 def is_overdue(tally: Tally, policy: CompactionPolicy) -> bool:
@@ -46,11 +54,12 @@ def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection
     """The plan for a passed threshold; empty where no cut makes progress.
 
     If dropping DISPOSABLE chunks gets below the thresholds, no more is done. `incompressible` names
-    COMPRESSIBLE chunks that a compactor could not shorten.
+    COMPRESSIBLE chunks that a compactor could not shorten. Where the count of chunks is what asks for it, nothing is
+    summarised that a summary might take as many tokens as.
     """
-    flow = _flow(state)
+    flow = working_flow(state)
     kept = {chunk.id for chunk in flow[-policy.keep_recent :]} if policy.keep_recent else set()
-    atoms = [a for a in _closed(flow) if not kept.intersection(c.id for c in a.chunks)]
+    atoms = [a for a in _free(flow) if not kept.intersection(c.id for c in a.chunks)]
     disposable = [chunk for atom in atoms if _is_disposable_atom(atom) for chunk in atom.chunks]
     if disposable:
         left = state.tally
@@ -58,7 +67,9 @@ def plan_auto(state: State, policy: CompactionPolicy, incompressible: Collection
             left = left.plus(chunk, -1)
         if not is_due(left, policy):
             return Plan(drops=tuple(chunk.id for chunk in disposable))
-    return _plan(state, atoms, policy, incompressible)
+    many = bool(policy.tokens_min) and state.tally.compactable_tokens <= policy.soft_tokens
+    bounds = _Bounds(tokens_over=SUMMARY_TOKENS_MIN if many else 0, incompressible=incompressible)
+    return _plan(state, atoms, policy, bounds)
 
 
 def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[str] | None) -> Plan:
@@ -66,14 +77,15 @@ def plan_manual(state: State, policy: CompactionPolicy, chunk_ids: Collection[st
 
     It takes one chunk alone only where you ask for it.
     """
-    atoms = _closed(_flow(state))
+    atoms = _free(working_flow(state))
     if chunk_ids is None:
-        return _plan(state, atoms, policy)
+        return _plan(state, atoms, policy, _Bounds())
     wanted = set(chunk_ids)
-    return _plan(state, [a for a in atoms if wanted.intersection(c.id for c in a.chunks)], policy, batch_min=1)
+    named = [atom for atom in atoms if wanted.intersection(chunk.id for chunk in atom.chunks)]
+    return _plan(state, named, policy, _Bounds(batch_min=1))
 
 
-def _flow(state: State) -> list[Chunk]:
+def working_flow(state: State) -> list[Chunk]:
     """The working flow, without the containers that hold something CRITICAL: these stay, with their contents."""
     return [c for c in state.chunks() if c.category is Category.WORKING_FLOW and not _holds_critical(state, c)]
 
@@ -84,17 +96,40 @@ def _holds_critical(state: State, chunk: Chunk) -> bool:
     )
 
 
-def _closed(flow: Sequence[Chunk]) -> list[Atom]:
-    return [atom for atom in atoms_of(flow) if not atom.open]
+def _free(flow: Sequence[Chunk]) -> list[Atom]:
+    """The closed atoms, without the message that is being worked on."""
+    question = worked_on(flow)
+    return [atom for atom in atoms_of(flow) if not atom.open and question not in atom.chunks]
 
 
-def _plan(
-    state: State,
-    atoms: Sequence[Atom],
-    policy: CompactionPolicy,
-    incompressible: Collection[str] = (),
-    batch_min: int = 2,
-) -> Plan:
+def worked_on(flow: Sequence[Chunk]) -> Chunk | None:
+    """The message that is being worked on: the last of a person, unless a final answer follows it.
+
+    A text is final if the agent makes no call with it or after it.
+    """
+    question: Chunk | None = None
+    answered = False
+    calling: set[str] = set()
+    for chunk in flow:
+        if chunk.type in SPOKEN:
+            question, answered = chunk, False
+        elif chunk.calls:
+            answered = False
+            calling.update({chunk.response_id} - {""})
+        elif chunk.type == ChunkType.AGENT_RESPONSE:
+            answered = chunk.response_id not in calling
+    return None if answered else question
+
+
+class _Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch has at least `batch_min` chunks; what gets a summary of its own takes more than `tokens_over` tokens."""
+
+    batch_min: int = 2
+    tokens_over: int = 0
+    incompressible: Collection[str] = ()
+
+
+def _plan(state: State, atoms: Sequence[Atom], policy: CompactionPolicy, bounds: _Bounds) -> Plan:
     """An atom goes whole: its DISPOSABLE chunks are dropped only together with what they belong to."""
     drops: list[str] = []
     singles: list[str] = []
@@ -106,12 +141,17 @@ def _plan(
         if _is_disposable_atom(atom):
             drops += [chunk.id for chunk in atom.chunks]
         elif len(atom.chunks) == 1 and atom.chunks[0].retention is Retention.COMPRESSIBLE:
-            if atom.chunks[0].tokens >= SINGLE_TOKENS_MIN and atom.chunks[0].id not in incompressible:
-                singles.append(atom.chunks[0].id)
+            single = atom.chunks[0]
+            if (
+                single.tokens >= max(SINGLE_TOKENS_MIN, bounds.tokens_over + 1)
+                and single.id not in bounds.incompressible
+            ):
+                singles.append(single.id)
         else:
             batch += [chunk for chunk in atom.chunks if not _is_disposable_chunk(chunk)]
             drops_with_batch += [chunk.id for chunk in atom.chunks if _is_disposable_chunk(chunk)]
-    if len(batch) + len(drops_with_batch) >= batch_min:
+    is_large = sum(chunk.tokens for chunk in batch) > bounds.tokens_over
+    if is_large and len(batch) + len(drops_with_batch) >= bounds.batch_min:
         drops += drops_with_batch
         order = {chunk.id: n for n, chunk in enumerate(state.chunks())}
         batch = sorted([*_summaries_to_merge(state, policy), *batch], key=lambda chunk: order[chunk.id])

@@ -1,4 +1,7 @@
-"""The protocol: block → started → compactor, outside any transaction → completed, failed or abandoned → unblock."""
+"""The protocol: started → compactor, outside any transaction → completed, failed or abandoned.
+
+The thread's queue is blocked meanwhile, or while the result is checked and written (`CompactionPolicy.blocking`).
+"""
 
 import asyncio
 import os
@@ -10,15 +13,18 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor
-from memory_engine.compaction.plan import Plan
+from memory_engine.compaction.changes import obstacle
+from memory_engine.compaction.failures import SUPERSEDED
+from memory_engine.compaction.plan import SUMMARY_TOKENS_MIN, Plan
 from memory_engine.core.cancellation import observed
-from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.base import Event, SummaryLine
 from memory_engine.core.events.compaction import (
     CompactionAbandoned,
     CompactionCompleted,
     CompactionFailed,
     CompactionStarted,
+    CompactorStoodIn,
     Replacement,
 )
 from memory_engine.core.records import Receipt
@@ -33,12 +39,17 @@ ORIGINAL_TOKENS_MAX = 20_000
 """Earlier summaries are made again from their originals up to this many tokens; beyond, their lines are taken over."""
 GRACE_S = 0.5
 """Seconds that a cancelled compactor may take to end. After that nobody waits for it any more."""
+DEADLINE_S_MAX = 1e9
+"""A later deadline is recorded as this one: thirty years from now."""
 ERROR_CHARS_MAX = 2_000
 """Characters of an error's text that are recorded."""
 
 
 class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a compaction. `new_chunks` stand where `covered` stood; `dropped` left nothing behind."""
+    """The outcome of a compaction. `new_chunks` stand where `covered` stood; `dropped` left nothing behind.
+
+    `instead_of` names the compactor that failed, where another stood in for it.
+    """
 
     compaction_id: str
     trigger: Trigger
@@ -50,6 +61,7 @@ class CompactionReport(msgspec.Struct, frozen=True, kw_only=True):
     tokens_after: int
     model: str = ""
     usage: Usage = Usage()
+    instead_of: str = ""
 
 
 class Originals(Protocol):
@@ -67,8 +79,16 @@ class Originals(Protocol):
         ...
 
 
+async def _at_once() -> None:
+    """Write the result at once: nothing comes between."""
+
+
 class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
-    """One compaction of one thread, whose queue is blocked and which has no commit under way."""
+    """One compaction of one thread. `state` is the one that its plan was made of.
+
+    Where events may come meanwhile, `ready` keeps them out before the result is written, and `append` is to call
+    `check` with the state that the result goes onto.
+    """
 
     thread_id: str
     compaction_id: str
@@ -84,6 +104,9 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     """Collects the COMPRESSIBLE chunks that did not get shorter."""
     afresh: Mapping[str, Sequence[Chunk]] = {}
     """By covered summary: the originals that are compacted in its place, and that count for its length."""
+    failure: CompactorFailed | None = None
+    """The failure of the compactor that others stand in for."""
+    ready: Callable[[], Awaitable[None]] = _at_once
 
     async def execute(self) -> CompactionReport:
         """Run the compaction, and record how it ends, whatever happens.
@@ -92,7 +115,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         cancelled, records that the compaction is abandoned.
         """
         name = "+".join(dict.fromkeys(compactor.name for compactor, _ in self.pieces)) or "drop"
-        deadline_us = self.now_us + int(self.policy.deadline_s * 1_000_000)
+        deadline_us = self.now_us + int(min(self.policy.deadline_s, DEADLINE_S_MAX) * 1_000_000)
         started = CompactionStarted(
             compaction_id=self.compaction_id,
             trigger=self.trigger,
@@ -103,11 +126,14 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         )
         try:
             await self.append(started)
+            if self.failure is not None:
+                await self.append(self._stood_in(name, self.failure))
         except asyncio.CancelledError:
             await self._abandon()
             raise
         try:
             completed = await self._in_time(name)
+            await self.ready()
         except asyncio.CancelledError:
             await self._abandon()
             raise
@@ -116,19 +142,35 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         try:
             receipt = await self.append(completed)
         except MemoryEngineError as error:
-            raise await self._fail(name, error) from error
+            raise await self._fail(name, error, completed.usage) from error
         return self._report(name, completed, receipt)
+
+    def _stood_in(self, name: str, failure: CompactorFailed) -> CompactorStoodIn:
+        return CompactorStoodIn(
+            compaction_id=self.compaction_id,
+            compactor=name,
+            instead_of=failure.compactor,
+            reason=failure.reason,
+            error=failure.error,
+        )
+
+    def check(self, now: State) -> None:
+        """Raise `CompactorFailed` if the result does not fit the state any more."""
+        why = obstacle(self.plan, self._shown(), self.state, now)
+        if why:
+            raise CompactorFailed("", SUPERSEDED, why)
 
     async def _abandon(self) -> None:
         await self.append(CompactionAbandoned(compaction_id=self.compaction_id, reason="cancelled"))
 
-    async def _fail(self, name: str, error: Exception) -> CompactorFailed:
-        """Record the failure, and give it as the error to raise."""
-        failure = _failure(name, error)
+    async def _fail(self, name: str, error: Exception, usage: Usage = Usage()) -> CompactorFailed:  # noqa: B008 - frozen
+        """Record the failure, and give it as the error to raise. `usage` is that of a result given up."""
+        named = error.compactor if isinstance(error, CompactorFailed) else ""
+        failure = _failure(named or name, error, usage)
         await self.append(
             CompactionFailed(
                 compaction_id=self.compaction_id,
-                compactor=name,
+                compactor=failure.compactor,
                 reason=failure.reason,
                 error=failure.error,
                 usage=failure.usage,
@@ -138,7 +180,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _in_time(self, name: str) -> CompactionCompleted:
         """The result, within the deadline; a compactor that ignores its cancellation is left behind."""
-        working = asyncio.ensure_future(self._compact(name))
+        at_work = [name]
+        working = asyncio.ensure_future(self._compact(at_work))
         working.add_done_callback(observed)  # what it raises after it was left behind concerns nobody
         try:
             await asyncio.wait([working], timeout=self.policy.deadline_s)
@@ -148,21 +191,27 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
                 working.cancel()
                 await asyncio.wait([working], timeout=GRACE_S)
         if late:
-            raise CompactorFailed(name, "timeout", f"no result within {self.policy.deadline_s:g} s")
+            raise CompactorFailed(at_work[-1], "timeout", f"no result within {self.policy.deadline_s:g} s")
         if working.cancelled():
-            raise CompactorFailed(name, "raised", "it was cancelled from within")
+            raise CompactorFailed(at_work[-1], "raised", "it was cancelled from within")
         return working.result()
 
-    async def _compact(self, name: str) -> CompactionCompleted:
+    async def _compact(self, at_work: list[str]) -> CompactionCompleted:
+        """The result of all pieces. The name of the compactor that is at work goes to the end of `at_work`."""
+        name = at_work[0]
         replacements: list[Replacement] = []
         model, usage, after = "", Usage(), 0
         if self.plan.drops:
             replacements.append(Replacement(covers=self.plan.drops))
         for compactor, covers in self.pieces:
-            result, tokens = await self._one(compactor, covers)
+            at_work.append(compactor.name)
+            try:
+                result, tokens = await self._one(compactor, covers)
+            except Exception as error:  # the boundary to compactors: of several, the one that failed is named
+                raise _failure(compactor.name, error) from error
             if result is None:
                 continue
-            replacements.append(Replacement(covers=covers, lines=result.lines))
+            replacements.append(Replacement(covers=covers, lines=result.lines, retention=self._retention(covers)))
             model, usage, after = result.model or model, usage.plus(result.usage), after + tokens
         if not replacements:
             raise CompactorFailed(name, "no_progress", "no replacement is shorter than what it replaces")
@@ -178,8 +227,13 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             tokens_after=after,
         )
 
+    def _retention(self, covers: Sequence[str]) -> Literal["compressible", "ephemeral"]:
+        chunks = map(self.state.get, covers)
+        ephemeral = all(chunk is not None and chunk.retention is Retention.EPHEMERAL for chunk in chunks)
+        return "ephemeral" if ephemeral else "compressible"
+
     async def _one(self, compactor: Compactor, covers: tuple[str, ...]) -> tuple[CompactionResult | None, int]:
-        """One replacement, or `None` for a single chunk that does not get shorter."""
+        """One replacement, or `None` for a chunk alone, or outside the working flow, that does not get shorter."""
         chunks, earlier = await self._originals(covers)
         context = await self._context(chunks, earlier)
         result = await compactor.compact(chunks, context)
@@ -191,7 +245,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
                 *(source for line in earlier for source in line.sources),
             }
             return replace(result, lines=_cited(result.lines, known)), tokens
-        if len(covers) == 1:
+        if len(covers) == 1 or covers[0] in self.plan.outside:
             self.incompressible.update(covers)
             return None, 0
         why = f"{tokens} tokens for {self._tokens(covers)}"
@@ -205,7 +259,7 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         for chunk_id in covers:
             chunk = self.state.get(chunk_id)
             if chunk is None:
-                raise CompactorFailed("", "superseded", f"chunk {chunk_id} is gone")
+                raise CompactorFailed("", SUPERSEDED, f"chunk {chunk_id} is gone")
             if chunk_id in self.afresh:
                 chunks += self.afresh[chunk_id]
                 continue
@@ -222,14 +276,13 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _context(self, chunks: Sequence[Chunk], earlier: tuple[SummaryLine, ...]) -> CompactionContext:
         replaced = sum(chunk.tokens for chunk in chunks) + sum(estimate_text(line.text) for line in earlier)
-        budget = min(int(replaced * self.policy.ratio), self.policy.summary_tokens_max // 2)
-        goals = [c.text for c in self.state.chunks() if c.type == ChunkType.TASK]
-        system = [c.text for c in self.state.chunks() if c.type == ChunkType.SYSTEM]
-        taken = set(self.plan.chunk_ids)
-        summaries = [c.text for c in self.state.chunks() if c.type == ChunkType.COMPACTED and c.id not in taken]
+        goals = [chunk.text for chunk in self.state.chunks() if chunk.type == ChunkType.TASK]
+        shown = [chunk for chunk in map(self.state.get, self._shown()) if chunk is not None]
+        system = [chunk.text for chunk in shown if chunk.type == ChunkType.SYSTEM]
+        summaries = [chunk.text for chunk in shown if chunk.type == ChunkType.COMPACTED]
         return CompactionContext(
             thread_id=self.thread_id,
-            budget_tokens=max(budget, 32),
+            budget_tokens=summary_budget(replaced, self.policy),
             task_goal="\n".join(goals),
             progress_summary="\n".join(summaries),
             system_context="\n".join(system),
@@ -237,6 +290,12 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             recorded_at=dict(await self.originals.times(chunks)),
             deadline_s=self.policy.deadline_s,
         )
+
+    def _shown(self) -> list[str]:
+        """The instructions, and the summaries that stand: a compactor is told of them, and of the task."""
+        taken = set(self.plan.chunk_ids)
+        told = (ChunkType.SYSTEM, ChunkType.COMPACTED)
+        return [chunk.id for chunk in self.state.chunks() if chunk.type in told and chunk.id not in taken]
 
     def _tokens(self, chunk_ids: Sequence[str]) -> int:
         return sum(map(self._tokens_of, chunk_ids))
@@ -260,7 +319,14 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
             tokens_after=completed.tokens_after,
             model=completed.model,
             usage=completed.usage,
+            instead_of=self.failure.compactor if self.failure is not None else "",
         )
+
+
+def summary_budget(replaced: int, policy: CompactionPolicy) -> int:
+    """The tokens that a summary may take: its share, or 400, but never nearly all that it replaces."""
+    least = min(SUMMARY_TOKENS_MIN, replaced * 4 // 5)
+    return max(min(max(int(replaced * policy.ratio), least), policy.summary_tokens_max // 2), 32)
 
 
 def check_result(name: str, result: CompactionResult) -> int:
@@ -288,11 +354,11 @@ def _cited(lines: Sequence[SummaryLine], known: Collection[str]) -> tuple[Summar
     return tuple(replace(line, sources=tuple(source for source in line.sources if source in known)) for line in lines)
 
 
-def _failure(name: str, error: Exception) -> CompactorFailed:
+def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFailed:  # noqa: B008 - frozen
     """The error as it can be recorded: its text may have any length and may hold lone surrogates."""
-    reason, text, usage = "raised", f"{type(error).__name__}: {error}", Usage()
+    reason, text = "raised", f"{type(error).__name__}: {error}"
     if isinstance(error, CompactorFailed):
-        reason, text, usage = error.reason, error.error, error.usage
+        reason, text, usage = error.reason, error.error, error.usage.plus(usage)
     elif isinstance(error, ModelError):
         reason, text, usage = error.reason, str(error), error.usage
     elif isinstance(error, MemoryEngineError):

@@ -8,15 +8,22 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from memory_engine.compaction.assignment import Afresh, assigned, can_compact, given
+from memory_engine.compaction.assignment import Afresh, assigned, checked_compactor, declared, refused
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.failures import SUPERSEDED, Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionReport, CompactionRun, Trigger, owner_is_gone
 from memory_engine.core.cancellation import finished, observed
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.compaction import CompactionAbandoned, CompactionStarted, CompactionUndone
+from memory_engine.core.events.compaction import (
+    CompactionAbandoned,
+    CompactionCompleted,
+    CompactionStarted,
+    CompactionUndone,
+)
 from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.state import State
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import (
     CompactionError,
@@ -37,6 +44,7 @@ from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
+NOTHING_LEFT = "every chunk is critical, open, being worked on, too new, or cannot get shorter"
 
 T = TypeVar("T")
 
@@ -63,6 +71,7 @@ class CompactionService:
         self.fallback = fallback
         self._running: dict[str, asyncio.Future[None]] = {}
         self._undone: WeakKeyDictionary[ThreadRuntime, int] = WeakKeyDictionary()
+        self._failures: WeakKeyDictionary[ThreadRuntime, Failures] = WeakKeyDictionary()
 
     @property
     def compactors(self) -> tuple[Compactor, ...]:
@@ -70,8 +79,8 @@ class CompactionService:
         return tuple(self._compactors)
 
     def register(self, compactor: Compactor) -> None:
-        """Add a compactor that is asked before all others."""
-        self._compactors.insert(0, compactor)
+        """Add a compactor that is asked before all others. Raises `InvalidCompactor`."""
+        self._compactors.insert(0, checked_compactor(compactor))
 
     def policy_of(self, runtime: ThreadRuntime) -> CompactionPolicy:
         """The thread's own policy, or the engine's."""
@@ -82,7 +91,7 @@ class CompactionService:
         return thread_id in self._running
 
     def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Start a compaction in the background if one is due; the queue is blocked from this moment.
+        """Start a compaction in the background if one is due; by default the queue is blocked from this moment.
 
         The last event of the commit is what caused it.
         """
@@ -130,7 +139,8 @@ class CompactionService:
         Raises what `again` raises, `NothingToCompact`, `CompactorFailed`. A cancelled caller does not stop it.
         """
         await self._turn(runtime)
-        return await asyncio.shield(self._start(runtime, lambda: self._again(runtime, again, compactor)))
+        work = lambda: self._compaction(runtime, lambda: self._again(runtime, again, compactor))  # noqa: E731
+        return await asyncio.shield(self._alone(runtime, work))  # blocked while it reads what there is to redo
 
     async def commit(self, runtime: ThreadRuntime, make: Callable[[], Awaitable[NewEvent]]) -> Receipt:
         """Commit an event that `make` derives from the current state, after any compaction under way.
@@ -209,7 +219,8 @@ class CompactionService:
     def _start(
         self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]]
     ) -> "asyncio.Future[CompactionReport]":
-        return self._alone(runtime, lambda: self._compaction(runtime, attempt))
+        is_whole = self.policy_of(runtime).blocking == "whole"
+        return self._alone(runtime, lambda: self._compaction(runtime, attempt), is_blocked=is_whole)
 
     async def _compaction(
         self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]]
@@ -219,19 +230,25 @@ class CompactionService:
             report = await attempt()
         except (NothingToCompact, CompactionNotLive):
             raise
-        except BaseException:  # every error goes on to the caller
-            self._back_off(runtime)
+        except BaseException as error:  # every error goes on to the caller
+            self._back_off(runtime, error)
             raise
         runtime.compaction_backoff = runtime.compaction_failures = 0
         return report
 
-    def _alone(self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]]) -> "asyncio.Future[T]":
-        """Run work that no event of the thread may cross: the queue is blocked from this moment until it is done."""
+    def _alone(
+        self, runtime: ThreadRuntime, work: Callable[[], Awaitable[T]], *, is_blocked: bool = True
+    ) -> "asyncio.Future[T]":
+        """Run work that no other compaction of the thread may cross, and no event where the queue is blocked.
+
+        It is blocked from this moment until the work is done, or lets events go on.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         future.add_done_callback(observed)  # its failure is in the log
         self._running[runtime.id] = loop.create_future()
-        runtime.queue.block(BlockingReason.COMPACTING)
+        if is_blocked:
+            runtime.queue.block(BlockingReason.COMPACTING)
         self._kernel.tasks.spawn(self._run(runtime, work, future), until_close=True)
         return future
 
@@ -259,63 +276,114 @@ class CompactionService:
             raise NothingToCompact(runtime.id, "what came back is critical, open, or cannot get shorter")
         if compactor is None:
             return await self._execute(runtime, "manual", found, self._compactors)
-        for chunk_id in (*found.plan.singles, *found.plan.batch):
-            for chunk in given(runtime.state, chunk_id, found.afresh):
-                if not can_compact(compactor, chunk):
-                    raise CompactorFailed(compactor.name, "refused", f"it cannot take chunk {chunk.id} ({chunk.type})")
+        cannot = refused(runtime.state, found.plan, compactor, found.afresh)
+        if cannot:
+            which = f"chunk {cannot[0].id} ({cannot[0].type})" + f" and {len(cannot) - 1} more" * (len(cannot) > 1)
+            raise CompactorFailed(compactor.name, "refused", f"it cannot take {which}")
         return await self._execute(runtime, "manual", found, [compactor])
 
     async def _attempt(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
     ) -> CompactionReport:
-        plan = self._plan(runtime, trigger, chunk_ids)
-        if not plan:
-            raise NothingToCompact(runtime.id, "every chunk is critical, open, too new, or cannot get shorter")
+        """Compact once; where a compactor keeps failing, or the hard limit is passed, another stands in for it."""
+        failures = self._failures.setdefault(runtime, Failures())
+        by_hand = trigger == "manual"
+        failure = failures.passed_over(by_hand=by_hand)
         try:
-            return await self._execute(runtime, trigger, Again(plan), self._compactors)
-        except CompactorFailed:
-            if not is_overdue(runtime.state.tally, self.policy_of(runtime)):
+            report = await self._planned(runtime, trigger, chunk_ids, failure)
+        except CompactorFailed as failed:
+            overdue = is_overdue(runtime.state.tally, self.policy_of(runtime))
+            if failed.compactor == self.fallback.name or not (
+                failures.needs_another(failed, by_hand=by_hand) or overdue
+            ):
                 raise
-            return await self._execute(runtime, "hard", Again(plan), [self.fallback])
+            trigger, failure = "hard" if overdue else trigger, failed
+            report = await self._planned(runtime, trigger, chunk_ids, failed)
+        if failure is None:
+            failures.ended()
+        else:
+            told = (runtime.id, failure.compactor, failure.reason, failure.error, report.compactor)
+            _log.warning("thread %r: compactor %s failed (%s: %s); %s stands in for it", *told)
+        return report
 
-    def _plan(self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None) -> Plan:
+    async def _planned(
+        self,
+        runtime: ThreadRuntime,
+        trigger: Trigger,
+        chunk_ids: Collection[str] | None,
+        failure: CompactorFailed | None,
+    ) -> CompactionReport:
+        """Plan and compact, without the compactor of the failure. Raises `NothingToCompact`."""
         policy = self.policy_of(runtime)
         if trigger == "manual":
-            return plan_manual(runtime.state, policy, chunk_ids)
-        return plan_auto(runtime.state, policy, runtime.incompressible)
+            plan = plan_manual(runtime.state, policy, chunk_ids)
+        else:
+            plan = plan_auto(runtime.state, policy, runtime.incompressible)
+        compactors = [c for c in self._compactors if failure is None or c.name != failure.compactor]
+        return await self._execute(runtime, trigger, Again(plan), compactors, wanted=chunk_ids, failure=failure)
 
-    async def _execute(
-        self, runtime: ThreadRuntime, trigger: Trigger, wanted: Again, compactors: Sequence[Compactor]
+    async def _execute(  # noqa: PLR0913 - what it is made of, and two facts about how it came to be
+        self,
+        runtime: ThreadRuntime,
+        trigger: Trigger,
+        again: Again,
+        compactors: Sequence[Compactor],
+        *,
+        wanted: Collection[str] | None = (),
+        failure: CompactorFailed | None = None,
     ) -> CompactionReport:
+        state, policy = runtime.state, self.policy_of(runtime)
+        plan, outside = declared(state, again.plan, compactors, wanted, runtime.incompressible)
+        if not plan:
+            raise NothingToCompact(runtime.id, NOTHING_LEFT)
+
         async def append(event: Event) -> Receipt:
-            return await self._append(runtime, event)
+            receipt = await self._append(runtime, event, run.check if isinstance(event, CompactionCompleted) else None)
+            if policy.blocking == "commit" and isinstance(event, CompactionStarted):
+                runtime.unblock(BlockingReason.COMPACTING)
+            return receipt
+
+        async def ready() -> None:
+            runtime.queue.block(BlockingReason.COMPACTING)
+            await runtime.idle()
 
         run = CompactionRun(
             thread_id=runtime.id,
             compaction_id=self._kernel.new_id(),
-            state=runtime.state,
-            plan=wanted.plan,
+            state=state,
+            plan=plan,
             trigger=trigger,
-            pieces=assigned(runtime.state, wanted.plan, compactors, self.fallback, wanted.afresh),
-            policy=self.policy_of(runtime),
+            pieces=(*assigned(state, plan, compactors, self.fallback, again.afresh), *outside),
+            policy=policy,
             originals=LogOriginals(self._kernel.reader, runtime.id),
             append=append,
             now_us=self._kernel.now_us(),
             incompressible=runtime.incompressible,
-            afresh=wanted.afresh,
+            afresh=again.afresh,
+            failure=failure,
+            ready=ready,
         )
         return await run.execute()
 
-    async def _append(self, runtime: ThreadRuntime, event: Event | NewEvent) -> Receipt:
+    async def _append(
+        self, runtime: ThreadRuntime, event: Event | NewEvent, check: Callable[[State], None] | None = None
+    ) -> Receipt:
         """Commit an event of the protocol itself, past the block, to its end even where the caller is cancelled."""
-        request = self._kernel.request([event], system=True)
+        request = self._kernel.request([event], system=True, check=check)
         return (await finished(runtime.submit(request)))[0]
 
-    def _back_off(self, runtime: ThreadRuntime) -> None:
-        """After a failure, wait until more has come: half a threshold, then twice as much each time."""
-        runtime.compaction_failures = min(runtime.compaction_failures + 1, 6)
-        wait = max(1, self.policy_of(runtime).threshold // 4) * 2**runtime.compaction_failures
+    def _back_off(self, runtime: ThreadRuntime, error: BaseException) -> None:
+        """After a failure, wait until more has come: half a threshold, then twice as much each time.
+
+        After a compaction that was given up, since its chunks had changed, wait for a quarter only.
+        """
+        wait = max(1, self.policy_of(runtime).threshold // 4)
+        if not (isinstance(error, CompactorFailed) and error.reason == SUPERSEDED):
+            runtime.compaction_failures = min(runtime.compaction_failures + 1, 6)
+            wait *= 2**runtime.compaction_failures
         runtime.compaction_backoff = runtime.state.tally.compactable + wait
+        if isinstance(error, CompactionError):
+            _log.warning("thread %r: not compacted, and not tried before %d more chunks: %s", runtime.id, wait, error)
 
 
 def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from attrs import frozen
 
+from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.history import (
     Aftermath,
@@ -183,8 +184,10 @@ async def redo_compaction(thread: ThreadHandle, compaction: str, *, compactor: C
     If the compaction is live, each of its summaries is replaced, where the new one is shorter than the originals. If it
     was undone, the chunks that came back are compacted. With `compactor`, only that one is asked. Forgotten text is
     never compacted.
-    Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed`.
+    Raises `CompactionNotLive`, `NothingToCompact`, `CompactorFailed`, `InvalidCompactor`.
     """
+    if compactor is not None:
+        checked_compactor(compactor)
     kernel = thread.kernel
     runtime = kernel[OpenThreads].get(thread.id) or await kernel[OpenThreads].open(thread.id)
 

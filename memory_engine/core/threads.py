@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
+from memory_engine.errors import InvalidPolicy
 
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
 
@@ -20,32 +23,63 @@ class ForkPoint(msgspec.Struct, frozen=True):
     seq: int
 
 
-class CompactionPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _PolicyFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    enabled: bool = True
+    threshold: Annotated[int, Meta(gt=0)] = 20
+    soft_tokens: Annotated[int, Meta(gt=0)] = 24_000
+    hard_tokens: Annotated[int, Meta(gt=0)] = 96_000
+    keep_recent: Annotated[int, Meta(ge=0)] = 6
+    ratio: Annotated[float, Meta(gt=0, lt=1)] = 0.2
+    summary_tokens_max: Annotated[int, Meta(gt=0)] = 4_000
+    deadline_s: Annotated[float, Meta(gt=0)] = 120.0
+    tokens_min: Annotated[int, Meta(ge=0)] = 2_000
+    blocking: Literal["whole", "commit"] = "whole"
+
+
+class _StoredPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
+    """A policy as a thread's record holds it. One from before `tokens_min` was there asks for no tokens."""
+
+    tokens_min: Annotated[int, Meta(ge=0)] = 0
+
+
+_STORED_POLICY = msgspec.json.Decoder(_StoredPolicy)
+
+
+class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=True):
     """When and how a thread is compacted.
 
-    A compaction starts when `threshold` compactable working-flow chunks are there, or when
-    they take more than `soft_tokens`; over `hard_tokens` it is done before the next context.
+    A compaction starts when `threshold` compactable working-flow chunks are there that take `tokens_min` tokens
+    together, or when they take more than `soft_tokens`; over `hard_tokens` it is done before the next context.
     The newest `keep_recent` chunks stay as they are. A summary takes `ratio` of the tokens
     that it replaces; when the summaries together pass `summary_tokens_max` they are merged into one.
+    A compactor has `deadline_s` seconds.
+
+    `blocking` says how long events wait: with `whole` from the compaction's start to its end; with `commit` they go on
+    while the compactor works, and wait only while its result is checked against them and written. If they have
+    changed what it read, its result is given up.
+
+    Raises `InvalidPolicy` for a value that could not be read back from a thread's record.
     """
 
-    enabled: bool = True
-    threshold: int = 20
-    soft_tokens: int = 24_000
-    hard_tokens: int = 96_000
-    keep_recent: int = 6
-    ratio: float = 0.2
-    summary_tokens_max: int = 4_000
-    deadline_s: float = 120.0
-
     def __post_init__(self) -> None:
-        for name in ("threshold", "soft_tokens", "hard_tokens", "summary_tokens_max", "deadline_s"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"CompactionPolicy.{name} must be above 0, got {getattr(self, name)}")
-        if self.keep_recent < 0:
-            raise ValueError(f"CompactionPolicy.keep_recent must not be negative, got {self.keep_recent}")
-        if not 0 < self.ratio < 1:
-            raise ValueError(f"CompactionPolicy.ratio must be between 0 and 1, got {self.ratio}")
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            try:
+                read = _STORED_POLICY.decode(msgspec.json.encode({name: value}))
+            except (TypeError, ValueError, OverflowError) as error:
+                why = str(error).partition(" - at ")[0]
+                raise InvalidPolicy(name, ascii(value), why) from None
+            msgspec.structs.force_setattr(self, name, getattr(read, name))
+
+
+def encode_policy(policy: CompactionPolicy) -> str:
+    """A policy as a thread's record holds it."""
+    return msgspec.json.encode(_StoredPolicy(**msgspec.structs.asdict(policy))).decode()
+
+
+def decode_policy(stored: str) -> CompactionPolicy:
+    """The policy of a thread's record."""
+    return CompactionPolicy(**msgspec.structs.asdict(_STORED_POLICY.decode(stored)))
 
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ MemoryEngineError
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
+│   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
 │   ├── MissingExtra             an optional package is not installed
 │   ├── IngestError              a file's line that is not an event
 │   ├── PreferenceError          a preference that the domain does not allow
@@ -111,6 +112,8 @@ from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
 from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
+from memory_engine.errors.effects import InvalidCompactor as InvalidCompactor
+from memory_engine.errors.effects import InvalidPolicy as InvalidPolicy
 from memory_engine.errors.effects import ModelError as ModelError
 from memory_engine.errors.effects import NothingToCompact as NothingToCompact
 from memory_engine.errors.effects import SchemaError as SchemaError

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from memory_engine.errors.base import MemoryEngineError, facts
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -19,6 +19,29 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             output_tokens=self.output_tokens + other.output_tokens,
             cost_usd=self.cost_usd + other.cost_usd,
         )
+
+
+@facts
+class InvalidPolicy(InvalidInput, ValueError):
+    """A field of a `CompactionPolicy` with a value that it cannot have."""
+
+    field: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"CompactionPolicy.{self.field} cannot be {cut(self.value)}: {self.why}"
+
+
+@facts
+class InvalidCompactor(InvalidInput):
+    """An object that cannot compact."""
+
+    given: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{cut(self.given)} is not a compactor: {self.why}"
 
 
 class CompactionError(MemoryEngineError):

@@ -17,6 +17,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource
 from memory_engine.core.records import NewEvent
 from memory_engine.core.reduction import ReducerRegistry
+from memory_engine.core.state import State
 from memory_engine.errors import EngineClosed, ReadOnly
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
@@ -156,8 +157,16 @@ class Kernel:
         if self.config.read_only:
             raise ReadOnly(what)
 
-    def request(self, events: Sequence[Event | NewEvent], *, system: bool = False) -> Request:
+    def request(
+        self,
+        events: Sequence[Event | NewEvent],
+        *,
+        system: bool = False,
+        check: Callable[[State], None] | None = None,
+    ) -> Request:
         """Encode events so that waiting cannot change them. While the engine closes, it takes `system` ones only.
+
+        `check` raises if they must not be appended to a state (see `Request`).
 
         Raises `EngineClosed`, and what `Preparer.all` raises.
         """
@@ -165,4 +174,4 @@ class Kernel:
             raise EngineClosed
         prepared = self.preparer.all(events)
         resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
-        return Request(prepared, system=system or resuming)
+        return Request(prepared, system=system or resuming, check=check)

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import Receipt
+from memory_engine.core.state import State
 from memory_engine.errors import MemoryEngineError, QueueFull
 
 
@@ -36,17 +37,21 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Request:
     """Events to be appended together, and the future that their sender awaits.
 
-    `receipts` holds receipts by event id: of the commit at work, and of events that were recorded before.
+    `receipts` holds receipts by event id: of the commit at work, and of events that were recorded before. `check` is
+    called with the state that the events would be reduced onto, whoever has written before; it raises to refuse that.
     """
 
-    __slots__ = ("events", "future", "has_callers_ids", "receipts", "system", "tries")
+    __slots__ = ("check", "events", "future", "has_callers_ids", "receipts", "system", "tries")
 
-    def __init__(self, events: Sequence[Prepared], *, system: bool = False) -> None:
+    def __init__(
+        self, events: Sequence[Prepared], *, system: bool = False, check: Callable[[State], None] | None = None
+    ) -> None:
         self.events = events
         self.has_callers_ids = any(event.id_is_callers for event in events)
         self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
         self.receipts: dict[str, Receipt] = {}
         self.system = system
+        self.check = check
         self.tries = 0
 
     @property

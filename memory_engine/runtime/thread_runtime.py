@@ -204,6 +204,8 @@ class ThreadRuntime:
         reduced: list[Reduced] = []
         live: dict[str, LiveChunk | None] = {}
         now_us = self.kind.recorded_us(self._kernel.now_us())
+        if request.check is not None:
+            request.check(state)
         for sent in request.pending:
             prepared = self.kind.admit(sent) if self.kind.admit is not None else sent
             event, draft = prepared.event, state.draft()

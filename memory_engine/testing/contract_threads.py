@@ -27,7 +27,7 @@ class ThreadContract:
             agent_id="a",
             parent_id="p",
             metadata={"": "", "ключ": "值"},
-            policy=CompactionPolicy(threshold=7, ratio=0.5),
+            policy=CompactionPolicy(threshold=7, ratio=0.5, blocking="commit"),
             created_at_us=-1,
         )
         await store.create(record, Head(), ())

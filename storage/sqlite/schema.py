@@ -9,7 +9,7 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import CompactionPolicy, ForkPoint, Head, ThreadRecord
+from memory_engine.core.threads import ForkPoint, Head, ThreadRecord, decode_policy
 from memory_engine.errors import SchemaError
 from memory_engine.storage.passages import SCHEMA as PASSAGES
 
@@ -166,7 +166,6 @@ THREAD_COLUMNS = (
 )
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MARKS = msgspec.json.Decoder(dict[str, int])
-_POLICY = msgspec.json.Decoder(CompactionPolicy)
 
 
 def id_to_row(event_id: str) -> str | bytes:
@@ -241,7 +240,7 @@ def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]
         agent_id=agent,
         parent_id=parent,
         metadata=msgspec.json.decode(metadata, type=dict[str, str]),
-        policy=_POLICY.decode(policy) if policy is not None else None,
+        policy=decode_policy(policy) if policy is not None else None,
         created_at_us=created,
         forked_from=ForkPoint(forked_id, forked_seq) if forked_id is not None else None,
     )

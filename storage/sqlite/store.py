@@ -11,7 +11,7 @@ import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite import reads
@@ -275,7 +275,7 @@ def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Seq
                 record.agent_id,
                 record.parent_id,
                 msgspec.json.encode(record.metadata).decode(),
-                msgspec.json.encode(record.policy).decode() if record.policy is not None else None,
+                encode_policy(record.policy) if record.policy is not None else None,
                 record.created_at_us,
                 find_tid(raw, forked.thread_id) if forked is not None else None,
                 forked.seq if forked is not None else None,

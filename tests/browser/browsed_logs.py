@@ -40,7 +40,8 @@ class Facts:
 
 async def make_store(path: str) -> Facts:
     """A store in use: two agents, a fork, a user, many short chats; the agents' threads are the newest."""
-    async with memory_engine.open(path) as engine:
+    config = EngineConfig(compaction=CompactionPolicy(tokens_min=0))
+    async with memory_engine.open(path, config=config) as engine:
         for n in range(1, CHATS + 1):
             chat = await engine.create_thread(f"chat {n:02}", user_id="bob" if n % 2 else "eve", tenant_id="acme")
             await chat.dispatch(UserMessage(content=f"Hello, this is chat {n}"))
@@ -79,12 +80,12 @@ async def _facts(thread: Thread) -> Facts:
 
 async def make_folds(path: str) -> None:
     """A thread whose summary was itself summed up."""
-    policy = CompactionPolicy(threshold=3, keep_recent=0, summary_tokens_max=1)
+    policy = CompactionPolicy(threshold=3, tokens_min=0, keep_recent=0, summary_tokens_max=1)
     compactor = FakeCompactor("The first summary", "The summary of summaries")
     async with memory_engine.open(path, compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
         thread = await engine.create_thread("folds")
         for n in range(1, 7):
-            await thread.dispatch(UserMessage(content=f"word{n}" + " and so on" * 40))
+            await thread.dispatch(LlmTextResponse(content=f"word{n}" + " and so on" * 40))
             await thread.settle()
 
 
@@ -100,7 +101,7 @@ async def make_hostile(path: str) -> None:
 
 async def make_endless(path: str) -> int:
     """A thread of 100,000 steps, and one of 100; gives the head of the long one. Every fifth is said, and compacted."""
-    policy = CompactionPolicy(threshold=1_000, keep_recent=20)
+    policy = CompactionPolicy(threshold=1_000, tokens_min=0, keep_recent=20)
     compactor = FakeCompactor("They counted on.")
     async with memory_engine.open(path, compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
         await (await engine.create_thread("short", user_id="ann")).dispatch_all([_step(n) for n in range(1, SHORT + 1)])

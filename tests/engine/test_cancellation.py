@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, UserMessage
@@ -180,7 +181,13 @@ async def _full(engine: Engine) -> Thread:
 
 @WAYS
 @pytest.mark.parametrize(
-    "policy", [NEVER, CompactionPolicy(threshold=99, soft_tokens=10**6, hard_tokens=100, keep_recent=0)]
+    "policy",
+    [
+        NEVER,
+        CompactionPolicy(threshold=99, soft_tokens=10**6, hard_tokens=100, keep_recent=0),
+        CompactionPolicy(enabled=False, keep_recent=0, blocking="commit"),
+        CompactionPolicy(threshold=99, soft_tokens=10**6, hard_tokens=100, keep_recent=0, blocking="commit"),
+    ],
 )
 async def test_a_cancelled_compaction_or_context_leaves_a_whole_thread(
     tmp_path: Path, cancelled: Cancelled, policy: CompactionPolicy
@@ -190,7 +197,7 @@ async def test_a_cancelled_compaction_or_context_leaves_a_whole_thread(
     async with opened(Yielding(), policy, path) as engine:
         for moment in moments():
             thread = await _full(engine)
-            call = thread.compact if policy is NEVER else thread.context
+            call = thread.context if policy.enabled else thread.compact
             await cancelled(call, moment)
             await thread.dispatch(UserMessage(content="next"))
             await thread.settle()
@@ -233,12 +240,14 @@ async def test_a_sender_cancelled_during_a_compaction_leaves_it_alone(cancelled:
 
 
 @WAYS
-@pytest.mark.parametrize("senders", [0, 3])
-async def test_closing_is_finished_though_it_is_cancelled(tmp_path: Path, cancelled: Cancelled, senders: int) -> None:
+@pytest.mark.parametrize(("senders", "blocking"), [(0, "whole"), (3, "whole"), (3, "commit")])
+async def test_closing_is_finished_though_it_is_cancelled(
+    tmp_path: Path, cancelled: Cancelled, senders: int, blocking: str
+) -> None:
     """An engine whose closing is cancelled at any moment lets go of the file, and loses nothing it has acknowledged."""
     path = str(tmp_path / "memory.db")
     for moment in moments():
-        async with opened(Held(), NEVER, path) as engine:
+        async with opened(Held(), replace(NEVER, blocking=blocking), path) as engine:
             thread, other = await engine.create_thread(), await engine.create_thread()
             await say(thread, turns(2))
             compacting = asyncio.ensure_future(thread.compact())

@@ -26,11 +26,11 @@ HUGE = 1_000_000
 @pytest.mark.parametrize(
     ("policy", "said", "expected"),
     [
-        (CompactionPolicy(threshold=4, keep_recent=0), 4, [STARTED, COMPLETED]),
-        (CompactionPolicy(threshold=4, keep_recent=0), 3, []),
-        (CompactionPolicy(threshold=HUGE, soft_tokens=150, keep_recent=0), 2, [STARTED, COMPLETED]),
-        (CompactionPolicy(threshold=HUGE, soft_tokens=150, keep_recent=0), 1, []),
-        (CompactionPolicy(threshold=4, keep_recent=0, enabled=False), 9, []),
+        (CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0), 4, [STARTED, COMPLETED]),
+        (CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0), 3, []),
+        (CompactionPolicy(threshold=HUGE, tokens_min=0, soft_tokens=150, keep_recent=0), 2, [STARTED, COMPLETED]),
+        (CompactionPolicy(threshold=HUGE, tokens_min=0, soft_tokens=150, keep_recent=0), 1, []),
+        (CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, enabled=False), 9, []),
     ],
 )
 async def test_a_threshold_starts_a_compaction(policy: CompactionPolicy, said: int, expected: list[str]) -> None:
@@ -43,7 +43,7 @@ async def test_a_threshold_starts_a_compaction(policy: CompactionPolicy, said: i
 
 async def test_over_the_hard_limit_a_context_waits_for_a_compaction() -> None:
     """A context asked for over the hard limit holds the summary and no original."""
-    policy = CompactionPolicy(threshold=HUGE, soft_tokens=HUGE, hard_tokens=200, keep_recent=0)
+    policy = CompactionPolicy(threshold=HUGE, tokens_min=0, soft_tokens=HUGE, hard_tokens=200, keep_recent=0)
     async with opened(Scripted(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(4))
@@ -56,7 +56,7 @@ async def test_over_the_hard_limit_a_context_waits_for_a_compaction() -> None:
 
 async def test_contexts_that_wait_together_compact_once() -> None:
     """Two contexts over the hard limit wait for one compaction: the second finds nothing left to do."""
-    policy = CompactionPolicy(threshold=HUGE, soft_tokens=HUGE, hard_tokens=300, keep_recent=2)
+    policy = CompactionPolicy(threshold=HUGE, tokens_min=0, soft_tokens=HUGE, hard_tokens=300, keep_recent=2)
     async with opened(Yielding(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(6))
@@ -84,7 +84,7 @@ async def test_a_threads_own_policy_is_kept(tmp_path: Path) -> None:
 async def test_disposable_chunks_go_first() -> None:
     """Where dropping DISPOSABLE chunks gets below the threshold, nothing is summarised."""
     compactor = Scripted()
-    async with opened(compactor, CompactionPolicy(threshold=5, keep_recent=0)) as engine:
+    async with opened(compactor, CompactionPolicy(threshold=5, tokens_min=0, keep_recent=0)) as engine:
         thread = await engine.create_thread()
         await say(thread, [*turns(3), note("scrap", "disposable"), note("scrap", "disposable")])
         assert ["word1", "word2", "word3"] == await texts(thread)
@@ -144,7 +144,7 @@ async def test_ephemeral_chunks_go_with_the_session() -> None:
 
 async def test_the_newest_chunks_stay_as_they_are() -> None:
     """`keep_recent` chunks are left out of an automatic compaction."""
-    async with opened(Scripted(), CompactionPolicy(threshold=6, keep_recent=2)) as engine:
+    async with opened(Scripted(), CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2)) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(6))
         assert ["4", "word5", "word6"] == await texts(thread)
@@ -263,9 +263,9 @@ async def test_compactors_share_a_batch_by_what_they_can_take() -> None:
     async with opened(Scripted(name="words"), NEVER) as engine:
         engine.register_compactor(tools)
         thread = await engine.create_thread()
-        made = await say(thread, [*turns(2), *call("a")])
+        made = await say(thread, [*turns(2), *call("a"), *turns(2, start=3)])
         await thread.compact()
-        assert [tuple(made[:2]), tuple(made[2:])] == [c.parent_ids for c in (await thread.state()).chunks()]
+        assert [(*made[:2], *made[4:]), tuple(made[2:4])] == [c.parent_ids for c in (await thread.state()).chunks()]
 
 
 async def test_a_fork_keeps_its_own_compactions() -> None:
@@ -294,7 +294,7 @@ async def test_a_fork_from_before_a_compaction_has_the_originals() -> None:
 
 async def test_a_summary_is_a_note_to_the_model_in_the_place_of_what_it_covers() -> None:
     """A summary stands where the first covered chunk stood, before all that came later."""
-    async with opened(Scripted(), CompactionPolicy(threshold=6, keep_recent=2)) as engine:
+    async with opened(Scripted(), CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2)) as engine:
         thread = await engine.create_thread()
         await say(thread, [note("rule", "critical"), *turns(6)])
         context = await thread.context()

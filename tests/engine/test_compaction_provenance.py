@@ -11,7 +11,7 @@ from memory_engine.events import SummaryLine
 from tests.conversations import LONG, note, opened, say, texts, turns, types
 from tests.scripted_compactors import Scripted, Yielding, a_line, a_line_each, summary
 
-MERGING = CompactionPolicy(threshold=4, keep_recent=0, summary_tokens_max=1)
+MERGING = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, summary_tokens_max=1)
 """Makes one summary of all the earlier ones at every compaction."""
 
 
@@ -64,7 +64,9 @@ async def test_summaries_of_too_many_originals_are_merged_from_their_lines(
         assert [("word1 word2 word3 word4", ("6.0",))] == [(e.text, e.sources) for e in compactor.contexts[1].earlier]
 
 
-@pytest.mark.parametrize("policy", [MERGING, CompactionPolicy(threshold=4, keep_recent=1, summary_tokens_max=6)])
+@pytest.mark.parametrize(
+    "policy", [MERGING, CompactionPolicy(threshold=4, tokens_min=0, keep_recent=1, summary_tokens_max=6)]
+)
 async def test_everything_leads_back_to_its_events(policy: CompactionPolicy) -> None:
     """After any number of compactions each original is reached from the state once, in order."""
     async with opened(Scripted(), policy) as engine:
@@ -153,7 +155,7 @@ async def test_forgetting_leaves_the_other_lines() -> None:
 
 async def test_a_long_thread_stays_small() -> None:
     """After more than thirty compactions the state holds no more than the policy allows, and verifies."""
-    policy = CompactionPolicy(threshold=10, keep_recent=2, summary_tokens_max=200)
+    policy = CompactionPolicy(threshold=10, tokens_min=0, keep_recent=2, summary_tokens_max=200)
     async with opened(EmbeddedCompactor(), policy) as engine:
         thread = await engine.create_thread()
         sizes = []
@@ -175,7 +177,9 @@ async def test_a_summary_beyond_its_limit_still_ends_in_a_small_state() -> None:
         )
         return CompactionResult(lines=(*context.earlier, *lines)[-40:])
 
-    async with opened(Scripted(half), CompactionPolicy(threshold=5, keep_recent=0, summary_tokens_max=400)) as engine:
+    async with opened(
+        Scripted(half), CompactionPolicy(threshold=5, tokens_min=0, keep_recent=0, summary_tokens_max=400)
+    ) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(160))
         assert 40 * 60 + 10 * 110 > (await thread.info()).tokens
@@ -186,10 +190,10 @@ async def test_compactions_of_several_threads_do_not_mix() -> None:
 
     async def live(engine: Engine, name: str) -> list[str]:
         thread = await engine.create_thread(name)
-        made = await say(thread, turns(9))
+        made = await say(thread, turns(10))
         assert made == await origins(thread)
         return await texts(thread)
 
     async with opened(Yielding(answer=a_line)) as engine:
         found = await asyncio.gather(*(live(engine, f"t{n}") for n in range(10)))
-        assert [["4", "4", "word9"]] * 10 == found
+        assert [["4", "4", "word9", "word10"]] * 10 == found

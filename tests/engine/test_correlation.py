@@ -214,7 +214,7 @@ async def test_a_forgetting_elsewhere_belongs_to_the_one_that_caused_it(engine: 
 
 async def test_a_compaction_names_the_event_that_made_it_due() -> None:
     """Both of its events, with what that event belongs to; whoever else was at work plays no part."""
-    async with opened(FakeCompactor(), CompactionPolicy(threshold=4, keep_recent=0)) as engine:
+    async with opened(FakeCompactor(), CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0)) as engine:
         thread = await engine.create_thread("t")
         for n in range(4):
             with correlated(f"call-{n}"):
@@ -254,13 +254,13 @@ async def test_a_cancelled_compaction_keeps_its_cause() -> None:
     """An engine that closes ends it; the log says what had begun it."""
     store = MemoryStore()
     close, store.close = store.close, _stay_open  # type: ignore[method-assign]
-    config = EngineConfig(compaction=CompactionPolicy(threshold=2, keep_recent=0))
+    config = EngineConfig(compaction=CompactionPolicy(threshold=2, tokens_min=0, keep_recent=0))
     async with memory_engine.open(store, compactor=FakeCompactor(Hangs()), config=config) as engine:
         thread = await engine.create_thread("t")
         begun = asyncio.Event()
         engine.observe(lambda event: begun.set() if event.type == "compaction_started" else None)
         await thread.dispatch(message(f"a{LONG}"))
-        await thread.dispatch(message(f"b{LONG}"), event_id="e1", correlation_id="k")
+        await thread.dispatch(e.LlmTextResponse(content=f"b{LONG}"), event_id="e1", correlation_id="k")
         await begun.wait()
     async with memory_engine.open(store, config=config) as engine:
         found = [links(one) for one in await log(engine.thread("t")) if one.type.startswith("compaction")]

@@ -307,7 +307,7 @@ async def test_a_pause_in_a_batch_stops_what_is_behind_the_batch(engine: Engine)
 async def test_other_threads_never_wait_for_a_blocked_one() -> None:
     """A thread that is paused, and one whose compactor hangs, hold up nobody else."""
     compactor = FakeCompactor(Hangs("short"))
-    policy = CompactionPolicy(threshold=4, keep_recent=0)
+    policy = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0)
     async with memory_engine.open(":memory:", compactor=compactor, config=EngineConfig(compaction=policy)) as engine:
         paused, compacting, free = [await engine.create_thread(name) for name in ("p", "c", "f")]
         await paused.pause()

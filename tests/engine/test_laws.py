@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
         self.closing = AsyncExitStack()
 
     async def _open(self) -> Engine:
-        policy = CompactionPolicy(threshold=6, keep_recent=1)
+        policy = CompactionPolicy(threshold=6, tokens_min=0, keep_recent=1)
         path = str(Path(self.folder.name) / "log.db")
         return await self.closing.enter_async_context(
             memory_engine.open(path, config=EngineConfig(compaction=policy), clock=self.clock, ids=self.ids)

@@ -134,7 +134,7 @@ def test_every_recorded_message_becomes_an_event(
     assert [MESSAGES, MESSAGES, 0] == [ingested.summary[name] for name in ("messages", "added", "invalid")]
     compactions = ingested.summary["compactions"]
     assert isinstance(compactions, int)
-    assert compactions > CONVERSATIONS // 2
+    assert compactions > CONVERSATIONS // 3
 
 
 @recorded

@@ -11,6 +11,7 @@ from memory_engine import CompactionPolicy, Engine, EngineConfig, Retention, Thr
 from memory_engine import events as e
 from memory_engine.testing import ManualClock
 from memory_engine.testing.contract_rows import HOSTILE, IDS
+from tests.conversations import turns
 
 STORES = ["memory", "sqlite"]
 
@@ -38,7 +39,7 @@ async def ids(engine: Engine, *, user_id: str | None = None, tenant_id: str | No
 
 async def test_a_thread_says_what_it_is(path: str) -> None:
     """Everything given at creation is told, and where the thread stands."""
-    policy = CompactionPolicy(threshold=5)
+    policy = CompactionPolicy(threshold=5, tokens_min=0)
     async with memory_engine.open(path, clock=ManualClock(-1)) as engine:
         thread = await engine.create_thread(
             "t",
@@ -221,7 +222,7 @@ async def test_a_fork_does_not_replay_the_branch_it_left(path: str) -> None:
     """Compactions after the cut are the parent's: the fork has the originals, and compacts for itself."""
     async with memory_engine.open(path) as engine:
         thread = await engine.create_thread("t")
-        await thread.dispatch_all([say(f"message {n} " * 40) for n in range(6)])
+        await thread.dispatch_all(turns(6))
         await thread.compact()
         fork = await thread.fork(6, thread_id="f")
         assert 6 == len(await fork.state())

@@ -26,7 +26,8 @@ async def test_the_originals_come_back_where_the_summary_stood() -> None:
     """Same texts, order, tokens and counts as before the compaction; each leads back to the original."""
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
-        made = await say(thread, [note("rule", "critical"), *turns(3), *call("a"), note("aside", "disposable")])
+        said = [note("rule", "critical"), *turns(2), *call("a"), *turns(1, start=3), note("aside", "disposable")]
+        made = await say(thread, said)
         await undone_as_before(thread)
         restored = [chunk for chunk in (await thread.state()).chunks() if chunk.parent_ids]
         assert [(chunk_id,) for chunk_id in made[1:]] == [chunk.parent_ids for chunk in restored]
@@ -97,7 +98,7 @@ async def test_the_pieces_of_several_compactors_come_back_between_each_other() -
 @pytest.mark.parametrize("scrap", [0, 1, 2])
 async def test_what_was_dropped_comes_back_too(scrap: int) -> None:
     """DISPOSABLE chunks that left nothing behind stand where they stood, also first of all and alone."""
-    async with opened(Scripted(), CompactionPolicy(threshold=4, keep_recent=0)) as engine:
+    async with opened(Scripted(), CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0)) as engine:
         thread = await engine.create_thread()
         events: list[Event] = [note("a", "critical"), note("b", "compressible")]
         events.insert(scrap, note("scrap", "disposable"))

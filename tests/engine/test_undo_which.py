@@ -312,7 +312,7 @@ async def test_originals_that_no_event_can_hold_stay_covered() -> None:
 
 async def test_what_came_back_is_not_compacted_again_at_once() -> None:
     """The next automatic compaction waits until half a threshold has come."""
-    policy = CompactionPolicy(threshold=8, keep_recent=0)
+    policy = CompactionPolicy(threshold=8, tokens_min=0, keep_recent=0)
     async with opened(Scripted(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(8))
@@ -329,7 +329,7 @@ async def test_what_came_back_is_not_compacted_again_at_once() -> None:
 async def test_that_holds_after_reopening(tmp_path: Path, said: int) -> None:
     """A file that is opened again still spares what came back, and counts what came since."""
     path = str(tmp_path / "memory.db")
-    policy = CompactionPolicy(threshold=8, keep_recent=0)
+    policy = CompactionPolicy(threshold=8, tokens_min=0, keep_recent=0)
     async with opened(Scripted(), policy, path) as engine:
         thread = await engine.create_thread("t")
         await say(thread, turns(8))
@@ -346,7 +346,7 @@ async def test_that_holds_after_reopening(tmp_path: Path, said: int) -> None:
 async def test_that_holds_in_another_engine(tmp_path: Path) -> None:
     """Who has the thread open while somebody else undoes a compaction spares what came back too."""
     path = str(tmp_path / "memory.db")
-    policy = CompactionPolicy(threshold=8, keep_recent=0)
+    policy = CompactionPolicy(threshold=8, tokens_min=0, keep_recent=0)
     async with opened(Scripted(), policy, path) as one, opened(Scripted(), policy, path) as other:
         thread = await one.create_thread("t")
         await say(thread, turns(8))
@@ -360,7 +360,7 @@ async def test_that_holds_in_another_engine(tmp_path: Path) -> None:
 
 async def test_the_hard_limit_holds_all_the_same() -> None:
     """A context over the hard limit compacts what came back."""
-    policy = CompactionPolicy(threshold=100, soft_tokens=200, hard_tokens=300, keep_recent=0)
+    policy = CompactionPolicy(threshold=100, tokens_min=0, soft_tokens=200, hard_tokens=300, keep_recent=0)
     async with opened(Scripted(), policy) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(4))

@@ -25,7 +25,8 @@ SCRIPT = "<script>alert('x')</script>\x1b[31m\u202e & \u2028 \x00"
 
 async def make(path: str) -> None:
     """A store with a compacted thread, a fork of it, one that a compaction was undone in, and a tenant's own."""
-    async with memory_engine.open(path) as engine:
+    config = EngineConfig(compaction=CompactionPolicy(tokens_min=0))
+    async with memory_engine.open(path, config=config) as engine:
         talk = await engine.create_thread("talk", user_id="Ines", tenant_id="acme", metadata={"topic": "Invoices"})
         await talk.dispatch(e.SessionStarted(content="Be brief."))
         for n in range(1, 41):

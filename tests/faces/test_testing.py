@@ -170,7 +170,7 @@ async def test_a_compactor_that_fails_is_in_the_log() -> None:
     compactor = FakeCompactor(*nonsense)
     async with memory_engine.open(":memory:", compactor=compactor) as engine:
         thread = await engine.create_thread()
-        await thread.dispatch_all([e.UserMessage(content="words " * 30)] * 2)
+        await thread.dispatch_all([e.UserMessage(content="words " * 30), e.LlmTextResponse(content="words " * 30)])
         before = list((await thread.state()).chunks())
         for _ in nonsense:
             with pytest.raises(errors.CompactorFailed):

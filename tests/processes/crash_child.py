@@ -14,6 +14,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 import memory_engine
 from memory_engine import (
     Chunk,
@@ -36,7 +38,7 @@ from tests.processes.lives import one_life
 THREADS = ("one", "two", "three")
 LIFE_LINES_MAX = 60
 """How much a child says at most before it is killed."""
-POLICY = CompactionPolicy(threshold=6, keep_recent=1, summary_tokens_max=60)
+POLICY = CompactionPolicy(threshold=6, tokens_min=0, keep_recent=1, summary_tokens_max=60)
 
 
 class Slow:
@@ -75,7 +77,8 @@ def say(word: str) -> None:
 
 async def live(path: str, life: int) -> None:
     """Append until killed: two senders for each thread, by one and by twos and threes."""
-    async with memory_engine.open(path, config=EngineConfig(compaction=POLICY), compactor=Slow()) as engine:
+    policy = replace(POLICY, blocking=("whole", "commit")[life % 2])
+    async with memory_engine.open(path, config=EngineConfig(compaction=policy), compactor=Slow()) as engine:
         for name in THREADS:
             try:
                 await engine.create_thread(name)

@@ -10,8 +10,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
+from msgspec.structs import replace
+
 import memory_engine
-from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Receipt, UserMessage
+from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, Receipt
 from memory_engine.errors import MemoryEngineError, ThreadExists
 from memory_engine.storage.sqlite.connection import FileLock
 from tests.conversations import LONG
@@ -59,9 +61,10 @@ class Child:
         assert self._engine is not None
         return self._engine
 
-    async def open(self, path: str, busy_timeout_s: str = "20", threshold: str = "") -> Answer:
+    async def open(self, path: str, busy_timeout_s: str = "20", threshold: str = "", blocking: str = "whole") -> Answer:
         """Open a file; with a threshold threads are compacted by themselves, else by hand and held."""
-        policy = CompactionPolicy(enabled=bool(threshold), threshold=int(threshold or 20), keep_recent=0)
+        policy = CompactionPolicy(enabled=bool(threshold), threshold=int(threshold or 20), tokens_min=0, keep_recent=0)
+        policy = replace(policy, blocking=blocking)
         config = EngineConfig(compaction=policy, busy_timeout_s=float(busy_timeout_s))
         self._compactor = Held()
         compactor = Yielding() if threshold else self._compactor
@@ -80,16 +83,18 @@ class Child:
 
     async def append(self, thread_id: str, *ids: str) -> Answer:
         """Dispatch events one after the other."""
-        return [_told(await self.engine.dispatch(thread_id, UserMessage(content=i + LONG), event_id=i)) for i in ids]
+        return [
+            _told(await self.engine.dispatch(thread_id, LlmTextResponse(content=i + LONG), event_id=i)) for i in ids
+        ]
 
     async def together(self, thread_id: str, *ids: str) -> Answer:
         """Dispatch events all or none."""
-        events = [NewEvent(UserMessage(content=i + LONG), i) for i in ids]
+        events = [NewEvent(LlmTextResponse(content=i + LONG), i) for i in ids]
         return [_told(receipt) for receipt in await self.engine.dispatch_all(thread_id, events)]
 
     async def conflict(self, thread_id: str, event_id: str) -> Answer:
         """Dispatch something else under an id."""
-        return [_told(await self.engine.dispatch(thread_id, UserMessage(content="else"), event_id=event_id))]
+        return [_told(await self.engine.dispatch(thread_id, LlmTextResponse(content="else"), event_id=event_id))]
 
     async def forget(self, thread_id: str, chunk_id: str) -> Answer:
         """Forget a chunk."""

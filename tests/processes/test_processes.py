@@ -210,9 +210,10 @@ def test_another_payload_under_an_id_is_a_conflict(peers: list[Peer], path: str)
     assert ("error", "IdempotencyConflict", True) == (kind, error, "seq 1" in str(text))
 
 
-def test_a_compaction_stands_beside_what_others_write_meanwhile(peers: list[Peer], path: str) -> None:
+@pytest.mark.parametrize("blocking", ["whole", "commit"])
+def test_a_compaction_stands_beside_what_others_write_meanwhile(peers: list[Peer], path: str, blocking: str) -> None:
     """Another process's events during a compaction are kept, after the summary, in order."""
-    all_open(peers, path)
+    all_open(peers, path, "20", "", blocking)
     peers[0].ask("append", "t", *names(0, 4))
     peers[0].ask("compact", "t")
     peers[1].ask("append", "t", *names(1, 3))
@@ -221,9 +222,10 @@ def test_a_compaction_stands_beside_what_others_write_meanwhile(peers: list[Peer
     assert ["compaction_started", "compaction_completed"] == kinds(path)
 
 
-def test_a_compaction_does_not_undo_what_another_process_forgets(peers: list[Peer], path: str) -> None:
+@pytest.mark.parametrize("blocking", ["whole", "commit"])
+def test_a_compaction_does_not_undo_what_another_process_forgets(peers: list[Peer], path: str, blocking: str) -> None:
     """If a covered chunk is forgotten elsewhere meanwhile, the compaction fails on record and replaces nothing."""
-    all_open(peers, path)
+    all_open(peers, path, "20", "", blocking)
     peers[0].ask("append", "t", *names(0, 4))
     peers[0].ask("compact", "t")
     peers[1].ask("forget", "t", "2.0")
@@ -232,9 +234,10 @@ def test_a_compaction_does_not_undo_what_another_process_forgets(peers: list[Pee
     assert ["compaction_started", "compaction_failed"] == kinds(path)
 
 
-def test_two_processes_that_compact_at_once_lose_nothing(peers: list[Peer], path: str) -> None:
+@pytest.mark.parametrize("blocking", ["whole", "commit"])
+def test_two_processes_that_compact_at_once_lose_nothing(peers: list[Peer], path: str, blocking: str) -> None:
     """Of two compactions of the same chunks one stands; the other is recorded as failed."""
-    all_open(peers, path)
+    all_open(peers, path, "20", "", blocking)
     peers[0].ask("append", "t", *names(0, 4))
     for peer in peers[:2]:
         peer.ask("compact", "t")
@@ -244,9 +247,12 @@ def test_two_processes_that_compact_at_once_lose_nothing(peers: list[Peer], path
     assert ["compaction_completed", "compaction_failed"] == sorted(kinds(path))[:2]
 
 
-def test_processes_that_compact_one_thread_as_they_write_lose_nothing(peers: list[Peer], path: str) -> None:
+@pytest.mark.parametrize("blocking", ["whole", "commit"])
+def test_processes_that_compact_one_thread_as_they_write_lose_nothing(
+    peers: list[Peer], path: str, blocking: str
+) -> None:
     """With automatic compactions in all three, every event is there once and every compaction has its end."""
-    all_open(peers, path, "20", "5")
+    all_open(peers, path, "20", "5", blocking)
     for who, peer in enumerate(peers):
         peer.tell("append", "t", *names(who, 60))
     for peer in peers:
@@ -262,9 +268,10 @@ def test_processes_that_compact_one_thread_as_they_write_lose_nothing(peers: lis
     assert (kinds(path).count("compaction_started"), True) == (len(ends), "compaction_completed" in ends)
 
 
-def test_a_compactor_that_dies_leaves_the_thread_to_others(peers: list[Peer], path: str) -> None:
+@pytest.mark.parametrize("blocking", ["whole", "commit"])
+def test_a_compactor_that_dies_leaves_the_thread_to_others(peers: list[Peer], path: str, blocking: str) -> None:
     """Killed in the middle of a compaction: the next to open the thread records it as abandoned, and goes on."""
-    all_open(peers, path)
+    all_open(peers, path, "20", "", blocking)
     peers[0].ask("append", "t", *names(0, 4))
     peers[0].ask("compact", "t")
     peers[0].end()

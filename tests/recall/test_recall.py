@@ -86,7 +86,7 @@ async def test_an_event_is_found_as_soon_as_it_is_acknowledged(thread: Thread) -
 
 async def test_what_a_compaction_covers_is_still_found() -> None:
     """Compacted originals are found in their own words."""
-    config = EngineConfig(compaction=CompactionPolicy(threshold=4, keep_recent=1))
+    config = EngineConfig(compaction=CompactionPolicy(threshold=4, tokens_min=0, keep_recent=1))
     async with memory_engine.open(":memory:", config=config) as engine:
         thread = await engine.create_thread()
         await talk(thread)

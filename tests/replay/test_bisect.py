@@ -142,7 +142,7 @@ def database(tmp_path: Path) -> str:
     async def fill() -> None:
         async with opened(Scripted(a_line_each), SMALL, path) as engine:
             thread = await engine.create_thread("t")
-            await say(thread, turns(5))
+            await say(thread, [*turns(4), *turns(1, start=5)])
             for n in range(3):
                 await engine.user("u").preferences.update("n", n)
 

@@ -24,7 +24,7 @@ from tests.scripted_compactors import Scripted, a_line
 
 ROOT = Path(__file__).resolve().parents[2]
 TAU_BENCH = ROOT.parent / "shared" / "data" / "tau_bench"
-SMALL = CompactionPolicy(threshold=6, keep_recent=1)
+SMALL = CompactionPolicy(threshold=6, tokens_min=0, keep_recent=1)
 recordings = pytest.mark.skipif(not TAU_BENCH.is_dir(), reason=f"the recordings are not at {TAU_BENCH}")
 
 
@@ -145,7 +145,7 @@ async def test_recorded_conversations_keep_their_facts() -> None:
     found = await compare_compactors([TAU_BENCH], [EmbeddedCompactor()])
     (total,) = found.totals()
     assert (100, ()) == (len(found.rows), found.unread)
-    assert (total.tokens_kept or 1) < 0.25
+    assert (total.tokens_kept or 1) < 0.3
     assert (total.facts_kept or 0) > 0.5
 
 

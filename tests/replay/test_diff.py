@@ -117,7 +117,7 @@ def seen(found: Diff, *, mirrored: bool = False) -> dict[str, object]:
 @given(st.lists(STEPS, min_size=1, max_size=16), st.integers(0, 40), st.integers(0, 40), st.booleans())
 async def test_laws(steps: list[Event | str], one: int, other: int, compacts: bool) -> None:
     """To itself nothing differs; what is said of ids leads from one state to the other; and back."""
-    policy = CompactionPolicy(threshold=3, keep_recent=0, summary_tokens_max=1) if compacts else NEVER
+    policy = CompactionPolicy(threshold=3, tokens_min=0, keep_recent=0, summary_tokens_max=1) if compacts else NEVER
     config = EngineConfig(compaction=policy)
     shortest = Scripted(a_line_each)
     async with memory_engine.open(
@@ -160,7 +160,9 @@ def _by_container(state: memory_engine.State, chunk_ids: list[str]) -> dict[str,
 
 async def test_a_summary_stands_for_what_it_covers() -> None:
     """Through any number of compactions; and seen from the other side, what it covered stands there again."""
-    async with opened(Scripted(), CompactionPolicy(threshold=4, keep_recent=0, summary_tokens_max=1)) as engine:
+    async with opened(
+        Scripted(), CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, summary_tokens_max=1)
+    ) as engine:
         thread = await engine.create_thread()
         made = await say(thread, turns(21))
         found = await thread.diff(3)
@@ -369,7 +371,7 @@ def database(tmp_path: Path) -> str:
             thread = await engine.create_thread("t")
             await say(thread, turns(3))
             fork = await thread.fork(thread_id="f")
-            await say(thread, turns(2, start=4))
+            await say(thread, [*turns(1, start=4), *turns(1, start=5)])
             await say(fork, [e.TaskStarted(goal="\x1b[31mSell")])
 
     anyio.run(fill)

@@ -86,7 +86,7 @@ async def test_the_parts_of_one_answer_are_one_call() -> None:
         await say(thread, [called, result, second, third])
         seqs = [one.seq for one in (await thread.cache_ledger()).calls]
         types = [recorded.type async for recorded in thread.events()]
-        assert [1, 4, 10, 11] == seqs
+        assert [2, 4, 10, 11] == seqs
         assert ["llm_text_response", "llm_thinking", "llm_text_response", "llm_text_response"] == [
             types[seq - 1] for seq in seqs
         ]
@@ -240,7 +240,7 @@ async def test_a_compaction_is_named_although_something_stands_last() -> None:
 async def test_a_stretch_is_compared_with_the_call_before_it(monkeypatch: pytest.MonkeyPatch, window: int) -> None:
     """A ledger of a part is that part of the whole ledger, wherever it begins and ends."""
     monkeypatch.setattr("memory_engine.replay.ledger.WINDOW", window)
-    async with plain(CompactionPolicy(threshold=6, keep_recent=2)) as thread:
+    async with plain(CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2)) as thread:
         await say(thread, [e.TaskStarted(goal="do it"), *exchanges(6), *call("a"), *exchanges(3, start=7)])
         whole = await thread.cache_ledger()
         head = (await thread.info()).events

@@ -32,7 +32,7 @@ from memory_engine.thread import Past
 from memory_engine.wiring import builtin_projections
 from tests.views.test_view_laws import EVENTS, Snapshot, recorded_views, views
 
-CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))
+CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, tokens_min=0, keep_recent=1))
 SNAPSHOTS = (snapshots.PROJECTION, snapshots.VERSION)
 EVERYTHING = (("", "\U0010ffff"),)
 

@@ -80,7 +80,7 @@ async def talk(thread: Thread) -> None:
     await thread.settle()
 
 
-POLICY = EngineConfig(compaction=CompactionPolicy(threshold=8, keep_recent=2))
+POLICY = EngineConfig(compaction=CompactionPolicy(threshold=8, tokens_min=0, keep_recent=2))
 
 
 async def test_the_test_passes_as_written(tmp_path: Path) -> None:

@@ -40,7 +40,11 @@ from tests.replay.reruns import rows, tried
 from tests.scripted_compactors import Scripted, a_line_each, summary
 
 SECRET = "zyzzyva"
-POLICIES = (SMALL, CompactionPolicy(threshold=6, keep_recent=2), CompactionPolicy(threshold=9, keep_recent=1))
+POLICIES = (
+    SMALL,
+    CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2),
+    CompactionPolicy(threshold=9, tokens_min=0, keep_recent=1),
+)
 
 
 # Edits.
@@ -211,7 +215,7 @@ async def test_a_summary_of_what_is_not_there_is_left_out(edit: SkipEvent | Repl
     """A compaction that covers a skipped or replaced message is abandoned, listed, and leaves the others standing."""
     async with opened(Scripted(a_line_each)) as engine:
         thread = await engine.create_thread("t")
-        await say(thread, turns(9))
+        await say(thread, turns(10))
         report, fork = await tried(thread, Change(edits=[edit]))
         assert [(6, "compaction_completed")] == [(one.seq, one.event_type) for one in report.refused]
         there = ["word1", "word2", "word4"] if isinstance(edit, SkipEvent) else ["word1", "word2", "other", "word4"]

@@ -40,7 +40,11 @@ from tests.replay.reruns import tried
 from tests.scripted_compactors import Held, Scripted, a_line_each
 
 SECRET = "zyzzyva"
-POLICIES = (SMALL, CompactionPolicy(threshold=6, keep_recent=2), CompactionPolicy(threshold=9, keep_recent=1))
+POLICIES = (
+    SMALL,
+    CompactionPolicy(threshold=6, tokens_min=0, keep_recent=2),
+    CompactionPolicy(threshold=9, tokens_min=0, keep_recent=1),
+)
 
 
 # Other thresholds, other compactors.
@@ -146,14 +150,14 @@ async def test_another_compactor_compacts_where_it_was_asked_for() -> None:
 
 async def test_over_the_hard_limit_it_compacts_before_the_call() -> None:
     """A model call whose context would be over the hard limit comes after a compaction, as it did live."""
-    policy = CompactionPolicy(threshold=99, soft_tokens=99_999, hard_tokens=400, keep_recent=0)
+    policy = CompactionPolicy(threshold=99, tokens_min=0, soft_tokens=99_999, hard_tokens=400, keep_recent=0)
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread("t")
         await say(thread, [UserMessage(content=f"word{n}{LONG}") for n in range(5)])
         await say(thread, [LlmTextResponse(content="yes")])
         _, fork = await tried(thread, Change(policy=policy, compactor=Scripted()))
         assert ["started", "completed"] == [name.removeprefix("compaction_") for name in await types(fork)]
-        assert ["5", "yes"] == await texts(fork)
+        assert ["4", "word4", "yes"] == await texts(fork)
 
 
 async def test_a_compactor_that_fails_is_recorded_and_does_not_end_it() -> None:
@@ -177,7 +181,7 @@ async def test_no_model_is_called_unless_it_is_said() -> None:
         thread = await engine.create_thread("t")
         await say(thread, turns(4))
         asked = len(own.given)
-        _, fork = await tried(thread, Change(policy=CompactionPolicy(threshold=4, keep_recent=1)))
+        _, fork = await tried(thread, Change(policy=CompactionPolicy(threshold=4, tokens_min=0, keep_recent=1)))
         assert (asked, "embedded") == (len(own.given), (await log(fork))[-1].event.compactor)  # type: ignore[union-attr]
         for compactor in (given_one, Pipeline(EmbeddedCompactor(), given_one)):
             with pytest.raises(ModelNotAllowed, match="call_models"):
@@ -190,8 +194,8 @@ async def test_no_model_is_called_unless_it_is_said() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 async def test_what_was_forgotten_stays_forgotten(policy: CompactionPolicy) -> None:
     """Whatever summaries the rerun makes of it, and summaries of summaries, before it is forgotten or after."""
-    small = CompactionPolicy(threshold=4, keep_recent=0, summary_tokens_max=40)
-    rerun_policy = CompactionPolicy(threshold=policy.threshold, keep_recent=0, summary_tokens_max=40)
+    small = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, summary_tokens_max=40)
+    rerun_policy = CompactionPolicy(threshold=policy.threshold, tokens_min=0, keep_recent=0, summary_tokens_max=40)
     async with opened(Scripted(a_line_each), small) as engine:
         thread = await engine.create_thread("t")
         receipt = await thread.dispatch(UserMessage(content=SECRET + LONG))
@@ -340,7 +344,7 @@ async def test_a_long_rerun_is_written_in_parts(monkeypatch: pytest.MonkeyPatch,
     """More events than are held in memory: summaries are made of originals that were written already."""
     monkeypatch.setattr(fork_log, "PENDING_MAX", 7)
     monkeypatch.setattr(fork_log, "BATCH", 3)
-    policy = CompactionPolicy(threshold=5, keep_recent=1, summary_tokens_max=60)
+    policy = CompactionPolicy(threshold=5, tokens_min=0, keep_recent=1, summary_tokens_max=60)
     said = turns(60)
     path = str(tmp_path / "m.db")
     async with opened(Scripted(a_line_each), NEVER, path) as engine, opened(Scripted(a_line_each), policy) as other:
@@ -359,14 +363,14 @@ async def test_a_rerun_that_fails_late_leaves_no_fork(monkeypatch: pytest.Monkey
 
     @failing.reducer(UserMessage)
     def refuse(_view: StateView, event: UserMessage, _ctx: ReduceContext) -> Reduction:
-        if str(event.content).startswith("word10"):
+        if str(event.content).startswith("word11"):
             raise ValueError("not this one")
         return Reduction()
 
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(turns(12))
-        with pytest.raises(ReducerError, match="event 10"):
+        with pytest.raises(ReducerError, match="event 11"):
             await thread.what_if(Change(plugins=[failing], edits=[SkipEvent(1)]))
         assert ["t"] == [info.id for info in await engine.threads()]
 

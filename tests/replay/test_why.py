@@ -25,7 +25,7 @@ from memory_engine.replay.why import why
 from tests.conversations import NEVER, SMALL, call, note, opened, say, turns
 from tests.scripted_compactors import Scripted, a_line_each
 
-MERGING = CompactionPolicy(threshold=4, keep_recent=0, summary_tokens_max=1)
+MERGING = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0, summary_tokens_max=1)
 PLUGIN = Plugin("making")
 
 

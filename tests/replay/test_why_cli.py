@@ -33,8 +33,8 @@ def test_a_tree_for_people(database: str, run: Run) -> None:
     assert (0, True) == (code, lines[0].startswith("compacted 6.0  event 6 · "))
     assert lines[1].startswith("└─ made by: auto compaction of 4 chunks by scripted  ")
     assert "   ├─ line 1 of 4  cites 1.0  word1" == lines[2]
-    assert any(line.startswith("   ├─ covers: user_message 4.0  event 4 · ") for line in lines)
-    assert "   └─ caused by: event 4 user_message  see above" == lines[-1]
+    assert any(line.startswith("   ├─ covers: agent_response 4.0  event 4 · ") for line in lines)
+    assert "   └─ caused by: event 4 llm_text_response  see above" == lines[-1]
     code, out, _ = run("why", "t", "7.0", "--db", database)
     assert "\x1b" not in out
     assert "\u202e" not in out

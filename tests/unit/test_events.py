@@ -69,6 +69,7 @@ SAMPLES: tuple[Event, ...] = (
     e.CompactionFailed(compaction_id="k1", compactor="fake", reason="raised", error="Boom",
                        usage=e.Usage(1)),
     e.CompactionAbandoned(compaction_id="k1", reason="cancelled"),
+    e.CompactorStoodIn(compaction_id="k1", compactor="embedded", instead_of="model", reason="timeout", error="late"),
     e.CompactionUndone(compaction_id="k1", completed=5, summaries=("5.0",), reason="asked to", seen=8, restored=(
         e.RestoredChunk(original="1.0", type="user_message", retention="batch_compressible", category="working_flow",
                         parent_ids=("1.0",), content=MIXED, label="Ann", before="5.0"),

@@ -56,14 +56,14 @@ def failed(call_id: str) -> ToolError:
 
 
 OPEN: dict[str, tuple[list[Event], list[str]]] = {
-    "a call without its result": ([USER, AGENT, call("a")], ["call-a"]),
+    "a call without its result": ([USER, AGENT, USER, call("a")], ["user", "call-a"]),
     "one of two parallel calls unanswered": (
-        [USER, AGENT, call("a", "b"), result("a")],
-        ["call-a-b", "result-a"],
+        [USER, AGENT, USER, call("a", "b"), result("a")],
+        ["user", "call-a-b", "result-a"],
     ),
     "one of two calls of a response unanswered": (
-        [USER, AGENT, call("a", response="r"), call("b", response="r"), result("a")],
-        ["call-a", "call-b", "result-a"],
+        [USER, AGENT, USER, call("a", response="r"), call("b", response="r"), result("a")],
+        ["user", "call-a", "call-b", "result-a"],
     ),
     "a long-running call with intermediate results": (
         [call("a", long_running=True), result("a", final=False), USER, AGENT, USER, AGENT],
@@ -71,10 +71,20 @@ OPEN: dict[str, tuple[list[Event], list[str]]] = {
     ),
     "a sub-agent at work": ([SPAWN, USER, AGENT, USER, AGENT], [""]),
     "a question that waits": ([USER, AGENT, ASK], ["ask"]),
-    "a call that waits for approval": ([USER, AGENT, call("a"), ALLOW], ["call-a", "allow"]),
+    "a call that waits for approval": ([USER, AGENT, USER, call("a"), ALLOW], ["user", "call-a", "allow"]),
     "a thinking loop that goes on": (
-        [USER, AGENT, THINK, call("a"), result("a")],
-        ["think", "call-a", "result-a"],
+        [USER, AGENT, USER, THINK, call("a"), result("a")],
+        ["user", "think", "call-a", "result-a"],
+    ),
+    "a message without an answer": ([USER, AGENT, USER], ["user"]),
+    "a message that many calls are made for": (
+        [USER, AGENT, USER, *(step for n in "abcdef" for step in (call(n), result(n)))],
+        ["user"],
+    ),
+    "a message that a first word and calls follow": ([USER, AGENT, USER, AGENT, call("a"), result("a")], ["user"]),
+    "a message whose call is answered in the same response": (
+        [USER, AGENT, USER, call("a", response="r"), LlmTextResponse(content=f"agent{LONG}", response_id="r")],
+        ["user", "call-a", "agent"],
     ),
 }
 CLOSED: dict[str, tuple[list[Event], set[int]]] = {
@@ -90,9 +100,9 @@ CLOSED: dict[str, tuple[list[Event], set[int]]] = {
         {0, 1, 3},
     ),
     "a sub-agent that is done": ([SPAWN, USER, SubagentResult(call_id="s", content=f"done{LONG}")], {0, 2}),
-    "a question with its answer": ([ASK, USER], {0, 1}),
-    "an approval with its answer": ([call("a"), ALLOW, USER, result("a")], {1, 2}),
-    "an approved call with its result": ([call("a"), ALLOW, USER, result("a")], {0, 3}),
+    "a question with its answer": ([ASK, USER, AGENT], {0, 1}),
+    "an approval with its answer": ([call("a"), ALLOW, USER, result("a"), AGENT], {1, 2}),
+    "an approved call with its result": ([call("a"), ALLOW, USER, result("a"), AGENT], {0, 3}),
     "a thinking loop that has ended": (
         [THINK, call("a"), result("a"), THINK, call("b"), failed("b"), AGENT],
         {0, 1, 2, 3, 4, 5},
@@ -145,7 +155,7 @@ async def test_what_is_critical_keeps_its_partners(at: int) -> None:
 
 async def test_dropping_disposable_chunks_splits_no_loop() -> None:
     """Where dropping scraps is enough, the thinking of a loop whose calls stay is no scrap."""
-    async with opened(Scripted(), CompactionPolicy(threshold=8, keep_recent=0)) as engine:
+    async with opened(Scripted(), CompactionPolicy(threshold=8, tokens_min=0, keep_recent=0)) as engine:
         thread = await engine.create_thread()
         await say(thread, [THINK, call("a"), result("a"), AGENT, USER, note("scrap", "disposable"), USER, AGENT])
         assert ["think", "call-a", "result-a", "agent", "user", "user", "agent"] == await texts(thread)
@@ -153,7 +163,7 @@ async def test_dropping_disposable_chunks_splits_no_loop() -> None:
 
 async def test_more_recent_chunks_than_there_are_is_all_of_them() -> None:
     """`keep_recent` above the length of the thread keeps everything."""
-    async with opened(Scripted(), CompactionPolicy(threshold=4, keep_recent=7)) as engine:
+    async with opened(Scripted(), CompactionPolicy(threshold=4, tokens_min=0, keep_recent=7)) as engine:
         thread = await engine.create_thread()
         await say(thread, turns(6))
         assert [f"word{n}" for n in range(1, 7)] == await texts(thread)
@@ -163,12 +173,12 @@ async def test_call_ids_that_come_again_are_other_calls() -> None:
     """Models that number their calls anew in each response: an open call does not hold back the old ones."""
     async with opened(Scripted(), NEVER) as engine:
         thread = await engine.create_thread()
-        await say(thread, [call("1"), result("1"), USER, AGENT, call("1"), result("1"), USER, AGENT, call("1")])
+        await say(thread, [call("1"), result("1"), USER, AGENT, call("1"), result("1"), USER, AGENT, USER, call("1")])
         context = await thread.context()
         answers = [m["content"] for m in context.messages if m["role"] == "tool"]
         assert ["result-1", "result-1", "[no"] == [str(answer).partition(" ")[0] for answer in answers]
         await thread.compact()
-        assert ["8", "call-1"] == await texts(thread)
+        assert ["8", "user", "call-1"] == await texts(thread)
 
 
 async def test_an_endless_loop_is_compacted_in_the_end() -> None:

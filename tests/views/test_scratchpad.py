@@ -95,7 +95,7 @@ async def test_S1_an_empty_scratchpad_is_not_in_the_context(engine: Engine) -> N
 
 async def test_S1_compaction_leaves_the_scratchpad_alone(engine: Engine) -> None:
     """Only use removes snippets: a compaction of the conversation around them takes none."""
-    thread = await engine.create_thread(policy=CompactionPolicy(threshold=8, keep_recent=2))
+    thread = await engine.create_thread(policy=CompactionPolicy(threshold=8, tokens_min=0, keep_recent=2))
     for n in range(10):
         await thread.scratchpad.write(f"finding {n}")
         await thread.dispatch(UserMessage(content=f"Order {n} of ten chairs goes to the northern hall."))

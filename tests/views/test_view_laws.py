@@ -89,7 +89,7 @@ OWNED: list[st.SearchStrategy[Event]] = [
     st.builds(e.DocumentRemoved, document_id=NAMES, seqs=st.lists(SEQS, max_size=2).map(tuple)),
 ]
 EVENTS = st.lists(st.one_of(*CONVERSATION, *OWNED[5:]), max_size=14)
-CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, keep_recent=1))
+CONFIG = EngineConfig(compaction=CompactionPolicy(threshold=5, tokens_min=0, keep_recent=1))
 
 Snapshot = dict[str, dict[str, object]]
 

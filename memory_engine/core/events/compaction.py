@@ -13,10 +13,14 @@ from memory_engine.errors.effects import Usage
 
 
 class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The replacement of the covered chunks: the lines of one summary, or nothing (dropped)."""
+    """The replacement of the covered chunks: the lines of one summary, or nothing (dropped).
+
+    `retention` is the summary's; what stands for EPHEMERAL chunks goes with the session as they would.
+    """
 
     covers: tuple[ChunkId, ...]
     lines: tuple[SummaryLine, ...] = ()
+    retention: Literal["compressible", "ephemeral"] = "compressible"
 
 
 @event("compaction_started", role="compaction", chunks="own")
@@ -66,6 +70,17 @@ class CompactionAbandoned(Event):
 
     compaction_id: Id
     reason: str
+
+
+@event("compactor_stood_in", role="compaction", chunks="none")
+class CompactorStoodIn(Event):
+    """In this compaction `compactor` does the work of another, `instead_of`, which failed; `error` says how."""
+
+    compaction_id: Id
+    compactor: Id
+    instead_of: Id
+    reason: str
+    error: str = ""
 
 
 class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -168,9 +183,16 @@ def restored_bodies(restored: tuple[RestoredChunk, ...]) -> tuple[Body, ...]:
 
 STEPS = frozenset(
     cls.event_type
-    for cls in (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionAbandoned, CompactionUndone)
+    for cls in (
+        CompactionStarted,
+        CompactionCompleted,
+        CompactionFailed,
+        CompactionAbandoned,
+        CompactorStoodIn,
+        CompactionUndone,
+    )
 )
-"""The events that record a compaction, its end or its undoing."""
+"""The events that record a compaction, who made it, its end or its undoing."""
 
 
 @event("event_skipped", role="system", chunks="none")

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from attrs import evolve, field, frozen
 
+from memory_engine.compaction.assignment import checked_compactor
 from memory_engine.compaction.base import Compactor, calls_model
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.builder import ContextBuilder
@@ -80,6 +81,8 @@ class Change:
         _check("policy", given, given is None or isinstance(given, CompactionPolicy), "a CompactionPolicy")
         asked = self.compactor
         _check("compactor", asked, asked is None or hasattr(asked, "compact"), "a compactor, not its name")
+        if asked is not None:
+            checked_compactor(asked)
 
     def __str__(self) -> str:
         parts = [f"{len(self.edits)} edit{'s' * (len(self.edits) != 1)}"] if self.edits else []

@@ -9,8 +9,9 @@ from typing import cast
 import msgspec
 from attrs import define, field, frozen
 
-from memory_engine.compaction.assignment import assigned
+from memory_engine.compaction.assignment import assigned, declared
 from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.failures import Failures
 from memory_engine.compaction.history import LogOriginals
 from memory_engine.compaction.plan import Plan, is_due, is_overdue, plan_auto, plan_manual
 from memory_engine.compaction.protocol import CompactionRun, Trigger
@@ -241,7 +242,8 @@ class Recompaction:
     append: Callable[[Event], Awaitable[Receipt]]
     new_id: Callable[[], str]
     _backoff: int = 0
-    _failures: int = 0
+    _waits: int = 0
+    _failures: Failures = field(factory=Failures)
     _incompressible: set[str] = field(factory=set)
     _originals: LogOriginals | None = None
     _thread_id: str = ""
@@ -283,34 +285,44 @@ class Recompaction:
     async def _attempt(self, plan: Plan, trigger: Trigger, now_us: int) -> None:
         if not plan:
             return
+        by_hand = trigger == "manual"
+        failure = self._failures.passed_over(by_hand=by_hand)
         try:
             try:
-                await self._execute(plan, trigger, self.compactors, now_us)
-            except CompactorFailed:
-                if not is_overdue(self.state().tally, self.policy):
+                await self._execute(plan, trigger, now_us, failure)
+            except CompactorFailed as failed:
+                overdue = is_overdue(self.state().tally, self.policy)
+                needed = self._failures.needs_another(failed, by_hand=by_hand) or overdue
+                if failed.compactor == self.fallback.name or not needed:
                     raise
-                await self._execute(plan, "hard", (self.fallback,), now_us)
+                failure = failed
+                await self._execute(plan, "hard" if overdue else trigger, now_us, failed)
         except CompactorFailed:  # it is in the rerun's log, as it would have been
-            self._failures = min(self._failures + 1, 6)
-            wait = max(1, self.policy.threshold // 4) * 2**self._failures
+            self._waits = min(self._waits + 1, 6)
+            wait = max(1, self.policy.threshold // 4) * 2**self._waits
             self._backoff = self.state().tally.compactable + wait
         else:
-            self._backoff = self._failures = 0
+            self._backoff = self._waits = 0
+            if failure is None:
+                self._failures.ended()
 
-    async def _execute(self, plan: Plan, trigger: Trigger, compactors: Sequence[Compactor], now_us: int) -> None:
+    async def _execute(self, plan: Plan, trigger: Trigger, now_us: int, failure: CompactorFailed | None) -> None:
         assert self._originals is not None, "nothing is compacted before the rerun goes its own way"
         state = self.state()
+        compactors = [c for c in self.compactors if failure is None or c.name != failure.compactor]
+        plan, outside = declared(state, plan, compactors, None, self._incompressible)
         run = CompactionRun(
             thread_id=self._thread_id,
             compaction_id=self.new_id(),
             state=state,
             plan=plan,
             trigger=trigger,
-            pieces=assigned(state, plan, compactors, self.fallback),
+            pieces=(*assigned(state, plan, compactors, self.fallback), *outside),
             policy=self.policy,
             originals=self._originals,
             append=self.append,
             now_us=now_us,
             incompressible=self._incompressible,
+            failure=failure,
         )
         await run.execute()
