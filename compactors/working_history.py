@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.context.rendering import SECTIONS, render_lines
+from memory_engine.context.headings import sections_by_heading
+from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import regex
@@ -110,7 +111,7 @@ def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[Hist
 def _text(chunk: Chunk) -> str:
     """The text of a chunk, with its speaker and the calls it makes or answers."""
     if chunk.lines:
-        return render_lines(chunk.lines, title="")
+        return render_lines(chunk.lines, title=False)
     head = chunk.label
     if chunk.call_id:
         head = f"{chunk.label or chunk.call_id} {'failed' if chunk.status == 'failed' else 'returned'}"
@@ -173,8 +174,8 @@ def escaped(text: str, *, quote: bool = False) -> str:
     return html.escape(_NOT_XML.sub("\ufffd", text), quote=quote)
 
 
-_SECTION_OF = {heading.casefold(): name for name, heading in SECTIONS}
-_NAMES = "|".join(re.escape(heading) for _, heading in SECTIONS)
+_SECTION_OF = sections_by_heading()
+_NAMES = "|".join(re.escape(heading) for heading in sorted(_SECTION_OF, key=len, reverse=True))
 _OTHER = "key_information"
 """The section for lines under a heading of the model's own."""
 _NUMBERED = r"(?:\d{1,2}[.)]\s*)?"

@@ -11,17 +11,15 @@ from math import sqrt
 
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Terms
 from memory_engine.compactors.extractive.entries import Entry, Section
+from memory_engine.compactors.extractive.sentences import clean, statements, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
 from memory_engine.compactors.extractive.usage import Action, InputReading, failed, key_of
 from memory_engine.compactors.extractive.words import (
     DATE,
-    clean,
     is_identifier,
     is_specific,
-    split_sentences,
     terms_of,
-    words,
 )
 
 ARROW = " →"
@@ -141,7 +139,7 @@ class _ActionLine:
     def _add_prose(self, index: int, text: str, factor: float, parent: int) -> None:
         """Sentences as they are: a tool may have printed code, where every word counts."""
         seen = self.reading.seen
-        for sentence in split_sentences(text):
+        for sentence in statements(text, lines=True):
             weight = factor * (REPETITION_FACTOR if sentence.text in seen else 1.0)
             seen.add(sentence.text)
             terms = speech_terms(self.reading, index, sentence.text, weight)

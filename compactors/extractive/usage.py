@@ -11,15 +11,14 @@ from math import sqrt
 
 import msgspec
 
+from memory_engine.compactors.extractive.agenda import Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
 from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
 from memory_engine.compactors.extractive.words import (
     VALUE_MARK,
-    FunctionWords,
     is_grammar,
     is_identifier,
     specificity,
-    split_sentences,
     text_terms,
 )
 
@@ -181,12 +180,14 @@ class InputReading(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     actions: tuple[Action, ...]
     usage: TermUsage
-    function_words: FunctionWords
+    agenda: Agenda
     has_agent: bool
     """Whether an agent takes part: its user's words then weigh more than its own."""
     closing: frozenset[int]
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
+    names: frozenset[str]
+    """The speakers' names, folded: whom a greeting calls."""
     seen: set[str]
     """Sentences met so far, for marking repetitions down."""
 
@@ -198,16 +199,15 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
         value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None
         if value is not None:
             usage.learn_keys(index, records(value))
-    said = [entry for entry in entries if entry.kind in SAID_KINDS]
-    passages = [sentence.text for entry in said for sentence in split_sentences(entry.text)]
     return InputReading(
         entries=entries,
         actions=pair_calls(entries),
         usage=usage,
-        function_words=FunctionWords(passages),
+        agenda=Agenda(entries),
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),
         closing=_closing(entries),
         last_todo=max((i for i, entry in enumerate(entries) if entry.kind == "todo"), default=-1),
+        names=frozenset(name.casefold() for entry in entries for name in entry.speaker.split()),
         seen=set(),
     )
 

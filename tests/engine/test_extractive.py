@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from memory_engine.compactors.extractive import Entry, Line, extract, render
 from memory_engine.compactors.extractive.entries import SECTIONS, tokens
+from memory_engine.compactors.extractive.sentences import STATEMENT_CHARS_MAX, statements
 from memory_engine.compactors.extractive.structured import read_json, records
 from memory_engine.compactors.extractive.usage import pair_calls
-from memory_engine.compactors.extractive.words import SENTENCE_CHARS_MAX, FunctionWords, split_sentences, telegram
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = st.sampled_from(
@@ -204,28 +204,30 @@ def test_what_is_specific_outlives_pleasantries() -> None:
         "Cool!",
     ]
     entries = [Entry(id=str(i), kind="user", speaker="Ana", text=text) for i, text in enumerate(said)]
-    (line,) = extract(entries, 13)
+    (line,) = extract(entries, 15)
     assert "L8839201" in line.text
     assert ("2",) == line.sources
 
 
-def test_a_negation_survives_the_telegram() -> None:
-    """Function words go, negations stay."""
+def test_a_sentence_is_kept_whole_or_not_at_all() -> None:
+    """Word for word, whatever the budget: a sentence that does not fit is left out, never trimmed."""
     said = "I do not want the insurance for this trip because it is too expensive for us."
-    (line,) = extract([Entry(id="a", kind="user", text=said)], 30)
-    assert "not want insurance trip expensive" in line.text
+    kept = {texts(extract([Entry(id="a", kind="user", text=said)], budget)) for budget in range(40)}
+    assert {"", f"User: {said}"} == kept
 
 
 def test_a_short_answer_keeps_what_was_asked() -> None:
-    """An answer that means nothing alone carries the question's topic words and cites both."""
+    """An answer that means nothing alone stands below its question, each line with its own source."""
     entries = [
         Entry(id="q", kind="assistant", text="Which hotel would you like to book in Lisbon?"),
         Entry(id="a", kind="user", text="Casa Azul"),
         Entry(id="z", kind="assistant", text="Done."),
     ]
-    answer = next(line for line in extract(entries, 60) if "Casa Azul" in line.text)
-    assert "hotel" in answer.text
-    assert ("q", "a") == answer.sources
+    lines = extract(entries, 60)
+    assert [
+        ("Assistant: Which hotel would you like to book in Lisbon?", ("q",)),
+        ("User: Casa Azul", ("a",)),
+    ] == [(line.text, line.sources) for line in lines[:2]]
 
 
 def test_the_open_question_is_a_next_step() -> None:
@@ -251,7 +253,7 @@ def test_the_last_todo_list_wins() -> None:
 
 def test_the_caption_of_a_picture_is_kept() -> None:
     """A bracketed annotation is a sentence of its own."""
-    assert ["Look!", "[image: a red kite]"] == [s.text for s in split_sentences("Look! [image: a red kite]")]
+    assert ["Look!", "[image: a red kite]"] == [s.text for s in statements("Look! [image: a red kite]")]
 
 
 def test_lines_of_several_days_carry_their_dates() -> None:
@@ -318,20 +320,13 @@ def test_an_earlier_state_yields_to_a_later_one() -> None:
 # Parts.
 
 
-def test_function_words_are_found_without_any_list() -> None:
-    """In a language that no list knows, frequent short words go and names stay."""
-    passages = [f"na {name} wa ya kijiji {name}" for name in ("Asha", "Juma", "Neema", "Baraka", "Zuri")]
-    words = FunctionWords(passages, {})
-    (sentence,) = split_sentences("na Asha wa mji ya mpya")
-    assert "Asha mji mpya" == telegram(sentence, words)
-
-
-def test_a_long_sentence_is_cut_at_a_blank() -> None:
-    """No sentence exceeds the limit, and no word is lost."""
+def test_what_is_too_long_for_a_sentence_is_excerpted_and_says_so() -> None:
+    """No word of a text without stops is lost, and each part but the first and last shows that the text goes on."""
     text = "word " * 300
-    cut = list(split_sentences(text))
-    assert all(len(sentence.text) <= SENTENCE_CHARS_MAX for sentence in cut)
-    assert text.split() == " ".join(sentence.text for sentence in cut).split()
+    cut = [statement.text for statement in statements(text)]
+    assert all(len(part) <= STATEMENT_CHARS_MAX for part in cut)
+    assert text.split() == [word for part in cut for word in part.split() if word != "…"]
+    assert ["word … …", "… … word"] == [f"{cut[0][:4]} … {cut[0][-1]}", f"{cut[-1][0]} … {cut[-1][-4:]}"]
 
 
 def test_json_numbers_keep_their_spelling() -> None:
