@@ -7,6 +7,7 @@ import html
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
@@ -174,17 +175,10 @@ def escaped(text: str, *, quote: bool = False) -> str:
     return html.escape(_NOT_XML.sub("\ufffd", text), quote=quote)
 
 
-_SECTION_OF = sections_by_heading()
-_NAMES = "|".join(re.escape(heading) for heading in sorted(_SECTION_OF, key=len, reverse=True))
 _OTHER = "key_information"
 """The section for lines under a heading of the model's own."""
 _NUMBERED = r"(?:\d{1,2}[.)]\s*)?"
 _HASH_HEADING = regex(r" {0,3}(?P<level>#{1,6})\s+(?P<title>.*)")
-_BOLD_HEADING = regex(
-    rf"(?i) {{0,3}}(?:[-*+]\s+)?{_NUMBERED}"
-    rf"(?:\*\*|__)\s*(?P<title>{_NAMES})\s*:?\s*(?:\*\*|__)\s*:?(?P<rest>.*)"
-)
-_BARE_HEADING = regex(rf"(?i) {{0,3}}{_NUMBERED}(?P<title>{_NAMES})\s*:?\s*")
 _BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s+(?:\[[ xX~]\]\s+)?(?P<text>.*)")
 _EMPTY_BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s*")
 _RULE = regex(r"\s*(?:[-*_]\s*){3,}")
@@ -242,15 +236,27 @@ def _items(answer: str) -> Iterator[tuple[str, str]]:
             parts.append(_plain(line))
 
 
+@cache
+def _named_headings() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The patterns of a section's name in bold, and of one alone on its line."""
+    names = "|".join(re.escape(heading) for heading in sorted(sections_by_heading(), key=len, reverse=True))
+    in_bold = (
+        rf"(?i) {{0,3}}(?:[-*+]\s+)?{_NUMBERED}"
+        rf"(?:\*\*|__)\s*(?P<title>{names})\s*:?\s*(?:\*\*|__)\s*:?(?P<rest>.*)"
+    )
+    return re.compile(in_bold), re.compile(rf"(?i) {{0,3}}{_NUMBERED}(?P<title>{names})\s*:?\s*")
+
+
 def _heading(line: str) -> tuple[str, int, str] | None:
     """A heading: the known section's name (or `""`), its level, and text on the same line."""
+    section_of, (in_bold, alone) = sections_by_heading(), _named_headings()
     if found := _HASH_HEADING.fullmatch(line):
         title = re.sub(r"[^\w\s]", " ", re.sub(rf"^\W*{_NUMBERED}", "", found["title"]))
-        return _SECTION_OF.get(" ".join(title.split()).casefold(), ""), len(found["level"]), ""
-    if found := _BOLD_HEADING.fullmatch(line):
-        return _SECTION_OF[found["title"].casefold()], 3, _plain(found["rest"])
-    if found := _BARE_HEADING.fullmatch(line):
-        return _SECTION_OF[found["title"].casefold()], 3, ""
+        return section_of.get(" ".join(title.split()).casefold(), ""), len(found["level"]), ""
+    if found := in_bold.fullmatch(line):
+        return section_of[found["title"].casefold()], 3, _plain(found["rest"])
+    if found := alone.fullmatch(line):
+        return section_of[found["title"].casefold()], 3, ""
     return None
 
 

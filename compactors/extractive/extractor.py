@@ -3,7 +3,7 @@
 Pure and deterministic: the same entries give the same bytes on any machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
@@ -12,7 +12,7 @@ from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTION
 from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
-from memory_engine.context.headings import heading_chars_max
+from memory_engine.context.headings import HEADINGS_CHARS_MAX
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.events.base import SummaryLine
 
@@ -23,13 +23,20 @@ STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
 """The share of its worth that an older summary's state and plans keep once newer entries follow it."""
 
 
-def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence[Line] = ()) -> tuple[Line, ...]:
+def extract(
+    entries: Sequence[Entry],
+    budget_tokens: float,
+    *,
+    earlier: Sequence[Line] = (),
+    size: Callable[[str], int] = len,
+) -> tuple[Line, ...]:
     """The lines worth most within the budget, section by section in reading order.
 
     Budget: tokens (characters / 4) of the lines with their "- " and newline;
     headings are not counted. `earlier` are the lines of an older summary whose
     originals are out of reach: they compete as they are and keep their sources,
-    but what they say of state and plans yields to later entries.
+    but what they say of state and plans yields to later entries. `size` counts
+    instead of characters what a quarter of a token is.
     """
     if budget_tokens <= 0:
         return ()
@@ -39,7 +46,7 @@ def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence
     stamped = 0 < reserve <= STAMPS_SHARE_MAX * budget_tokens
     lines: list[Line] = []
     day = ""
-    for draft, chosen in zip(drafts, select(drafts, budget_tokens - reserve * stamped), strict=True):
+    for draft, chosen in zip(drafts, select(drafts, budget_tokens - reserve * stamped, size), strict=True):
         for text in _texts(draft, chosen):
             stamp = stamped and draft.section == "key_information" and draft.day not in ("", day)
             day = draft.day if stamp else day
@@ -97,7 +104,7 @@ def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
     return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, text, factor), -1),))
 
 
-HEADING_TOKENS = (heading_chars_max() + len("## \n") + len(SECTIONS) * len("\n### \n\n")) / CHARS_PER_TOKEN
+HEADING_TOKENS = HEADINGS_CHARS_MAX / CHARS_PER_TOKEN
 """The most that title and headings cost beside the lines, in tokens."""
 
 

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
+from memory_engine.compactors.extractive.entries import GAP
 from memory_engine.compactors.extractive.phrases import alternatives, listed
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced
@@ -43,8 +44,6 @@ LIST_CHARS_MAX = 480
 STATEMENT_CHARS_MAX = 1_000
 """Longer ones are no sentences: a log, code, a text without stops. They are excerpted."""
 EXCERPT_CHARS_MAX = 320
-GAP = "…"
-"""Marks that an excerpt begins or ends where its text does not."""
 SHORT_ANSWER_WORDS = 3
 
 

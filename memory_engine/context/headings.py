@@ -1,6 +1,5 @@
 """The headings of a progress summary in the language of its lines, as far as `headings.toml` has it."""
 
-import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
@@ -11,6 +10,10 @@ from memory_engine.core.text import data_file
 DEFAULT_LANGUAGE = "en"
 TOLD_BY_TOOLS = ("completed_actions", "attempted_approaches")
 """Sections of calls and results: names and values, whatever language people speak."""
+
+
+HEADINGS_CHARS_MAX = 140
+"""The most characters that title and headings take in any language, with the signs and line breaks around them."""
 
 
 @lru_cache(maxsize=256)
@@ -32,12 +35,8 @@ def sections_by_heading() -> Mapping[str, str]:
 
 
 @cache
-def heading_chars_max() -> int:
-    """The most characters that all headings and the title take, the longest language counted."""
-    return max(sum(map(len, headings.values())) for headings in _table().values())
-
-
-@cache
 def _table() -> Mapping[str, Mapping[str, str]]:
+    import tomllib
+
     table: dict[str, dict[str, str]] = tomllib.loads(data_file("memory_engine.context", "headings.toml"))
     return table
