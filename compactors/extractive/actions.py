@@ -27,7 +27,7 @@ CROSS = " ✗"
 PENDING = " (no result yet)"
 LONG_VALUE_CHARS = 100
 DATE_CHARS_MAX = 10
-VALUE_FACTOR = 3.0
+VALUE_FACTOR = 4.5
 """A reader can guess a lost word of speech from the rest, but not a lost value."""
 RECENCY_FLOOR = 0.6
 SUPERSEDED_FACTOR = 0.3

@@ -21,7 +21,9 @@ RECENT_SHARE = 0.2
 RECENT_ENTRIES = 30
 """A promise is on the agenda if it stands in the last fifth, or among so many last entries."""
 REPORT_WORDS = 4
-"""A report that something is done says so in its first words; one of no more words speaks of what came last."""
+"""A report that something is done says so in its first words or at its end; one of no more words speaks of what came
+last."""
+REPORT_WORDS_MAX = 16
 SAME_MATTER_SHARE = 0.4
 PROMISE_CHARS = 80
 """A promise or request shows itself in the beginning of its statement."""
@@ -121,14 +123,14 @@ def item_key(text: str) -> str:
 
 
 def reports_done(statement: Statement) -> bool:
-    """Whether it says in its first words that something is done, and does not deny, doubt or promise it."""
+    """Whether it says that something is done, and does not deny, doubt or promise it."""
     if statement.asks or _says("promises", statement):
         return False
     folded = statement.text.casefold()
     first = [match.group().casefold() for match in words(statement.text)]
     if any(word in negations() or word.endswith(("n't", "n’t")) or word in listed("modals") for word in first):
         return False
-    if any(word in listed("done") for word in first[:REPORT_WORDS]):
+    if len(first) <= REPORT_WORDS_MAX and any(word in listed("done") for word in (*first[:REPORT_WORDS], *first[-2:])):
         return True
     return any(sign in folded[:12] for sign in listed("done_unspaced")) and not folded.startswith(("没", "未", "还"))
 

@@ -3,7 +3,8 @@
 import re
 from functools import cache, lru_cache
 
-from memory_engine.core.text import word_lists
+from memory_engine.core.language import function_words
+from memory_engine.core.text import COMPOUND_WORD, is_unspaced, word_lists
 
 
 @cache
@@ -19,6 +20,39 @@ def is_courteous(word: str) -> bool:
     return word.casefold().partition("'")[0].partition("’")[0] in listed("courtesy") or word in listed(
         "courtesy_unspaced"
     )
+
+
+def says_something(text: str, names: frozenset[str]) -> bool:
+    """Whether a text has a word beyond courtesy, function words, assent and the names of those who speak."""
+    return any(
+        is_unspaced(word) or not (_is_empty(word) or word.casefold() in names)
+        for word in map(re.Match[str].group, COMPOUND_WORD.finditer(text))
+    )
+
+
+@lru_cache(maxsize=65_536)
+def _is_empty(word: str) -> bool:
+    folded = word.casefold().replace("’", "'")
+    return (
+        is_courteous(word) or folded in listed("answers") or all(part in function_words() for part in folded.split("'"))
+    )
+
+
+def points_back(text: str) -> bool:
+    """Whether the first word points to what was said before."""
+    found = COMPOUND_WORD.search(text)
+    if found is None:
+        return False
+    word = found.group()
+    return word.casefold() in listed("pointers") or (
+        is_unspaced(word) and word.startswith(tuple(listed("pointers_unspaced")))
+    )
+
+
+def says_yes_or_no(text: str) -> bool:
+    """Whether the first word assents or refuses."""
+    found = COMPOUND_WORD.search(text)
+    return found is not None and found.group().casefold() in listed("answers")
 
 
 @cache

@@ -8,7 +8,7 @@ question much, very short sentences little, first mentions more.
 from memory_engine.compactors.extractive.agenda import DONE_BOX
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
-from memory_engine.compactors.extractive.phrases import is_courteous
+from memory_engine.compactors.extractive.phrases import is_courteous, points_back, says_something, says_yes_or_no
 from memory_engine.compactors.extractive.sentences import Statement, clean, statements, without_opening, words
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
 from memory_engine.compactors.extractive.words import terms_of
@@ -26,11 +26,15 @@ REPETITION_FACTOR = 0.1
 NAME_FACTOR = 2.0
 COURTESY_FACTOR = 0.25
 LAST_EXCHANGE_FACTOR = 2.0
+NEXT_FACTOR = 1.5
+ONLY_SAID_FACTOR = 2.0
+NOWHERE: Place = (-1, -1)
 FULL_SENTENCE_WORDS = 8
 SHORTNESS_EXPONENT = 0.5
 FEW_WORDS = 3
 FEW_WORDS_FACTOR = 0.2
-SHORT_ANSWER_WORDS = 6
+SHORT_ANSWER_WORDS = 10
+SHORT_REPLY_WORDS = 3
 QUESTION_CHARS_MAX = 200
 KIND_FACTORS: dict[EntryKind, float] = {
     "user": 1.8,
@@ -41,6 +45,8 @@ KIND_FACTORS: dict[EntryKind, float] = {
     "thinking": 0.5,
     "system": 0.4,
 }
+WITHOUT_TOOLS_FACTOR = 2.0
+"""Where no tool's result holds what an agent tells, its words are the only place for it."""
 SPEAKERS: dict[EntryKind, str] = {
     "user": "User",
     "assistant": "Assistant",
@@ -56,26 +62,51 @@ LISTS: frozenset[EntryKind] = frozenset(("todo", "summary"))
 def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     """The lines that entry `index` could become: one draft for each section."""
     entry = reading.entries[index]
-    asked_at, is_short = _question_before(reading, index)
+    asked_at = _question_before(reading, index)
     told: dict[Section, list[LinePiece]] = {}
     for number, statement in enumerate(statements(entry.text)):
         factor = _factor(reading, index, statement)
-        if asked_at != (-1, -1):
+        if asked_at != NOWHERE:
             factor *= ANSWER_FACTOR
         elif statement.words < FEW_WORDS:
             factor *= FEW_WORDS_FACTOR
+        answers = number == 0 and asked_at != NOWHERE and _needs_its_question(reading, asked_at, statement)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
         terms = speech_terms(reading, index, text, factor)
-        if not terms or not reading.agenda.is_current(index, statement):
+        if entry.kind == "assistant":
+            terms = _values_raised(reading, terms)
+        if not terms or not (answers or says_something(statement.text, reading.names)):
             continue
-        needs = (index, statement.head) if statement.head >= 0 else asked_at if is_short else (-1, -1)
+        if not reading.agenda.is_current(index, statement):
+            continue
+        needs = asked_at if answers else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
-        section = _section(reading, *asked_at) if is_short else _section(reading, index, number)
+        section = _section(reading, *asked_at) if answers else _section(reading, index, number)
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     prefix = f"{speaker}: " if speaker else ""
     day = day_of(entry)
     return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+
+
+def _values_raised(reading: InputReading, terms: Terms) -> Terms:
+    """More for the values that stand in no result: an agent's words are the only place for them."""
+    return tuple((term, w * ONLY_SAID_FACTOR if reading.usage.is_only_said(term) else w) for term, w in terms)
+
+
+def _needed(reading: InputReading, statement: Statement, number: int) -> int:
+    """The number of the statement in the same text without which this one must not stand, -1 where there is none."""
+    if statement.head >= 0 or number == 0 or statement.before is None:
+        return statement.head
+    return number - 1 if reading.has_agent and points_back(statement.text) else -1
+
+
+def _needs_its_question(reading: InputReading, asked_at: Place, statement: Statement) -> bool:
+    """Whether an answer is so short that it means nothing without what was asked."""
+    question = statements(reading.entries[asked_at[0]].text)[asked_at[1]]
+    is_answer = reading.has_agent or says_yes_or_no(statement.text)
+    words_max = SHORT_ANSWER_WORDS if is_answer else SHORT_REPLY_WORDS
+    return statement.words <= words_max and len(question.text) <= QUESTION_CHARS_MAX
 
 
 def day_of(entry: Entry) -> str:
@@ -103,22 +134,17 @@ def speech_terms(reading: InputReading, index: int, text: str, factor: float) ->
     return tuple(weights.items())
 
 
-def _question_before(reading: InputReading, index: int) -> tuple[Place, bool]:
-    """The question that the entry follows, and whether the entry is so short that it means nothing without it."""
-    nowhere = (-1, -1)
+def _question_before(reading: InputReading, index: int) -> Place:
+    """The last question of the entry before, where another voice asked it."""
     entry = reading.entries[index]
     if index == 0 or entry.kind not in ("user", "assistant", "other"):
-        return nowhere, False
+        return NOWHERE
     before = reading.entries[index - 1]
     same_voice = (before.kind, before.speaker) == (entry.kind, entry.speaker)
     if same_voice or before.kind not in ("user", "assistant", "question", "other"):
-        return nowhere, False
-    asked = [(number, said) for number, said in enumerate(statements(before.text)) if said.asks]
-    if not asked:
-        return nowhere, False
-    number, question = asked[-1]
-    is_short = sum(said.words for said in statements(entry.text)) <= SHORT_ANSWER_WORDS
-    return (index - 1, number), is_short and len(question.text) <= QUESTION_CHARS_MAX
+        return NOWHERE
+    asked = [number for number, said in enumerate(statements(before.text)) if said.asks]
+    return (index - 1, asked[-1]) if asked else NOWHERE
 
 
 def _factor(reading: InputReading, index: int, statement: Statement) -> float:
@@ -136,8 +162,12 @@ def _factor(reading: InputReading, index: int, statement: Statement) -> float:
     reading.seen.add(statement.text)
     if reading.has_agent:
         factor *= KIND_FACTORS.get(entry.kind, 1.0)
+        if entry.kind == "assistant" and not reading.actions:
+            factor *= WITHOUT_TOOLS_FACTOR
         if index in reading.closing:
             factor *= LAST_EXCHANGE_FACTOR
+        if entry.kind != "todo" and reading.agenda.is_next(index, statement):
+            factor *= NEXT_FACTOR
     if entry.kind == "todo" and index != reading.last_todo:
         factor *= REPETITION_FACTOR
     return factor

@@ -58,6 +58,12 @@ def _by_words(text: str) -> str:
 
 
 @cache
+def function_words() -> frozenset[str]:
+    """The function words of every language that has a list."""
+    return frozenset(_languages_of())
+
+
+@cache
 def _languages_of() -> Mapping[str, tuple[str, ...]]:
     """Each function word with the languages that have it."""
     found: dict[str, list[str]] = {}

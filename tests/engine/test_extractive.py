@@ -148,6 +148,12 @@ def test_a_failure_is_an_attempted_approach() -> None:
     assert "deploy: web-3 ✗ Error: port 8080 in use" == texts(lines, "attempted_approaches")
 
 
+@pytest.mark.parametrize("result", ['{"success": false, "host": "web-3"}', '{"error": "port 8080 in use"}'])
+def test_a_result_whose_fields_tell_of_a_failure_is_one(result: str) -> None:
+    """Structured answers say in a field that they are errors."""
+    assert "deploy" in texts(extract(call(1, "deploy", {"host": "web-3"}, result), 60), "attempted_approaches")
+
+
 def test_equal_retries_become_one_line_that_cites_all() -> None:
     """Three equal failures are told once, with their number."""
     entries = [entry for i in range(3) for entry in call(i, "ping", {"host": "db-1"}, "Error: timeout")]
@@ -239,6 +245,78 @@ def test_the_open_question_is_a_next_step() -> None:
     assert "charge card 4421" in texts(extract(entries, 80), "next_steps")
 
 
+def talk(*said: tuple[str, str]) -> list[Entry]:
+    """Entries of a user (`u`) and an assistant (`a`)."""
+    kinds = {"u": "user", "a": "assistant"}
+    return [Entry(id=str(n), kind=kinds[who], text=text) for n, (who, text) in enumerate(said)]  # type: ignore[arg-type]
+
+
+def test_an_answered_question_is_no_next_step() -> None:
+    """Once somebody else has said something, nobody waits for it any more."""
+    entries = talk(
+        ("u", "Move my booking KX42 to Friday."),
+        ("a", "Shall I charge card 4421 for the fee of $75?"),
+        ("u", "Charge the card 9907 instead."),
+        ("a", "Card 9907 was charged with $75."),
+    )
+    assert "" == texts(extract(entries, 200), "next_steps")
+
+
+def test_a_question_in_return_is_no_answer() -> None:
+    """Both questions wait."""
+    entries = talk(("u", "Can you move my booking KX42 to Friday?"), ("a", "To which Friday, May 2 or May 9?"))
+    steps = texts(extract(entries, 200), "next_steps")
+    assert "KX42" in steps
+    assert "May 9" in steps
+
+
+@pytest.mark.parametrize(
+    ("promise", "report"),
+    [
+        ("I will send the contract for Hansen tomorrow.", "The contract for Hansen is sent."),
+        ("Ich schicke morgen den Vertrag für Hansen.", "Der Vertrag für Hansen ist geschickt."),
+        ("Voy a enviar mañana el contrato de Hansen.", "El contrato de Hansen está enviado."),
+        ("我会把海森的合同寄给你。", "海森的合同寄出了。"),
+    ],
+)
+def test_a_promise_is_a_next_step_until_it_is_kept(promise: str, report: str) -> None:
+    """A report about the same matter takes it off the list; a denial does not."""
+    promised = talk(("u", promise), ("a", "Wir reden über K-77."))
+    assert promise in texts(extract(promised, 200), "next_steps")
+    assert "" == texts(extract([*promised, *talk(("u", report))], 200), "next_steps")
+
+
+def test_what_is_not_done_yet_is_still_to_be_done() -> None:
+    """A report that denies closes nothing."""
+    entries = talk(
+        ("u", "I will send the contract for Hansen tomorrow."),
+        ("a", "I noted K-77."),
+        ("u", "The contract for Hansen is not sent yet."),
+    )
+    assert "I will send the contract" in texts(extract(entries, 200), "next_steps")
+
+
+def test_a_sentence_that_points_back_stays_with_the_one_before() -> None:
+    """In a talk with an agent, nobody has to guess who "she" is."""
+    entries = talk(
+        ("u", "Dr. Okafor reviews the X-rays in room 12. She leaves for Lagos on 2026-03-31 with flight LH568."),
+        ("a", "Noted."),
+    )
+    for budget in range(10, 60):
+        kept = texts(extract(entries, budget))
+        assert ("Lagos" in kept) <= ("Dr. Okafor" in kept)
+
+
+def test_pleasantries_are_left_out_where_there_is_room() -> None:
+    """A budget is no reason to keep what says nothing."""
+    entries = talk(
+        ("u", "My passport number is L8839201."),
+        ("a", "Perfect, thank you so much!"),
+        ("u", "Muchas gracias, muy amable."),
+    )
+    assert ["User: My passport number is L8839201."] == [line.text for line in extract(entries, 500)]
+
+
 def test_the_last_todo_list_wins() -> None:
     """Open items are next steps, done items are done, and an older list yields."""
     entries = [
@@ -261,7 +339,7 @@ def test_lines_of_several_days_carry_their_dates() -> None:
     entries = [
         Entry(id="1", kind="user", text="Rent the blue van in Porto.", at="2024-05-01T09:00:00Z"),
         Entry(id="2", kind="user", text="The van costs 310 euros.", at="2024-05-02T09:00:00Z"),
-        *(Entry(id=str(i), kind="user", text="Fine.", at="2024-05-02T10:00:00Z") for i in range(3, 9)),
+        *(Entry(id=str(i), kind="user", text=f"Box {i} is packed.", at="2024-05-02T10:00:00Z") for i in range(3, 9)),
     ]
     kept = texts(extract(entries, 200), "key_information")
     assert "[2024-05-01] User: " in kept
