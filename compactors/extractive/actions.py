@@ -21,6 +21,7 @@ from memory_engine.compactors.extractive.words import (
     is_specific,
     terms_of,
 )
+from memory_engine.core.lazy import regex
 
 ARROW = " →"
 CROSS = " ✗"
@@ -36,6 +37,8 @@ PROSE_FACTOR = 0.6
 ERROR_FACTOR = 3.0
 """Of a failed attempt the reason is what keeps the next reader from repeating it;
 and it stays true when the same call succeeds later."""
+ERROR_LINE_FACTOR = 2.0
+TELLS_ERROR = regex(r"(?i)(?:error|exception|failure|failed|fatal|denied|not found)\b")
 LIKELY = 0.6
 UNLIKELY = 0.15
 """How likely a value of its shape is needed again, before its key has shown it."""
@@ -141,6 +144,8 @@ class _ActionLine:
         seen = self.reading.seen
         for sentence in statements(text, lines=True):
             weight = factor * (REPETITION_FACTOR if sentence.text in seen else 1.0)
+            if TELLS_ERROR.search(sentence.text):
+                weight *= ERROR_LINE_FACTOR
             seen.add(sentence.text)
             terms = speech_terms(self.reading, index, sentence.text, weight)
             if terms:

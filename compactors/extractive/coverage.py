@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, LINE_FRAME_CHARS, Section
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, LINE_FRAME_CHARS, Section
 from memory_engine.compactors.extractive.words import VALUE_MARK
 
 WORD_DECAY = 0.8
@@ -76,7 +76,8 @@ class _Selection:
         places: dict[Place, int] = {}
         for draft in drafts:
             base = len(self.pieces)
-            opening = LINE_FRAME_CHARS + (size(draft.speaker) if draft.speaker else 0)
+            # A line of a call says by a sign when it leaves something out, so there must be room for that.
+            opening = LINE_FRAME_CHARS + size(f" {GAP}" if draft.speaker is None else draft.speaker)
             for piece in draft.pieces:
                 if piece.at[0] >= 0:
                     places[piece.at] = len(self.pieces)

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, follows, select
-from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, SECTIONS, Entry, Line
 from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
@@ -55,10 +55,10 @@ def extract(
 
 
 def _texts(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
-    """The lines of a draft: one of a call, one for each run of neighbours of speech."""
+    """The lines of a draft: one of a call, with a sign where it leaves something out; of speech one for each run."""
     if draft.speaker is None:
         text = _joined([draft.pieces[place].text for place in chosen])
-        return [text] if text else []
+        return [text if len(chosen) == len(draft.pieces) else f"{text} {GAP}"] if text else []
     found: list[str] = []
     last: LinePiece | None = None
     for piece in (draft.pieces[place] for place in chosen):

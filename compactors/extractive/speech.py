@@ -5,7 +5,7 @@ language: questions and exclamations carry next to nothing, the answer after a
 question much, very short sentences little, first mentions more.
 """
 
-from memory_engine.compactors.extractive.agenda import DONE_BOX
+from memory_engine.compactors.extractive.agenda import DONE_BOX, OPEN_BOX
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Place, Terms
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Section
 from memory_engine.compactors.extractive.phrases import is_courteous, points_back, says_something, says_yes_or_no
@@ -26,7 +26,9 @@ REPETITION_FACTOR = 0.1
 NAME_FACTOR = 2.0
 COURTESY_FACTOR = 0.25
 LAST_EXCHANGE_FACTOR = 2.0
-NEXT_FACTOR = 1.5
+OPEN_WORTH = 6.0
+"""What an open question or promise is worth as such, however often its words were said."""
+TODO_WORTH = 24.0
 ONLY_SAID_FACTOR = 2.0
 NOWHERE: Place = (-1, -1)
 FULL_SENTENCE_WORDS = 8
@@ -82,6 +84,8 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         needs = asked_at if answers else (index, _needed(reading, statement, number))
         before = None if entry.kind in LISTS else statement.before
         section = _section(reading, *asked_at) if answers else _section(reading, index, number)
+        if section == "next_steps" and reading.has_agent:
+            terms = (*terms, (f"next {index} {number}", TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH))
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     prefix = f"{speaker}: " if speaker else ""
@@ -92,6 +96,10 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
 def _values_raised(reading: InputReading, terms: Terms) -> Terms:
     """More for the values that stand in no result: an agent's words are the only place for them."""
     return tuple((term, w * ONLY_SAID_FACTOR if reading.usage.is_only_said(term) else w) for term, w in terms)
+
+
+def _is_todo(entry: Entry, statement: Statement) -> bool:
+    return entry.kind == "todo" or statement.text.startswith(OPEN_BOX)
 
 
 def _needed(reading: InputReading, statement: Statement, number: int) -> int:
@@ -166,8 +174,6 @@ def _factor(reading: InputReading, index: int, statement: Statement) -> float:
             factor *= WITHOUT_TOOLS_FACTOR
         if index in reading.closing:
             factor *= LAST_EXCHANGE_FACTOR
-        if entry.kind != "todo" and reading.agenda.is_next(index, statement):
-            factor *= NEXT_FACTOR
     if entry.kind == "todo" and index != reading.last_todo:
         factor *= REPETITION_FACTOR
     return factor
