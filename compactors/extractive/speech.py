@@ -11,7 +11,7 @@ from memory_engine.compactors.extractive.entries import Entry, EntryKind, Sectio
 from memory_engine.compactors.extractive.phrases import is_courteous, points_back, says_something, says_yes_or_no
 from memory_engine.compactors.extractive.sentences import Statement, clean, statements, without_opening, words
 from memory_engine.compactors.extractive.usage import FIRST_MENTION_BONUS, InputReading
-from memory_engine.compactors.extractive.words import terms_of
+from memory_engine.compactors.extractive.words import VALUE_MARK, terms_of
 from memory_engine.core.lazy import regex
 from memory_engine.core.text import is_unspaced
 
@@ -30,6 +30,8 @@ OPEN_WORTH = 6.0
 """What an open question or promise is worth as such, however often its words were said."""
 TODO_WORTH = 24.0
 ONLY_SAID_FACTOR = 2.0
+CHOICE_SHARE = 0.5
+"""A value that the user repeats is a choice: it says something that the list it was chosen from does not."""
 NOWHERE: Place = (-1, -1)
 FULL_SENTENCE_WORDS = 8
 SHORTNESS_EXPONENT = 0.5
@@ -77,6 +79,8 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
         terms = speech_terms(reading, index, text, factor)
         if entry.kind == "assistant":
             terms = _values_raised(reading, terms)
+        elif entry.kind == "user" and reading.has_agent:
+            terms += tuple((f"user {term}", CHOICE_SHARE * weight) for term, weight in terms if term[0] == VALUE_MARK)
         if not terms or not (answers or says_something(statement.text, reading.names)):
             continue
         if not reading.agenda.is_current(index, statement):
