@@ -41,9 +41,11 @@ QUOTATION_CHARS_MAX = 600
 """A quotation that is open for longer was never meant as one."""
 LIST_CHARS_MAX = 480
 """A list up to this long stays one statement with the words that announce it."""
-STATEMENT_CHARS_MAX = 1_000
-"""Longer ones are no sentences: a log, code, a text without stops. They are excerpted."""
-EXCERPT_CHARS_MAX = 320
+SENTENCE_CHARS_MAX = 640
+"""A longer one is no sentence: a log, code, a text without stops. It is excerpted."""
+STATEMENT_CHARS_MAX = 2_000
+"""Several sentences that hang together are excerpted only beyond this."""
+EXCERPT_CHARS_MAX = 160
 SHORT_ANSWER_WORDS = 3
 
 
@@ -83,21 +85,23 @@ def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
     found: list[Statement] = []
     first_of: list[int] = []
     spaced = True
-    for group, head in _groups(sentences, lines=lines):
+    for parts, head in _groups(sentences, lines=lines):
+        group = "".join(sentence.text for sentence in parts)
         first_of.append(len(found))
         bullet = _BULLET.match(group.strip())
         before = None if bullet or lines else " " if spaced or group[:1].isspace() else ""
         body = clean(group.strip()[bullet.end() if bullet else 0 :])
-        found.extend(_bounded(body, first_of[head] if head >= 0 else -1, before))
+        chars_max = SENTENCE_CHARS_MAX if len(parts) == 1 else STATEMENT_CHARS_MAX
+        found.extend(_bounded(body, chars_max, first_of[head] if head >= 0 else -1, before))
         spaced = group[-1:].isspace()
     return tuple(found)
 
 
-def _bounded(text: str, head: int, before: str | None) -> Iterator[Statement]:
+def _bounded(text: str, chars_max: int, head: int, before: str | None) -> Iterator[Statement]:
     """The statement, or excerpts of one that is too long for a sentence."""
     if not text:
         return
-    if len(text) <= STATEMENT_CHARS_MAX:
+    if len(text) <= chars_max:
         yield _statement(text, head, before)
         return
     start = 0
@@ -208,6 +212,8 @@ def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) ->
     following = text[match.end() : match.end() + 12].lstrip().lstrip("\"'“„«»(¿¡*_")
     if following[:1].islower() and not writes_small:
         return False
+    if match.group().startswith(("…", "...")) and following and not following[0].isalpha():
+        return False
     if match.group() != ".":
         return True
     before = text[max(start, match.start() - 24) : match.start()]
@@ -225,16 +231,16 @@ def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) ->
 # What stays together.
 
 
-def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[str, int]]:
+def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_Sentence], int]]:
     """Sentences joined with what they must not stand without; the number is the group of a long list's head."""
     place, n = 0, 0
     while n < len(sentences):
         head_end, end = (n + 1, n + 1) if lines else _group_end(sentences, n)
-        yield _joined(sentences[n:head_end]), -1
+        yield sentences[n:head_end], -1
         head = place
         place += 1
         for first, last in _items(sentences, head_end, end):
-            yield _joined(sentences[first:last]), head
+            yield sentences[first:last], head
             place += 1
         n = end
 
@@ -281,10 +287,6 @@ def _items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[i
             first = n
     if first < end:
         yield first, end
-
-
-def _joined(sentences: list[_Sentence]) -> str:
-    return "".join(sentence.text for sentence in sentences)
 
 
 def _announces(sentence: str) -> bool:

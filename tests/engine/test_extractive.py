@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from memory_engine.compactors.extractive import Entry, Line, extract, render
 from memory_engine.compactors.extractive.entries import SECTIONS, tokens
-from memory_engine.compactors.extractive.sentences import STATEMENT_CHARS_MAX, statements
+from memory_engine.compactors.extractive.sentences import SENTENCE_CHARS_MAX, statements
 from memory_engine.compactors.extractive.structured import read_json, records
 from memory_engine.compactors.extractive.usage import pair_calls
 
@@ -402,7 +402,7 @@ def test_what_is_too_long_for_a_sentence_is_excerpted_and_says_so() -> None:
     """No word of a text without stops is lost, and each part but the first and last shows that the text goes on."""
     text = "word " * 300
     cut = [statement.text for statement in statements(text)]
-    assert all(len(part) <= STATEMENT_CHARS_MAX for part in cut)
+    assert all(len(part) <= SENTENCE_CHARS_MAX for part in cut)
     assert text.split() == [word for part in cut for word in part.split() if word != "…"]
     assert ["word … …", "… … word"] == [f"{cut[0][:4]} … {cut[0][-1]}", f"{cut[-1][0]} … {cut[-1][-4:]}"]
 
