@@ -2,6 +2,7 @@
 
 import re
 from functools import cache, lru_cache
+from itertools import islice
 
 from memory_engine.core.language import function_words
 from memory_engine.core.text import COMPOUND_WORD, is_unspaced, word_lists
@@ -39,14 +40,13 @@ def _is_empty(word: str) -> bool:
 
 
 def points_back(text: str) -> bool:
-    """Whether the first word points to what was said before."""
-    found = COMPOUND_WORD.search(text)
-    if found is None:
-        return False
-    word = found.group()
-    return word.casefold() in listed("pointers") or (
-        is_unspaced(word) and word.startswith(tuple(listed("pointers_unspaced")))
-    )
+    """Whether the first word points to what was said before, or the second one behind an "if"."""
+    first, second = [*map(re.Match[str].group, islice(COMPOUND_WORD.finditer(text), 2)), "", ""][:2]
+    if is_unspaced(first):
+        return first.startswith(tuple(listed("pointers_unspaced")))
+    if first.casefold() in listed("pointers"):
+        return True
+    return first.casefold() in listed("conditionals") and second.casefold() in listed("pointers") | listed("articles")
 
 
 def says_yes_or_no(text: str) -> bool:

@@ -69,32 +69,38 @@ def speech_drafts(reading: InputReading, index: int) -> list[LineDraft]:
     asked_at = _question_before(reading, index)
     told: dict[Section, list[LinePiece]] = {}
     for number, statement in enumerate(statements(entry.text)):
-        factor = _factor(reading, index, statement)
-        if asked_at != NOWHERE:
-            factor *= ANSWER_FACTOR
-        elif statement.words < FEW_WORDS:
-            factor *= FEW_WORDS_FACTOR
-        answers = number == 0 and asked_at != NOWHERE and _needs_its_question(reading, asked_at, statement)
+        answers = number == 0 and _needs_its_question(reading, asked_at, statement)
         text = without_opening(statement.text, reading.names) if number == 0 else statement.text
-        terms = speech_terms(reading, index, text, factor)
-        if entry.kind == "assistant":
-            terms = _values_raised(reading, terms)
-        elif entry.kind == "user" and reading.has_agent:
-            terms += tuple((f"user {term}", CHOICE_SHARE * weight) for term, weight in terms if term[0] == VALUE_MARK)
-        if not terms or not (answers or says_something(statement.text, reading.names)):
+        terms = _terms(reading, index, statement, text, asked=asked_at != NOWHERE)
+        tells = answers or says_something(statement.text, reading.names)
+        if not (terms and tells and reading.agenda.is_current(index, statement)):
             continue
-        if not reading.agenda.is_current(index, statement):
-            continue
-        needs = asked_at if answers else (index, _needed(reading, statement, number))
-        before = None if entry.kind in LISTS else statement.before
         section = _section(reading, *asked_at) if answers else _section(reading, index, number)
         if section == "next_steps" and reading.has_agent:
             terms = (*terms, (f"next {index} {number}", TODO_WORTH if _is_todo(entry, statement) else OPEN_WORTH))
+        needs = asked_at if answers else (index, _needed(reading, statement, number))
+        before = None if entry.kind in LISTS else statement.before
         told.setdefault(section, []).append(LinePiece(text, terms, -1, (index, number), before, needs))
     speaker = clean(entry.speaker) or SPEAKERS.get(entry.kind, "")
     prefix = f"{speaker}: " if speaker else ""
     day = day_of(entry)
     return [LineDraft(section, (entry.id,), tuple(pieces), day, prefix) for section, pieces in told.items()]
+
+
+def _terms(reading: InputReading, index: int, statement: Statement, text: str, *, asked: bool) -> Terms:
+    """What the statement covers, and the worth of it by who says it and why."""
+    factor = _factor(reading, index, statement)
+    if asked:
+        factor *= ANSWER_FACTOR
+    elif statement.words < FEW_WORDS:
+        factor *= FEW_WORDS_FACTOR
+    terms = speech_terms(reading, index, text, factor)
+    kind = reading.entries[index].kind
+    if kind == "assistant":
+        return _values_raised(reading, terms)
+    if kind == "user" and reading.has_agent:
+        terms += tuple((f"user {term}", CHOICE_SHARE * weight) for term, weight in terms if term[0] == VALUE_MARK)
+    return terms
 
 
 def _values_raised(reading: InputReading, terms: Terms) -> Terms:
@@ -115,10 +121,14 @@ def _needed(reading: InputReading, statement: Statement, number: int) -> int:
 
 def _needs_its_question(reading: InputReading, asked_at: Place, statement: Statement) -> bool:
     """Whether an answer is so short that it means nothing without what was asked."""
+    if asked_at == NOWHERE:
+        return False
     question = statements(reading.entries[asked_at[0]].text)[asked_at[1]]
+    if len(question.text) > QUESTION_CHARS_MAX or not says_something(question.text, reading.names):
+        return False
     is_answer = reading.has_agent or says_yes_or_no(statement.text)
     words_max = SHORT_ANSWER_WORDS if is_answer else SHORT_REPLY_WORDS
-    return statement.words <= words_max and len(question.text) <= QUESTION_CHARS_MAX
+    return statement.words <= words_max
 
 
 def day_of(entry: Entry) -> str:

@@ -307,6 +307,20 @@ def test_a_sentence_that_points_back_stays_with_the_one_before() -> None:
         assert ("Lagos" in kept) <= ("Dr. Okafor" in kept)
 
 
+def test_a_condition_on_what_was_said_before_stays_with_it() -> None:
+    """Behind an "if", too, a pointer is kept with what it points to."""
+    entries = talk(
+        (
+            "u",
+            "Am liebsten der Gasthof Adler in Hinterzarten. Wenn der nicht frei ist, dann das Hotel Sonne am 14. Juni.",
+        ),
+        ("a", "Notiert."),
+    )
+    for budget in range(10, 60):
+        kept = texts(extract(entries, budget))
+        assert ("Sonne" in kept) <= ("Adler" in kept)
+
+
 def test_pleasantries_are_left_out_where_there_is_room() -> None:
     """A budget is no reason to keep what says nothing."""
     entries = talk(
