@@ -22,7 +22,7 @@ ENDS = ".!?…؟\u06d4।"
 # Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
 _BORDER = regex(
     rf"(?<![{ENDS}])[{ENDS}]++[\"'”’»)\]*_]*+(?=\s)"
-    r"|[。\uff01\uff1f\uff1b｡]++[」』”’\uff09]*+|[\r\n\u2028\u2029]\s*+|\s(?=\[\w{1,20}: )"
+    r"|[。\uff01\uff1f｡]++[」』”’\uff09]*+|[\r\n\u2028\u2029]\s*+|\s(?=\[(?:image|photo|video|audio|file): )"
 )
 _LINE_BREAKS = "\r\n\u2028\u2029"
 _BLANK_LINE = regex(r"[\r\n\u2028\u2029][^\S\r\n\u2028\u2029]*(?:\r\n|[\r\n\u2028\u2029])")
@@ -47,6 +47,7 @@ STATEMENT_CHARS_MAX = 2_000
 """Several sentences that hang together are excerpted only beyond this."""
 EXCERPT_CHARS_MAX = 160
 SHORT_ANSWER_WORDS = 3
+FRAGMENT_WORDS = 5
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -301,7 +302,12 @@ def _is_bound(before: str, following: _Sentence) -> bool:
         return False
     if before.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS) and _answers_itself(sentence):
         return True
-    return _bound_pattern().match(sentence) is not None
+    return _bound_pattern().match(sentence) is not None or _is_fragment(sentence)
+
+
+def _is_fragment(sentence: str) -> bool:
+    """Whether a sentence is too short for one that begins so: it belongs to the one before."""
+    return word_count(sentence[:80]) <= FRAGMENT_WORDS and _fragment_pattern().match(sentence) is not None
 
 
 def _answers_itself(sentence: str) -> bool:
@@ -314,6 +320,12 @@ def _answers_itself(sentence: str) -> bool:
 @cache
 def _bound_pattern() -> re.Pattern[str]:
     spaced, unspaced = alternatives("bound", "bound_unspaced")
+    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
+
+
+@cache
+def _fragment_pattern() -> re.Pattern[str]:
+    spaced, unspaced = alternatives("fragments", "fragments_unspaced")
     return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
 
 
