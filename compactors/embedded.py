@@ -1,13 +1,18 @@
 """The compactor that needs no model and no key: the extractive algorithm over chunks."""
 
 from collections.abc import Mapping, Sequence
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
-from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line, Section
-from memory_engine.compactors.extractive.extractor import extract
+from memory_engine.compactors.extractive.entries import GAP, Entry, EntryKind, Line, Section
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.lazy import lazy_module
+
+if TYPE_CHECKING:
+    from memory_engine.compactors.extractive import extractor
+else:
+    extractor = lazy_module("memory_engine.compactors.extractive.extractor")
 
 _KINDS: Mapping[str, EntryKind] = {
     ChunkType.SYSTEM: "system",
@@ -26,6 +31,7 @@ _KINDS: Mapping[str, EntryKind] = {
 
 READ_CHARS_MAX = 32_000
 """Characters read of one text: a megabyte takes seconds, and its middle seldom matters."""
+NOTHING_FITS = "{count} entries, none of them short enough to be quoted here"
 _SECTIONS: Mapping[str, Section] = {section: section for section in get_args(Section)}
 
 
@@ -55,10 +61,24 @@ class EmbeddedCompactor:
         ]
         import anyio.to_thread  # loads a back end with it, and most engines that open never compact
 
-        lines = await anyio.to_thread.run_sync(lambda: extract(entries, context.budget_tokens, earlier=earlier))
+        lines = await anyio.to_thread.run_sync(lambda: _lines(entries, context.budget_tokens, earlier))
         return CompactionResult(
             lines=tuple(SummaryLine(section=line.section, text=line.text, sources=line.sources) for line in lines)
         )
+
+
+def _lines(entries: Sequence[Entry], budget_tokens: float, earlier: Sequence[Line]) -> tuple[Line, ...]:
+    """The extract, its size counted as the engine counts tokens; where nothing is short enough, a line that says so."""
+    lines = extractor.extract(entries, budget_tokens, earlier=earlier, size=utf8_length)
+    if lines or not entries:
+        return lines
+    sources = tuple(dict.fromkeys(entry.id for entry in entries))
+    return (Line("key_information", NOTHING_FITS.format(count=len(sources)), sources),)
+
+
+def utf8_length(text: str) -> int:
+    """Its size in bytes, of which the engine's estimate counts four to a token."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def entries_of(chunk: Chunk, at: str) -> list[Entry]:
@@ -86,6 +106,16 @@ def entries_of(chunk: Chunk, at: str) -> list[Entry]:
 
 
 def _within_reach(text: str) -> str:
+    """The text, or its beginning and its end, each cut where a line or a sentence ends, with a mark between them."""
     if len(text) <= READ_CHARS_MAX:
         return text
-    return f"{text[: READ_CHARS_MAX * 2 // 3]}\n{text[-READ_CHARS_MAX // 3 :]}"
+    head, tail = text[: READ_CHARS_MAX * 2 // 3], text[-READ_CHARS_MAX // 3 :]
+    stop = max(map(head.rfind, _STOPS))
+    start = min((at for at in map(tail.find, _STOPS) if at >= 0), default=-1)
+    head = head[: stop + 1] if stop > 0 else f"{head} {GAP}"
+    tail = tail[start + 1 :] if start >= 0 else f"{GAP} {tail}"
+    return f"{head}\n\n{tail}"
+
+
+_STOPS = ("\n", ". ", "。")
+"""Where a long text is parted."""

@@ -8,6 +8,7 @@ import re
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +16,8 @@ from msgspec.structs import replace
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compaction.failures import INCOMPLETE
 from memory_engine.compactors.summary_check import Claim, Demand, grounded
-from memory_engine.context.rendering import SECTIONS, render_lines
+from memory_engine.context.headings import sections_by_heading
+from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.lazy import regex
@@ -132,7 +134,7 @@ def entries_of(chunks: Sequence[Chunk], context: CompactionContext) -> list[Hist
 def _text(chunk: Chunk) -> str:
     """The text of a chunk, with its speaker and the calls it makes or answers."""
     if chunk.lines:
-        return render_lines(chunk.lines, title="")
+        return render_lines(chunk.lines, title=False)
     head = chunk.label
     if chunk.call_id:
         head = f"{chunk.label or chunk.call_id} {'failed' if chunk.status == 'failed' else 'returned'}"
@@ -195,17 +197,10 @@ def escaped(text: str, *, quote: bool = False) -> str:
     return html.escape(_NOT_XML.sub("\ufffd", text), quote=quote)
 
 
-_SECTION_OF = {heading.casefold(): name for name, heading in SECTIONS}
-_NAMES = "|".join(re.escape(heading) for _, heading in SECTIONS)
 _OTHER = "key_information"
 """The section for lines under a heading of the model's own."""
 _NUMBERED = r"(?:\d{1,2}[.)]\s*)?"
 _HASH_HEADING = regex(r" {0,3}(?P<level>#{1,6})\s+(?P<title>.*)")
-_BOLD_HEADING = regex(
-    rf"(?i) {{0,3}}(?:[-*+]\s+)?{_NUMBERED}"
-    rf"(?:\*\*|__)\s*(?P<title>{_NAMES})\s*:?\s*(?:\*\*|__)\s*:?(?P<rest>.*)"
-)
-_BARE_HEADING = regex(rf"(?i) {{0,3}}{_NUMBERED}(?P<title>{_NAMES})\s*:?\s*")
 _BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s+(?:\[[ xX~]\]\s+)?(?P<text>.*)")
 _EMPTY_BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s*")
 _RULE = regex(r"\s*(?:[-*_]\s*){3,}")
@@ -275,15 +270,27 @@ def _items(answer: str) -> Iterator[tuple[str, str]]:
             parts.append(_plain(line))
 
 
+@cache
+def _named_headings() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """The patterns of a section's name in bold, and of one alone on its line."""
+    names = "|".join(re.escape(heading) for heading in sorted(sections_by_heading(), key=len, reverse=True))
+    in_bold = (
+        rf"(?i) {{0,3}}(?:[-*+]\s+)?{_NUMBERED}"
+        rf"(?:\*\*|__)\s*(?P<title>{names})\s*:?\s*(?:\*\*|__)\s*:?(?P<rest>.*)"
+    )
+    return re.compile(in_bold), re.compile(rf"(?i) {{0,3}}{_NUMBERED}(?P<title>{names})\s*:?\s*")
+
+
 def _heading(line: str) -> tuple[str, int, str] | None:
     """A heading: the known section's name (or `""`), its level, and text on the same line."""
+    section_of, (in_bold, alone) = sections_by_heading(), _named_headings()
     if found := _HASH_HEADING.fullmatch(line):
         title = re.sub(r"[^\w\s]", " ", re.sub(rf"^\W*{_NUMBERED}", "", found["title"]))
-        return _SECTION_OF.get(" ".join(title.split()).casefold(), ""), len(found["level"]), ""
-    if found := _BOLD_HEADING.fullmatch(line):
-        return _SECTION_OF[found["title"].casefold()], 3, _plain(found["rest"])
-    if found := _BARE_HEADING.fullmatch(line):
-        return _SECTION_OF[found["title"].casefold()], 3, ""
+        return section_of.get(" ".join(title.split()).casefold(), ""), len(found["level"]), ""
+    if found := in_bold.fullmatch(line):
+        return section_of[found["title"].casefold()], 3, _plain(found["rest"])
+    if found := alone.fullmatch(line):
+        return section_of[found["title"].casefold()], 3, ""
     return None
 
 

@@ -11,25 +11,24 @@ from math import sqrt
 
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Terms
 from memory_engine.compactors.extractive.entries import Entry, Section
+from memory_engine.compactors.extractive.sentences import clean, statements, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
 from memory_engine.compactors.extractive.usage import Action, InputReading, failed, key_of
 from memory_engine.compactors.extractive.words import (
     DATE,
-    clean,
     is_identifier,
     is_specific,
-    split_sentences,
     terms_of,
-    words,
 )
+from memory_engine.core.lazy import regex
 
 ARROW = " →"
 CROSS = " ✗"
 PENDING = " (no result yet)"
 LONG_VALUE_CHARS = 100
 DATE_CHARS_MAX = 10
-VALUE_FACTOR = 3.0
+VALUE_FACTOR = 4.5
 """A reader can guess a lost word of speech from the rest, but not a lost value."""
 RECENCY_FLOOR = 0.6
 SUPERSEDED_FACTOR = 0.3
@@ -38,6 +37,8 @@ PROSE_FACTOR = 0.6
 ERROR_FACTOR = 3.0
 """Of a failed attempt the reason is what keeps the next reader from repeating it;
 and it stays true when the same call succeeds later."""
+ERROR_LINE_FACTOR = 2.0
+TELLS_ERROR = regex(r"(?i)(?:error|exception|failure|failed|fatal|denied|not found)\b")
 LIKELY = 0.6
 UNLIKELY = 0.15
 """How likely a value of its shape is needed again, before its key has shown it."""
@@ -141,8 +142,10 @@ class _ActionLine:
     def _add_prose(self, index: int, text: str, factor: float, parent: int) -> None:
         """Sentences as they are: a tool may have printed code, where every word counts."""
         seen = self.reading.seen
-        for sentence in split_sentences(text):
+        for sentence in statements(text, lines=True):
             weight = factor * (REPETITION_FACTOR if sentence.text in seen else 1.0)
+            if TELLS_ERROR.search(sentence.text):
+                weight *= ERROR_LINE_FACTOR
             seen.add(sentence.text)
             terms = speech_terms(self.reading, index, sentence.text, weight)
             if terms:

@@ -3,15 +3,18 @@
 Pure and deterministic: the same entries give the same bytes on any machine.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from memory_engine.compactors.extractive.actions import ARROW, CROSS, action_drafts
-from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, select
-from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, SECTIONS, Entry, Line, Section
+from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, follows, select
+from memory_engine.compactors.extractive.entries import CHARS_PER_TOKEN, GAP, SECTIONS, Entry, Line
+from memory_engine.compactors.extractive.sentences import clean
 from memory_engine.compactors.extractive.speech import day_of, speech_drafts, speech_terms
 from memory_engine.compactors.extractive.usage import SAID_KINDS, InputReading, read
-from memory_engine.compactors.extractive.words import clean
+from memory_engine.context.headings import HEADINGS_CHARS_MAX
+from memory_engine.context.rendering import render_lines
+from memory_engine.core.events.base import SummaryLine
 
 STAMPS_SHARE_MAX = 0.08
 """Dates may take this share of the budget; where they would take more, they are left out in favour of facts."""
@@ -20,13 +23,20 @@ STALE_FACTORS = {"current_state": 0.05, "next_steps": 0.3}
 """The share of its worth that an older summary's state and plans keep once newer entries follow it."""
 
 
-def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence[Line] = ()) -> tuple[Line, ...]:
+def extract(
+    entries: Sequence[Entry],
+    budget_tokens: float,
+    *,
+    earlier: Sequence[Line] = (),
+    size: Callable[[str], int] = len,
+) -> tuple[Line, ...]:
     """The lines worth most within the budget, section by section in reading order.
 
     Budget: tokens (characters / 4) of the lines with their "- " and newline;
     headings are not counted. `earlier` are the lines of an older summary whose
     originals are out of reach: they compete as they are and keep their sources,
-    but what they say of state and plans yields to later entries.
+    but what they say of state and plans yields to later entries. `size` counts
+    instead of characters what a quarter of a token is.
     """
     if budget_tokens <= 0:
         return ()
@@ -36,14 +46,28 @@ def extract(entries: Sequence[Entry], budget_tokens: float, *, earlier: Sequence
     stamped = 0 < reserve <= STAMPS_SHARE_MAX * budget_tokens
     lines: list[Line] = []
     day = ""
-    for draft, chosen in zip(drafts, select(drafts, budget_tokens - reserve * stamped), strict=True):
-        text = _joined([draft.pieces[place].text for place in chosen])
-        if text and stamped and draft.section == "key_information" and draft.day not in ("", day):
-            day = draft.day
-            text = f"[{day}] {text}"
-        if text:
-            lines.append(Line(draft.section, text, draft.sources))
+    for draft, chosen in zip(drafts, select(drafts, budget_tokens - reserve * stamped, size), strict=True):
+        for text in _texts(draft, chosen):
+            stamp = stamped and draft.section == "key_information" and draft.day not in ("", day)
+            day = draft.day if stamp else day
+            lines.append(Line(draft.section, f"[{day}] {text}" if stamp else text, draft.sources))
     return tuple(line for section in SECTIONS for line in lines if line.section == section)
+
+
+def _texts(draft: LineDraft, chosen: Sequence[int]) -> list[str]:
+    """The lines of a draft: one of a call, with a sign where it leaves something out; of speech one for each run."""
+    if draft.speaker is None:
+        text = _joined([draft.pieces[place].text for place in chosen])
+        return [text if len(chosen) == len(draft.pieces) else f"{text} {GAP}"] if text else []
+    found: list[str] = []
+    last: LinePiece | None = None
+    for piece in (draft.pieces[place] for place in chosen):
+        if last is not None and piece.before is not None and follows(piece, last):
+            found[-1] += piece.before + piece.text
+        else:
+            found.append(f"{draft.speaker}{piece.text}")
+        last = piece
+    return found
 
 
 def _stamps_cost(entries: Sequence[Entry]) -> float:
@@ -80,15 +104,7 @@ def _earlier_draft(reading: InputReading, line: Line) -> LineDraft:
     return LineDraft(line.section, line.sources, (LinePiece(text, speech_terms(reading, 0, text, factor), -1),))
 
 
-TITLE = "## Progress Summary"
-HEADINGS: dict[Section, str] = {
-    "completed_actions": "### Completed Actions",
-    "attempted_approaches": "### Attempted Approaches",
-    "current_state": "### Current State",
-    "key_information": "### Key Information",
-    "next_steps": "### Next Steps",
-}
-HEADING_TOKENS = (len(TITLE) + 1 + sum(len(heading) + 3 for heading in HEADINGS.values())) / CHARS_PER_TOKEN
+HEADING_TOKENS = HEADINGS_CHARS_MAX / CHARS_PER_TOKEN
 """The most that title and headings cost beside the lines, in tokens."""
 
 
@@ -99,13 +115,5 @@ def render(lines: Sequence[Line], *, cite: bool = False) -> str:
     """
     if not lines:
         return ""
-    parts = [f"{TITLE}\n"]
-    for section in SECTIONS:
-        body = [_bullet(line, cite) for line in lines if line.section == section]
-        if body:
-            parts.append(f"\n{HEADINGS[section]}\n\n{''.join(body)}")
-    return "".join(parts)
-
-
-def _bullet(line: Line, cite: bool) -> str:
-    return f"- {line.text} [{', '.join(line.sources)}]\n" if cite else f"- {line.text}\n"
+    cited = (f"{line.text} [{', '.join(line.sources)}]" if cite else line.text for line in lines)
+    return render_lines([SummaryLine(line.section, text) for line, text in zip(lines, cited, strict=True)]) + "\n"

@@ -11,15 +11,16 @@ from math import sqrt
 
 import msgspec
 
+from memory_engine.compactors.extractive.agenda import Agenda
 from memory_engine.compactors.extractive.entries import Entry, EntryKind, Line
+from memory_engine.compactors.extractive.phrases import says_something
+from memory_engine.compactors.extractive.sentences import statements
 from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
 from memory_engine.compactors.extractive.words import (
     VALUE_MARK,
-    FunctionWords,
     is_grammar,
     is_identifier,
     specificity,
-    split_sentences,
     text_terms,
 )
 
@@ -44,6 +45,7 @@ class TermUsage:
         self._used: set[str] = set()
         self._named: set[str] = set()
         self._said: set[str] = set()
+        self._in_results: set[str] = set()
         self._last_record: dict[tuple[str, str], int] = {}
         self._key_hits: Counter[str] = Counter()
         self._key_total: Counter[str] = Counter()
@@ -67,6 +69,7 @@ class TermUsage:
             said |= arguments
         self._meet(index, said)
         if entry.kind in ("tool_result", "error"):
+            self._in_results.update(term for term in said if term[0] == VALUE_MARK)
             return
         taken_up = self._named if entry.kind == "user" else self._said
         for term in said:
@@ -120,6 +123,10 @@ class TermUsage:
             factor *= SAID_BONUS
         return factor
 
+    def is_only_said(self, term: str) -> bool:
+        """Whether a term is a value that stands in no result of a tool: what is not kept of speech is lost."""
+        return term[0] == VALUE_MARK and term not in self._in_results
+
     def is_first(self, term: str, index: int) -> bool:
         """Whether the entry at `index` is the first to hold the term."""
         return self._first.get(term, index) >= index
@@ -165,8 +172,11 @@ def pair_calls(entries: Sequence[Entry]) -> tuple[Action, ...]:
 
 
 def failed(entry: Entry) -> bool:
-    """Whether an outcome is an error, by its flag or by how tools begin their errors."""
-    return entry.failed or entry.kind == "error" or entry.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES)
+    """Whether an outcome is an error: by its flag, by how tools begin their errors, or by a field that says so."""
+    if entry.failed or entry.kind == "error" or entry.text.lstrip()[:9].lower().startswith(ERROR_PREFIXES):
+        return True
+    value = read_json(entry.text)
+    return isinstance(value, dict) and (bool(value.get("error")) or value.get("success", value.get("ok")) is False)
 
 
 AGENT_KINDS: frozenset[EntryKind] = frozenset(("assistant", "thinking", "tool_call", "tool_result", "error"))
@@ -181,12 +191,14 @@ class InputReading(msgspec.Struct, frozen=True):
     entries: Sequence[Entry]
     actions: tuple[Action, ...]
     usage: TermUsage
-    function_words: FunctionWords
+    agenda: Agenda
     has_agent: bool
     """Whether an agent takes part: its user's words then weigh more than its own."""
     closing: frozenset[int]
     """Places of the last thing each side said: the state of the conversation."""
     last_todo: int
+    names: frozenset[str]
+    """The speakers' names, folded: whom a greeting calls."""
     seen: set[str]
     """Sentences met so far, for marking repetitions down."""
 
@@ -198,26 +210,28 @@ def read(entries: Sequence[Entry], earlier: Sequence[Line]) -> InputReading:
         value = read_json(entry.text) if entry.kind in ("tool_result", "error") else None
         if value is not None:
             usage.learn_keys(index, records(value))
-    said = [entry for entry in entries if entry.kind in SAID_KINDS]
-    passages = [sentence.text for entry in said for sentence in split_sentences(entry.text)]
+    names = frozenset(name.casefold() for entry in entries for name in entry.speaker.split())
     return InputReading(
         entries=entries,
         actions=pair_calls(entries),
         usage=usage,
-        function_words=FunctionWords(passages),
+        agenda=Agenda(entries),
         has_agent=any(entry.kind in AGENT_KINDS for entry in entries),
-        closing=_closing(entries),
+        closing=_closing(entries, names),
         last_todo=max((i for i, entry in enumerate(entries) if entry.kind == "todo"), default=-1),
+        names=names,
         seen=set(),
     )
 
 
-def _closing(entries: Sequence[Entry]) -> frozenset[int]:
-    """Places of the last thing that each of the last two voices said."""
+def _closing(entries: Sequence[Entry], names: frozenset[str]) -> frozenset[int]:
+    """Places of the last thing of substance that each of the last two voices said."""
     found: dict[tuple[str, str], int] = {}
     for index in range(len(entries) - 1, -1, -1):
         entry = entries[index]
-        if entry.kind in ("user", "assistant", "thinking", "task", "other"):
+        if entry.kind not in ("user", "assistant", "thinking", "task", "other"):
+            continue
+        if any(says_something(statement.text, names) for statement in statements(entry.text)):
             found.setdefault((entry.kind, entry.speaker), index)
         if len(found) == 2:
             break

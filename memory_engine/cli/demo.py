@@ -164,7 +164,7 @@ def _put_compactions(shown: _Shown, terminal: Terminal) -> None:
 
 def _put_summary(chunk: Chunk, terminal: Terminal) -> None:
     _step(terminal, "summary", f"chunk {chunk.id} now stands for {counted(len(chunk.parent_ids), 'chunk')}:")
-    for line in render_lines(chunk.lines, title="").splitlines():
+    for line in render_lines(chunk.lines, title=False).splitlines():
         if line:
             shown = one_line(line, min(terminal.width, 110) - 13)
             terminal.put(f"{_INDENT}{terminal.styled('│', 'dim')} {shown}")

@@ -22,8 +22,11 @@ from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
 
 if TYPE_CHECKING:
     import html
+
+    from memory_engine.context import headings
 else:
     html = lazy_module("html")
+    headings = lazy_module("memory_engine.context.headings")
 
 Message = dict[str, object]
 """A chat-completions message."""
@@ -39,7 +42,7 @@ SECTIONS: tuple[tuple[str, str], ...] = (
     ("key_information", "Key Information"),
     ("next_steps", "Next Steps"),
 )
-"""The sections of a progress summary: name in `SummaryLine.section`, and heading. Other sections come after these."""
+"""The sections of a progress summary: name in `SummaryLine.section`, and English heading. Others come after these."""
 _LABELS = {
     "parent_message": "Message from the parent agent",
     "subagent_message": "Message from a sub-agent",
@@ -138,16 +141,19 @@ def render_nothing(_chunk: Chunk) -> Iterable[Message]:
     return ()
 
 
-def render_lines(lines: Sequence[SummaryLine], *, title: str = "## Progress Summary") -> str:
-    """The Markdown of a summary: the known sections in their order, then any other, each with its lines."""
-    names = dict(SECTIONS)
-    order = [name for name, _ in SECTIONS]
-    order += [line.section for line in lines if line.section not in names]
-    parts = [title] if title else []
-    for section in dict.fromkeys(order):
+def render_lines(lines: Sequence[SummaryLine], *, title: bool = True) -> str:
+    """The Markdown of a summary: the known sections in their order, then any other, each with its lines.
+
+    The headings are in the language of the lines where that is known, else in English.
+    """
+    named = headings.headings_of(tuple(lines))
+    known = [name for name, _ in SECTIONS]
+    parts = [f"## {named['title']}"] if title else []
+    for section in dict.fromkeys([*known, *(line.section for line in lines)]):
         texts = [f"- {line.text}" for line in lines if line.section == section]
         if texts:
-            parts.append(f"### {names.get(section, section.replace('_', ' ').title())}\n\n" + "\n".join(texts))
+            heading = named[section] if section in known else section.replace("_", " ").title()
+            parts.append(f"### {heading}\n\n" + "\n".join(texts))
     return "\n\n".join(parts)
 
 

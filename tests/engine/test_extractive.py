@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from memory_engine.compactors.extractive import Entry, Line, extract, render
 from memory_engine.compactors.extractive.entries import SECTIONS, tokens
+from memory_engine.compactors.extractive.sentences import SENTENCE_CHARS_MAX, statements
 from memory_engine.compactors.extractive.structured import read_json, records
 from memory_engine.compactors.extractive.usage import pair_calls
-from memory_engine.compactors.extractive.words import SENTENCE_CHARS_MAX, FunctionWords, split_sentences, telegram
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = st.sampled_from(
@@ -148,6 +148,12 @@ def test_a_failure_is_an_attempted_approach() -> None:
     assert "deploy: web-3 ✗ Error: port 8080 in use" == texts(lines, "attempted_approaches")
 
 
+@pytest.mark.parametrize("result", ['{"success": false, "host": "web-3"}', '{"error": "port 8080 in use"}'])
+def test_a_result_whose_fields_tell_of_a_failure_is_one(result: str) -> None:
+    """Structured answers say in a field that they are errors."""
+    assert "deploy" in texts(extract(call(1, "deploy", {"host": "web-3"}, result), 60), "attempted_approaches")
+
+
 def test_equal_retries_become_one_line_that_cites_all() -> None:
     """Three equal failures are told once, with their number."""
     entries = [entry for i in range(3) for entry in call(i, "ping", {"host": "db-1"}, "Error: timeout")]
@@ -204,28 +210,30 @@ def test_what_is_specific_outlives_pleasantries() -> None:
         "Cool!",
     ]
     entries = [Entry(id=str(i), kind="user", speaker="Ana", text=text) for i, text in enumerate(said)]
-    (line,) = extract(entries, 13)
+    (line,) = extract(entries, 15)
     assert "L8839201" in line.text
     assert ("2",) == line.sources
 
 
-def test_a_negation_survives_the_telegram() -> None:
-    """Function words go, negations stay."""
+def test_a_sentence_is_kept_whole_or_not_at_all() -> None:
+    """Word for word, whatever the budget: a sentence that does not fit is left out, never trimmed."""
     said = "I do not want the insurance for this trip because it is too expensive for us."
-    (line,) = extract([Entry(id="a", kind="user", text=said)], 30)
-    assert "not want insurance trip expensive" in line.text
+    kept = {texts(extract([Entry(id="a", kind="user", text=said)], budget)) for budget in range(40)}
+    assert {"", f"User: {said}"} == kept
 
 
 def test_a_short_answer_keeps_what_was_asked() -> None:
-    """An answer that means nothing alone carries the question's topic words and cites both."""
+    """An answer that means nothing alone stands below its question, each line with its own source."""
     entries = [
         Entry(id="q", kind="assistant", text="Which hotel would you like to book in Lisbon?"),
         Entry(id="a", kind="user", text="Casa Azul"),
         Entry(id="z", kind="assistant", text="Done."),
     ]
-    answer = next(line for line in extract(entries, 60) if "Casa Azul" in line.text)
-    assert "hotel" in answer.text
-    assert ("q", "a") == answer.sources
+    lines = extract(entries, 60)
+    assert [
+        ("Assistant: Which hotel would you like to book in Lisbon?", ("q",)),
+        ("User: Casa Azul", ("a",)),
+    ] == [(line.text, line.sources) for line in lines[:2]]
 
 
 def test_the_open_question_is_a_next_step() -> None:
@@ -235,6 +243,92 @@ def test_the_open_question_is_a_next_step() -> None:
         Entry(id="a", kind="assistant", text="The fee is $75. Shall I charge card 4421 for it?"),
     ]
     assert "charge card 4421" in texts(extract(entries, 80), "next_steps")
+
+
+def talk(*said: tuple[str, str]) -> list[Entry]:
+    """Entries of a user (`u`) and an assistant (`a`)."""
+    kinds = {"u": "user", "a": "assistant"}
+    return [Entry(id=str(n), kind=kinds[who], text=text) for n, (who, text) in enumerate(said)]  # type: ignore[arg-type]
+
+
+def test_an_answered_question_is_no_next_step() -> None:
+    """Once somebody else has said something, nobody waits for it any more."""
+    entries = talk(
+        ("u", "Move my booking KX42 to Friday."),
+        ("a", "Shall I charge card 4421 for the fee of $75?"),
+        ("u", "Charge the card 9907 instead."),
+        ("a", "Card 9907 was charged with $75."),
+    )
+    assert "" == texts(extract(entries, 200), "next_steps")
+
+
+def test_a_question_in_return_is_no_answer() -> None:
+    """Both questions wait."""
+    entries = talk(("u", "Can you move my booking KX42 to Friday?"), ("a", "To which Friday, May 2 or May 9?"))
+    steps = texts(extract(entries, 200), "next_steps")
+    assert "KX42" in steps
+    assert "May 9" in steps
+
+
+@pytest.mark.parametrize(
+    ("promise", "report"),
+    [
+        ("I will send the contract for Hansen tomorrow.", "The contract for Hansen is sent."),
+        ("Ich schicke morgen den Vertrag für Hansen.", "Der Vertrag für Hansen ist geschickt."),
+        ("Voy a enviar mañana el contrato de Hansen.", "El contrato de Hansen está enviado."),
+        ("我会把海森的合同寄给你。", "海森的合同寄出了。"),
+    ],
+)
+def test_a_promise_is_a_next_step_until_it_is_kept(promise: str, report: str) -> None:
+    """A report about the same matter takes it off the list; a denial does not."""
+    promised = talk(("u", promise), ("a", "Wir reden über K-77."))
+    assert promise in texts(extract(promised, 200), "next_steps")
+    assert "" == texts(extract([*promised, *talk(("u", report))], 200), "next_steps")
+
+
+def test_what_is_not_done_yet_is_still_to_be_done() -> None:
+    """A report that denies closes nothing."""
+    entries = talk(
+        ("u", "I will send the contract for Hansen tomorrow."),
+        ("a", "I noted K-77."),
+        ("u", "The contract for Hansen is not sent yet."),
+    )
+    assert "I will send the contract" in texts(extract(entries, 200), "next_steps")
+
+
+def test_a_sentence_that_points_back_stays_with_the_one_before() -> None:
+    """In a talk with an agent, nobody has to guess who "she" is."""
+    entries = talk(
+        ("u", "Dr. Okafor reviews the X-rays in room 12. She leaves for Lagos on 2026-03-31 with flight LH568."),
+        ("a", "Noted."),
+    )
+    for budget in range(10, 60):
+        kept = texts(extract(entries, budget))
+        assert ("Lagos" in kept) <= ("Dr. Okafor" in kept)
+
+
+def test_a_condition_on_what_was_said_before_stays_with_it() -> None:
+    """Behind an "if", too, a pointer is kept with what it points to."""
+    entries = talk(
+        (
+            "u",
+            "Am liebsten der Gasthof Adler in Hinterzarten. Wenn der nicht frei ist, dann das Hotel Sonne am 14. Juni.",
+        ),
+        ("a", "Notiert."),
+    )
+    for budget in range(10, 60):
+        kept = texts(extract(entries, budget))
+        assert ("Sonne" in kept) <= ("Adler" in kept)
+
+
+def test_pleasantries_are_left_out_where_there_is_room() -> None:
+    """A budget is no reason to keep what says nothing."""
+    entries = talk(
+        ("u", "My passport number is L8839201."),
+        ("a", "Perfect, thank you so much!"),
+        ("u", "Muchas gracias, muy amable."),
+    )
+    assert ["User: My passport number is L8839201."] == [line.text for line in extract(entries, 500)]
 
 
 def test_the_last_todo_list_wins() -> None:
@@ -251,7 +345,7 @@ def test_the_last_todo_list_wins() -> None:
 
 def test_the_caption_of_a_picture_is_kept() -> None:
     """A bracketed annotation is a sentence of its own."""
-    assert ["Look!", "[image: a red kite]"] == [s.text for s in split_sentences("Look! [image: a red kite]")]
+    assert ["Look!", "[image: a red kite]"] == [s.text for s in statements("Look! [image: a red kite]")]
 
 
 def test_lines_of_several_days_carry_their_dates() -> None:
@@ -259,7 +353,7 @@ def test_lines_of_several_days_carry_their_dates() -> None:
     entries = [
         Entry(id="1", kind="user", text="Rent the blue van in Porto.", at="2024-05-01T09:00:00Z"),
         Entry(id="2", kind="user", text="The van costs 310 euros.", at="2024-05-02T09:00:00Z"),
-        *(Entry(id=str(i), kind="user", text="Fine.", at="2024-05-02T10:00:00Z") for i in range(3, 9)),
+        *(Entry(id=str(i), kind="user", text=f"Box {i} is packed.", at="2024-05-02T10:00:00Z") for i in range(3, 9)),
     ]
     kept = texts(extract(entries, 200), "key_information")
     assert "[2024-05-01] User: " in kept
@@ -318,20 +412,13 @@ def test_an_earlier_state_yields_to_a_later_one() -> None:
 # Parts.
 
 
-def test_function_words_are_found_without_any_list() -> None:
-    """In a language that no list knows, frequent short words go and names stay."""
-    passages = [f"na {name} wa ya kijiji {name}" for name in ("Asha", "Juma", "Neema", "Baraka", "Zuri")]
-    words = FunctionWords(passages, {})
-    (sentence,) = split_sentences("na Asha wa mji ya mpya")
-    assert "Asha mji mpya" == telegram(sentence, words)
-
-
-def test_a_long_sentence_is_cut_at_a_blank() -> None:
-    """No sentence exceeds the limit, and no word is lost."""
+def test_what_is_too_long_for_a_sentence_is_excerpted_and_says_so() -> None:
+    """No word of a text without stops is lost, and each part but the first and last shows that the text goes on."""
     text = "word " * 300
-    cut = list(split_sentences(text))
-    assert all(len(sentence.text) <= SENTENCE_CHARS_MAX for sentence in cut)
-    assert text.split() == " ".join(sentence.text for sentence in cut).split()
+    cut = [statement.text for statement in statements(text)]
+    assert all(len(part) <= SENTENCE_CHARS_MAX for part in cut)
+    assert text.split() == [word for part in cut for word in part.split() if word != "…"]
+    assert ["word … …", "… … word"] == [f"{cut[0][:4]} … {cut[0][-1]}", f"{cut[-1][0]} … {cut[-1][-4:]}"]
 
 
 def test_json_numbers_keep_their_spelling() -> None:

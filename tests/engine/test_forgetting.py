@@ -51,7 +51,7 @@ async def marked(thread: Thread) -> str:
 async def offloaded_then_compacted(thread: Thread) -> str:
     """A large result, shortened, the rest of it in a summary."""
     await thread.dispatch(LlmToolCall(calls=(ToolCall(id="c1", name="look"),)))
-    receipt = await thread.dispatch(ToolResult(call_id="c1", content=SAID + " and so on" * 5_000))
+    receipt = await thread.dispatch(ToolResult(call_id="c1", content=f"{SAID}\n" + " and so on" * 5_000))
     await thread.offload()
     await thread.compact()
     return receipt.event_id

@@ -1,0 +1,153 @@
+"""What is still to be done: open questions, requests, promises and to-dos, each until it is answered or done.
+
+Language enters by closed lists alone (`phrases.toml`), and decides only under which heading a line stands.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import cache
+
+from memory_engine.compactors.extractive.entries import Entry, EntryKind
+from memory_engine.compactors.extractive.phrases import alternatives, is_courteous, listed
+from memory_engine.compactors.extractive.sentences import Statement, statements, words
+from memory_engine.compactors.extractive.words import VALUE_MARK, text_terms
+from memory_engine.core.text import fold_case, negations
+
+Voice = tuple[str, str]
+OPEN_BOX = ("[ ]", "☐", "TODO", "FIXME")
+DONE_BOX = ("[x]", "[X]", "☑", "✅", "✓")
+TALK: frozenset[EntryKind] = frozenset(("user", "assistant", "question", "other"))
+RECENT_SHARE = 0.2
+RECENT_ENTRIES = 30
+"""A promise is on the agenda if it stands in the last fifth, or among so many last entries."""
+REPORT_WORDS = 4
+"""A report that something is done says so in its first words or at its end; one of no more words speaks of what came
+last."""
+REPORT_WORDS_MAX = 16
+SAME_MATTER_SHARE = 0.4
+PROMISE_CHARS = 80
+"""A promise or request shows itself in the beginning of its statement."""
+
+
+class Agenda:
+    """Follows who asked, promised and listed what, and what became of it. One pass; then every question is O(1)."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._count = len(entries)
+        self._said: list[tuple[int, Voice]] = []
+        """The last statement of the last voice, and the last one of any other."""
+        self._last_call = self._last_todo = -1
+        self._last_bare_report: dict[Voice, int] = {}
+        self._reports: dict[str, list[int]] = {}
+        self._last_of_item: dict[str, int] = {}
+        for index, entry in enumerate(entries):
+            self._read(index, entry)
+
+    def _read(self, index: int, entry: Entry) -> None:
+        if entry.kind == "tool_call":
+            self._last_call = index
+        if entry.kind == "todo":
+            self._last_todo = index
+            self._last_of_item.update((item_key(item.text), index) for item in statements(entry.text))
+        if entry.kind not in TALK:
+            return
+        said = statements(entry.text)
+        if any(not statement.asks for statement in said):
+            voice = voice_of(entry)
+            self._said = [(index, voice), *(last for last in self._said if last[1] != voice)][:2]
+        for statement in said:
+            if reports_done(statement):
+                self._note_report(index, entry, statement)
+
+    def _note_report(self, index: int, entry: Entry, statement: Statement) -> None:
+        if statement.words <= REPORT_WORDS:
+            self._last_bare_report[voice_of(entry)] = index
+        for term in _matter(statement.text):
+            self._reports.setdefault(term, []).append(index)
+
+    def is_open(self, index: int) -> bool:
+        """Whether nobody else has said anything but questions since: what the entry asks is not answered."""
+        voice = voice_of(self._entries[index])
+        return self._entries[index].kind in TALK and not any(at > index and other != voice for at, other in self._said)
+
+    def is_next(self, index: int, statement: Statement) -> bool:
+        """Whether the statement tells what is to be done, and that has not happened yet."""
+        entry = self._entries[index]
+        if entry.kind == "todo":
+            return index == self._last_todo and not self._is_done(index, statement)
+        if statement.text.startswith(OPEN_BOX):
+            return self.is_current(index, statement) and not self._is_done(index, statement)
+        if entry.kind not in TALK:
+            return False
+        if statement.asks or _says("requests", statement):
+            return self.is_open(index)
+        return _says("promises", statement) and self._is_recent(index) and not self._is_kept(index, statement)
+
+    def is_current(self, index: int, statement: Statement) -> bool:
+        """Whether no later list holds the same item anew; always true of what is no item."""
+        if self._entries[index].kind != "todo" and not statement.text.startswith((*OPEN_BOX, *DONE_BOX)):
+            return True
+        return self._last_of_item.get(item_key(statement.text), index) <= index
+
+    def _is_recent(self, index: int) -> bool:
+        return index >= min(self._count * (1 - RECENT_SHARE), self._count - RECENT_ENTRIES)
+
+    def _is_kept(self, index: int, statement: Statement) -> bool:
+        """Whether a promise was kept: a later report says so, or an agent went on to its tools."""
+        entry = self._entries[index]
+        if entry.kind == "assistant" and self._last_call >= index:
+            return True
+        return self._last_bare_report.get(voice_of(entry), -1) > index or self._is_done(index, statement)
+
+    def _is_done(self, index: int, statement: Statement) -> bool:
+        """Whether a later report is about the same matter."""
+        matter = _matter(statement.text)
+        reported: dict[int, int] = {}
+        for term in matter:
+            for at in self._reports.get(term, ())[-8:]:
+                reported[at] = reported.get(at, 0) + 1
+        return any(at > index and count >= SAME_MATTER_SHARE * len(matter) for at, count in reported.items())
+
+
+def voice_of(entry: Entry) -> Voice:
+    """Who speaks; a question that waits for its answer is an agent's."""
+    return ("assistant" if entry.kind == "question" else entry.kind, entry.speaker)
+
+
+def item_key(text: str) -> str:
+    """A to-do item without its box, to know it again."""
+    for box in (*OPEN_BOX, *DONE_BOX):
+        text = text.removeprefix(box)
+    return fold_case(text).strip()
+
+
+def reports_done(statement: Statement) -> bool:
+    """Whether it says that something is done, and does not deny, doubt or promise it."""
+    if statement.asks or _says("promises", statement):
+        return False
+    folded = statement.text.casefold()
+    first = [match.group().casefold() for match in words(statement.text)]
+    if any(word in negations() or word.endswith(("n't", "n’t")) or word in listed("modals") for word in first):
+        return False
+    if len(first) <= REPORT_WORDS_MAX and any(word in listed("done") for word in (*first[:REPORT_WORDS], *first[-2:])):
+        return True
+    return any(sign in folded[:12] for sign in listed("done_unspaced")) and not folded.startswith(("没", "未", "还"))
+
+
+def _matter(text: str) -> frozenset[str]:
+    """What a statement is about: its values, and its words but the commonest."""
+    function_words = listed("done") | listed("promise_words")
+    told = (match.group() for match in words(text[:400]))
+    terms = {term for word in told if word.casefold() not in function_words for term in text_terms(word)}
+    return frozenset(term for term in terms if term[0] == VALUE_MARK or (len(term) > 1 and not is_courteous(term)))
+
+
+def _says(name: str, statement: Statement) -> bool:
+    return _pattern(name).search(statement.text, 0, PROMISE_CHARS) is not None
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    spaced, unspaced = alternatives(name, f"{name}_unspaced")
+    return re.compile(rf"(?<![\w'])(?:{spaced})(?!\w)|{unspaced}", re.IGNORECASE)

@@ -1,0 +1,378 @@
+"""Statements: the smallest parts of a text that may be kept or left out, each word for word.
+
+A statement is a whole sentence, together with those that a reader must see beside it: the next one where it takes
+back, narrows or answers ("But only if …"), the item that a colon announces, the rest of an open quotation. Nothing is
+taken out of it. Only a greeting or a filler at its very beginning (`openings` in `phrases.toml`) may be missing.
+
+When in doubt, two sentences are one statement: a longer statement costs room, a shorter one may say something else.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
+
+import msgspec
+
+from memory_engine.compactors.extractive.entries import GAP
+from memory_engine.compactors.extractive.phrases import alternatives, listed
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import COMPOUND_WORD, is_unspaced
+
+ENDS = ".!?…؟\u06d4।"
+# Possessive, and never begun inside a run of marks, so that no input takes more than linear time.
+_BORDER = regex(
+    rf"(?<![{ENDS}])[{ENDS}]++[\"'”’»)\]*_]*+(?=\s)"
+    r"|[。\uff01\uff1f｡]++[」』”’\uff09]*+|[\r\n\u2028\u2029]\s*+|\s(?=\[(?:image|photo|video|audio|file): )"
+)
+_LINE_BREAKS = "\r\n\u2028\u2029"
+_BLANK_LINE = regex(r"[\r\n\u2028\u2029][^\S\r\n\u2028\u2029]*(?:\r\n|[\r\n\u2028\u2029])")
+_ITEM = regex(r"\s*(?:[-*+•>#|☐☑✅✓]|\(?\d{1,3}[.)]\s|\[|```)")
+_BULLET = regex(r"(?:[-*•]\s+(?![\d.,])|#{1,6}\s+(?!\d))+")
+_UNSAID = regex(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff]")
+_LAST_WORD = regex(r"[^\s(\[\"'“„«]*$")
+_QUOTES: Mapping[str, str] = {'"': '"', "“": "”", "„": '“”"', "«": "»", "»": "«", "「": "」", "『": "』"}
+_QUOTE_SIGNS = regex("[" + "".join(sorted({*_QUOTES, *"".join(_QUOTES.values())})) + "]")
+QUESTION_MARKS = ("?", "\uff1f", "؟", "\u037e", "⁇")
+_CLOSERS = "\"'”’)]*_」』\uff09» "
+_HEADING = regex(r"\s*#{1,6}\s")
+WRAPPED_CHARS_MIN = 50
+"""A line as long as this was probably broken to fit a page: the sentence goes on in the next one."""
+QUOTATION_CHARS_MAX = 600
+"""A quotation that is open for longer was never meant as one."""
+LIST_CHARS_MAX = 480
+"""A list up to this long stays one statement with the words that announce it."""
+SENTENCE_CHARS_MAX = 640
+"""A longer one is no sentence: a log, code, a text without stops. It is excerpted."""
+STATEMENT_CHARS_MAX = 2_000
+"""Several sentences that hang together are excerpted only beyond this."""
+EXCERPT_CHARS_MAX = 160
+SHORT_ANSWER_WORDS = 3
+FRAGMENT_WORDS = 5
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """A part of a text, as it was written but for white space; `text` is all of it, or an excerpt that says so."""
+
+    text: str
+    words: float
+    asks: bool
+    """It ends in a question mark."""
+    exclaims: bool
+    head: int = -1
+    """The place of the statement that announces this item of a long list, without which it must not stand."""
+    before: str | None = " "
+    """What parts it from the statement before it: white space or nothing; `None` before an item of a list."""
+
+
+def clean(text: str) -> str:
+    """One line without control characters or lone surrogates, so that it can always be encoded."""
+    return " ".join(_UNSAID.sub("", text).split())
+
+
+def word_count(text: str) -> float:
+    """Words in a text; two characters of an unspaced script count as one word."""
+    return sum(len(word) / 2 if is_unspaced(word) else 1.0 for word in map(re.Match[str].group, words(text)))
+
+
+def words(text: str) -> Iterator[re.Match[str]]:
+    """The words of a text in order; a run of an unspaced script is one match."""
+    return COMPOUND_WORD.finditer(text)
+
+
+@lru_cache(maxsize=4_096)
+def statements(text: str, *, lines: bool = False) -> tuple[Statement, ...]:
+    """The statements of a text in order, in time linear in it. With `lines` (a tool's output) every line ends one."""
+    sentences = list(_sentences(text, lines=lines))
+    found: list[Statement] = []
+    first_of: list[int] = []
+    spaced = True
+    for parts, head in _groups(sentences, lines=lines):
+        group = "".join(sentence.text for sentence in parts)
+        first_of.append(len(found))
+        bullet = _BULLET.match(group.strip())
+        before = None if bullet or lines else " " if spaced or group[:1].isspace() else ""
+        body = clean(group.strip()[bullet.end() if bullet else 0 :])
+        chars_max = SENTENCE_CHARS_MAX if len(parts) == 1 else STATEMENT_CHARS_MAX
+        found.extend(_bounded(body, chars_max, first_of[head] if head >= 0 else -1, before))
+        spaced = group[-1:].isspace()
+    return tuple(found)
+
+
+def _bounded(text: str, chars_max: int, head: int, before: str | None) -> Iterator[Statement]:
+    """The statement, or excerpts of one that is too long for a sentence."""
+    if not text:
+        return
+    if len(text) <= chars_max:
+        yield _statement(text, head, before)
+        return
+    start = 0
+    while start < len(text):
+        stop = min(len(text), start + EXCERPT_CHARS_MAX)
+        if stop < len(text):
+            blank = text.rfind(" ", start + EXCERPT_CHARS_MAX // 2, stop)
+            stop = blank if blank > 0 else stop
+        from_start, to_end = f"{GAP} " if start else "", f" {GAP}" if stop < len(text) else ""
+        yield _statement(f"{from_start}{text[start:stop].strip()}{to_end}", head, None)
+        start = stop
+
+
+def _statement(text: str, head: int, before: str | None) -> Statement:
+    closed = text.rstrip(_CLOSERS)
+    return Statement(
+        text, word_count(text), closed.endswith(QUESTION_MARKS), closed.endswith(("!", "\uff01")), head, before
+    )
+
+
+# Sentences.
+
+
+class _Quotation:
+    """Follows a text from border to border, and knows whether a quotation is open there."""
+
+    def __init__(self) -> None:
+        self._closers = ""
+        self._since = 0
+
+    def read(self, text: str, start: int, end: int) -> bool:
+        """Whether a quotation is open at `end`, everything up to `start` having been read."""
+        for match in _QUOTE_SIGNS.finditer(text, start, end):
+            sign, at = match.group(), match.start()
+            if self._closers:
+                if sign in self._closers:
+                    self._closers = ""
+            elif sign in _QUOTES and not (sign == '"' and at and text[at - 1].isdigit()):
+                self._closers, self._since = _QUOTES[sign], at
+        if end - self._since > QUOTATION_CHARS_MAX:
+            self._closers = ""
+        return bool(self._closers)
+
+    def end(self) -> None:
+        """A paragraph ends every quotation."""
+        self._closers = ""
+
+
+class _Sentence(msgspec.Struct, frozen=True):
+    """A sentence as it was written, with the white space behind it, and how far its line is indented."""
+
+    text: str
+    indent: int
+
+    @property
+    def is_item(self) -> bool:
+        return _ITEM.match(self.text) is not None
+
+
+def _sentences(text: str, *, lines: bool) -> Iterator[_Sentence]:
+    start = read = 0
+    indent = len(text) - len(text.lstrip())
+    quotation = _Quotation()
+    writes_small = next((sign.islower() for sign in text if sign.isalpha()), False)
+    for match in _BORDER.finditer(text):
+        is_open = quotation.read(text, read, match.end())
+        read = match.end()
+        sign = match.group()[0]
+        if sign in _LINE_BREAKS:
+            paragraph = _BLANK_LINE.match(match.group()) is not None
+            ends = lines or paragraph or (not is_open and not _goes_on(text, start, match))
+            if paragraph or lines:
+                quotation.end()
+        else:
+            ends = (
+                not is_open
+                and not _closes_quotation(match)
+                and (sign not in ENDS or _is_stop(text, start, match, writes_small))
+            )
+        if ends:
+            yield _Sentence(text[start : match.end()], indent)
+            start = match.end()
+            if sign in _LINE_BREAKS:
+                indent = len(match.group()) - 1 - max(map(match.group().rfind, _LINE_BREAKS))
+    yield _Sentence(text[start:], indent)
+
+
+def _closes_quotation(stop: re.Match[str]) -> bool:
+    """Whether the stop stands inside a quotation that ends there: who said it may follow."""
+    return any(sign in '"”“»」』' for sign in stop.group()[1:])
+
+
+def _goes_on(text: str, start: int, line_break: re.Match[str]) -> bool:
+    """Whether the sentence goes on behind a line break: it was broken to fit a page, or is a list of phrases."""
+    following = text[line_break.end() : line_break.end() + 8]
+    if not following or _ITEM.match(following):
+        return False
+    before = text[max(start, line_break.start() - 200) : line_break.start()].rstrip()
+    if not before or before[-1] in f"{ENDS}:。\uff01\uff1f":
+        return False
+    line = before.splitlines()[-1]
+    long_enough = WRAPPED_CHARS_MIN // 2 if is_unspaced(line[-1]) else WRAPPED_CHARS_MIN
+    return before[-1] in ",;\uff0c、\uff1b-–—" or following[0].islower() or len(line) >= long_enough
+
+
+def _is_stop(text: str, start: int, match: re.Match[str], writes_small: bool) -> bool:
+    """Whether a full stop, a question mark or an exclamation mark ends its sentence."""
+    following = text[match.end() : match.end() + 12].lstrip().lstrip("\"'“„«»(¿¡*_")
+    if following[:1].islower() and not writes_small:
+        return False
+    if match.group().startswith(("…", "...")) and following and not following[0].isalpha():
+        return False
+    if match.group() != ".":
+        return True
+    before = text[max(start, match.start() - 24) : match.start()]
+    last = _LAST_WORD.search(before)
+    word = last.group().casefold() if last is not None else ""
+    if len(word) == 1 and word.isalpha() and not is_unspaced(word):
+        return False
+    if word.isdecimal() and len(word) <= 2:
+        return False
+    if word in listed("abbreviations") or ("." in word and not any(sign.isdigit() for sign in word) and len(word) <= 6):
+        return False
+    return not (following[:1].isdigit() and word in listed("abbreviations_before_numbers"))
+
+
+# What stays together.
+
+
+def _groups(sentences: list[_Sentence], *, lines: bool) -> Iterator[tuple[list[_Sentence], int]]:
+    """Sentences joined with what they must not stand without; the number is the group of a long list's head."""
+    place, n = 0, 0
+    while n < len(sentences):
+        head_end, end = (n + 1, n + 1) if lines else _group_end(sentences, n)
+        yield sentences[n:head_end], -1
+        head = place
+        place += 1
+        for first, last in _items(sentences, head_end, end):
+            yield sentences[first:last], head
+            place += 1
+        n = end
+
+
+def _group_end(sentences: list[_Sentence], n: int) -> tuple[int, int]:
+    """Where the group of sentence `n` ends: first without, then with the items of a list too long to stay with it."""
+    end = n + 1
+    while True:
+        announced = _list_end(sentences, end - 1)
+        if announced > end and sum(len(sentence.text) for sentence in sentences[n:announced]) > LIST_CHARS_MAX:
+            return end, _bound_end(sentences, announced)
+        extended = _bound_end(sentences, announced)
+        if extended == end:
+            return end, end
+        end = extended
+
+
+def _bound_end(sentences: list[_Sentence], end: int) -> int:
+    """The end of the group that ends here, where the next sentence must not be parted from it."""
+    if end < len(sentences) and _is_bound(sentences[end - 1].text, sentences[end]):
+        return end + 1
+    return end
+
+
+def _list_end(sentences: list[_Sentence], n: int) -> int:
+    """The end of what sentence `n` announces: the items of a list, or else the one sentence behind a colon."""
+    if not _announces(sentences[n].text):
+        return n + 1
+    end = n + 1
+    while end < len(sentences) and (
+        sentences[end].is_item or (end > n + 1 and not sentences[end - 1].text.endswith(tuple(_LINE_BREAKS)))
+    ):
+        end += 1
+    return end if end > n + 1 else min(n + 2, len(sentences))
+
+
+def _items(sentences: list[_Sentence], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The items of the outer level of a list, each with all that is indented below it or follows it."""
+    outer = min((sentence.indent for sentence in sentences[start:end]), default=0)
+    first = start
+    for n in range(start + 1, end):
+        if sentences[n].is_item and sentences[n].indent <= outer:
+            yield first, n
+            first = n
+    if first < end:
+        yield first, end
+
+
+def _announces(sentence: str) -> bool:
+    """Whether it ends in a colon, marked up or not, or is a heading."""
+    return sentence.rstrip().rstrip("*_").endswith((":", "\uff1a")) or _HEADING.match(sentence) is not None
+
+
+def _is_bound(before: str, following: _Sentence) -> bool:
+    """Whether a sentence must not be parted from the one before it."""
+    sentence = following.text
+    if following.is_item or not before.strip():
+        return False
+    if before.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS) and _answers_itself(sentence):
+        return True
+    return _bound_pattern().match(sentence) is not None or _is_fragment(sentence)
+
+
+def _is_fragment(sentence: str) -> bool:
+    """Whether a sentence is too short for one that begins so: it belongs to the one before."""
+    return word_count(sentence[:80]) <= FRAGMENT_WORDS and _fragment_pattern().match(sentence) is not None
+
+
+def _answers_itself(sentence: str) -> bool:
+    """Whether a sentence behind a question of the same speaker is its answer, or what follows from it."""
+    if sentence.rstrip(_CLOSERS + _LINE_BREAKS).endswith(QUESTION_MARKS):
+        return False
+    return word_count(sentence[:80]) <= SHORT_ANSWER_WORDS or _consequence_pattern().match(sentence) is not None
+
+
+@cache
+def _bound_pattern() -> re.Pattern[str]:
+    spaced, unspaced = alternatives("bound", "bound_unspaced")
+    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
+
+
+@cache
+def _fragment_pattern() -> re.Pattern[str]:
+    spaced, unspaced = alternatives("fragments", "fragments_unspaced")
+    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
+
+
+@cache
+def _consequence_pattern() -> re.Pattern[str]:
+    spaced, unspaced = alternatives("consequences", "consequences_unspaced")
+    return re.compile(rf"\W*(?:(?:{spaced})(?!\w)|{unspaced})", re.IGNORECASE)
+
+
+# Greetings and fillers.
+
+
+@cache
+def _opening_pattern() -> re.Pattern[str]:
+    spaced, unspaced = alternatives("openings", "openings_unspaced")
+    return re.compile(
+        rf"[¡]?(?:(?:{spaced})(?!\w)(?P<name>\s+\w+)?[,!…]+(?:\s+|(?=\W))|(?:{unspaced})[,\uff0c!\uff01、]+\s*)",
+        re.IGNORECASE,
+    )
+
+
+def without_opening(text: str, names: frozenset[str]) -> str:
+    """The statement without the greetings and fillers that it begins with, and the name that they call.
+
+    `names` are those of the speakers, folded: only they can be called. Where nothing else is said, nothing is left out.
+    """
+    rest = text
+    while True:
+        found = _opening_pattern().match(rest)
+        if found is None:
+            called = _CALLED.match(rest)
+            if rest == text or called is None or called[1].casefold() not in names:
+                break
+            found = called
+        elif found["name"] and found["name"].strip().casefold() not in names:
+            break
+        following = rest[found.end() :]
+        if "," in found.group() and following[:1].isupper() and not _is_called_or_i(following, names):
+            break
+        rest = following
+    return rest if word_count(rest) >= 2 else text
+
+
+_CALLED = regex(r"(\w+)[,!]+\s+")
+
+
+def _is_called_or_i(rest: str, names: frozenset[str]) -> bool:
+    """Whether a capital here begins no name of a thing: "Hey, Jude is my song" begins with no greeting."""
+    word = next(words(rest)).group()
+    return word.casefold() in names or (word[0] == "I" and not word[1:2].isalpha())
