@@ -38,9 +38,7 @@ def table(name: str, half: Half) -> list[Line]:
     """The lines of one half of a table, `replies` or `statements`."""
     rows = (TABLES / f"{name}_{half}.tsv").read_text("utf-8").splitlines()[1:]
     cells = (row.split("\t") for row in rows)
-    return [
-        Line(language, text.replace("\\n", "\n"), label in LEARNED_FROM[name]) for language, label, text in cells
-    ]
+    return [Line(language, text.replace("\\n", "\n"), label in LEARNED_FROM[name]) for language, label, text in cells]
 
 
 @frozen

@@ -91,8 +91,9 @@ class Flows:
         """Judge the flows that nobody judged yet by the user's next message; returns the playbooks promoted.
 
         Call it with each new message. Thanks, or another request without a correction, promote; a correction
-        rejects the last flow, with its reason recorded; an unclear message decides nothing. A flow from before
-        the last one waits, if there is a correction: the message does not tell which one it means.
+        rejects the last flow, with its reason recorded, and so does a doubt: what is said later may be of something
+        else. A message that says too little decides nothing. A flow from before the last one waits, if there is a
+        correction or a doubt: the message does not tell which one it means.
         """
         waiting = [record for record in await self.all() if record.status == "completed"]
         if not waiting:
@@ -100,7 +101,7 @@ class Flows:
         reaction = await self._judge.judge(user_message, waiting[-1].user_query)
         if reaction.kind == "unclear":
             return ()
-        if reaction.kind == "correction":
+        if reaction.kind in ("correction", "doubt"):
             rejected = FeedbackGiven(satisfied=False, flow_id=waiting[-1].flow_id, content=reaction.reason)
             await self._thread.dispatch(rejected)
             return ()
