@@ -38,7 +38,7 @@ _SAID = regex(
 )
 _ADDRESS = regex(r"(?i)\b[a-z][a-z0-9+.\-]{1,20}://\S+|\bwww\.\S+")
 _ENDS = regex("(?<=[.!?\u2026])[\"'\u201d\u00bb)\ufffc]*\\s+|(?<=[\u3002\uff01\uff1f])")
-_BULLET = regex(r"\s*(?:[-*+\u2022\u2013]\s+|\d{1,3}[.)]\s+)?")
+_ITEM = regex(r"\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)])\s+")
 
 
 def prose(text: str) -> str:
@@ -54,7 +54,7 @@ def prose(text: str) -> str:
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text's prose, in order, each with the mark that ends it. A line ends a sentence too."""
-    lines = (_BULLET.sub("", line, count=1) for line in prose(text).splitlines())
+    lines = (_ITEM.sub("", line, count=1) if _ITEM.match(line) else line for line in prose(text).splitlines())
     return [said.strip() for line in lines for said in _ENDS.split(line) if said.strip()]
 
 
@@ -112,7 +112,8 @@ def _indent(line: str) -> int:
 
 
 def _is_code(line: str) -> bool:
-    if len(line) > LINE_CHARS_MAX or line.startswith("\t") or _indent(line) >= INDENT_CHARS:
+    is_indented = line.startswith("\t") or _indent(line) >= INDENT_CHARS
+    if len(line) > LINE_CHARS_MAX or (is_indented and not _ITEM.match(line)):  # a list may be nested
         return True
     if _not_prose().code.match(line) or _not_prose().log.match(line):
         return True

@@ -87,6 +87,7 @@ class _Words(msgspec.Struct, frozen=True):
     codes: str
     keys: str
     copulas: str
+    adverbs: str
     states: str
     prefixes: str
 
@@ -117,6 +118,7 @@ def _named(listed: str) -> re.Pattern[str]:
     """Finds `name: value`, `name = value`, `"name": "value"`, `--name value`, `<name>value</`, "name is value"."""
     words = "|".join(re.escape(name).replace(r"\ ", r"[ _.\-]?") for name in _phrases(listed))
     copulas = "|".join(re.escape(name) for name in _phrases(_words().copulas))
+    adverbs = "|".join(re.escape(name) for name in _phrases(_words().adverbs))
     before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
     unspaced = r"(?:(?![^\W_])|(?<=[\u3040-\u9fff\uac00-\ud7af]))"
     return re.compile(
@@ -124,7 +126,7 @@ def _named(listed: str) -> re.Pattern[str]:
         rf"(?:{_SEPARATOR}{_SHOWN}(?P<labelled>{_REST})"
         rf"|>{_SHOWN}(?P<tagged>[^<\n]{{1,200}})</"
         rf"|(?:[ \t]{{1,8}}(?:{_OF})(?:[ \t]{{1,8}}[^\W\d_]+){{1,3}}?)?[ \t]{{0,8}}"
-        rf"(?:(?<![\w])(?:{copulas})(?![\w])|[是为は])[ \t:]{{0,8}}{_SHOWN}(?P<said>{_ONE})"
+        rf"(?:(?<![\w])(?:{copulas})(?![\w])|[是为は])[ \t:]{{0,8}}(?:(?:{adverbs})[ \t]{{1,8}}){{0,2}}{_SHOWN}(?P<said>{_ONE})"
         rf"|[ \t]{{1,8}}{_SHOWN}(?P<next>{_ONE}))",
         re.IGNORECASE,
     )

@@ -18,6 +18,7 @@ TOLD = [
     ("Password: correct horse battery", "Password: [secret]"),
     ("My password is correct-horse-battery.", "My password is [secret]"),
     ("the password for staging is Tr0ub4dor", "the password for staging is [secret]"),
+    ("The password is always hunter2", "The password is always [secret]"),
     ("mein Kennwort ist Sonnenblume", "mein Kennwort ist [secret]"),
     ("contraseña: secreto", "contraseña: [secret]"),
     ("Mon mot de passe est tournesol", "Mon mot de passe est [secret]"),

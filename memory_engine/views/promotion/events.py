@@ -39,8 +39,9 @@ class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
 class PromotionDecided(Event):
     """The verdict on one snippet (a chunk id), with the scores that it rests on.
 
-    With a `target` the text goes to the thread `destination`, for preferences under `key`. `trigger` names the
-    cause of the verdict, `sources` are the ids of the events that the snippet came from, in `source_thread`.
+    With a `target` the text goes to the thread `destination`, for preferences under `key`. Without one it is `noted`
+    for the user whose conversations may find it again. `trigger` names the cause of the verdict, `sources` are the ids
+    of the events that the snippet came from, in `source_thread`.
     """
 
     snippet: SourceChunkId
@@ -53,9 +54,13 @@ class PromotionDecided(Event):
     destination: Destination | None = None
     source_thread: Id = ""
     sources: tuple[SourceEventId, ...] = ()
+    noted: Destination | None = None
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The line for the tenant's `agent.md`, or the preference for the user; nothing without a target."""
+        """The line for the tenant's `agent.md`, or the preference or the note for the user, if there is one."""
+        if self.noted is not None:
+            finding = FindingNoted(content=self.content, source_thread=self.source_thread, sources=self.sources)
+            return (Delivery(self.noted, finding),)
         if self.destination is None or not self.target:
             return ()
         if self.target == "agent_md":
@@ -67,6 +72,18 @@ class PromotionDecided(Event):
             key=self.key, value=self.content, origin="promotion", reason=self.reason, sources=self.sources
         )
         return (Delivery(self.destination, preference),)
+
+
+@event("finding_noted", tracked=True, role="memory", chunks="none")
+class FindingNoted(Event):
+    """A snippet that one of a user's conversations found and did not promote: others may find it again.
+
+    `sources` are the ids of the events that it came from, in `source_thread`.
+    """
+
+    content: str
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
 
 
 @event("agent_md_uploaded", tracked=True, role="memory", chunks="none")

@@ -9,14 +9,20 @@ from memory_engine.views.promotion.events import (
     AgentMdPromoted,
     AgentMdRemoved,
     AgentMdUploaded,
+    FindingNoted,
     PromotionDecided,
     ReportSaved,
 )
+from memory_engine.views.promotion.finding import FINDINGS
 from memory_engine.views.promotion.fold import PROMOTION
 
-PLUGIN = Plugin("promotion", events=[ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved])
-PLUGIN.silent(PromotionDecided)
+PLUGIN = Plugin(
+    "promotion",
+    events=[ReportSaved, PromotionDecided, FindingNoted, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved],
+)
+PLUGIN.silent(PromotionDecided, FindingNoted)
 PLUGIN.projection(PROMOTION)
+PLUGIN.projection(FINDINGS)
 PLUGIN.projection(AGENT_MD)
 
 
