@@ -7,7 +7,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.agents.statements import VALUE_CHARS_MAX, fact_key, statements
-from memory_engine.core.secrets import holds_secret
+from memory_engine.core.secrets import tells_secret
 from memory_engine.errors import ModelError
 from memory_engine.llm.base import LanguageModel, ask
 
@@ -126,16 +126,12 @@ class ModelFacts:
         if not read:
             return await by_form.extract(finished)
         known = _Recalled(finished.recalled)
-        new = [one for one in read if not known.says(fact_key(one.key), one.value) and not tells_secret(one)]
+        safe = [one for one in read if not tells_secret(one.key, one.value)]
+        new = [one for one in safe if not known.says(fact_key(one.key), one.value)]
         return [
             Fact(key=fact_key(one.key), value=one.value.strip(), sources=_sources(one.said, finished.said))
             for one in new[:FACTS_MAX]
         ]
-
-
-def tells_secret(fact: "Fact | _Line") -> bool:
-    """Whether a fact tells a secret, by its value or by its name."""
-    return holds_secret(fact.value, f"{fact.key.replace('-', ' ')}: {fact.value}")
 
 
 NOTHING = "NONE"

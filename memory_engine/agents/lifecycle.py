@@ -18,11 +18,11 @@ from memory_engine.agents.extraction import (
     ModelFacts,
     Said,
     StatedFacts,
-    tells_secret,
 )
 from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
 from memory_engine.core.chunks import RECALLED, ChunkType
 from memory_engine.core.records import NewEvent
+from memory_engine.core.secrets import tells_secret
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
 from memory_engine.events import (
@@ -325,7 +325,7 @@ class AgentLifecycle:
         new = []
         for fact in found.values():
             known = await self.agent.memory.recall(fact.key)
-            if (known is None or known.value != fact.value) and not tells_secret(fact):
+            if (known is None or known.value != fact.value) and not tells_secret(fact.key, fact.value):
                 new.append(fact)
         return tuple(new)
 

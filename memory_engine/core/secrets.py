@@ -60,6 +60,12 @@ def holds_secret(*texts: str) -> bool:
     return any(next(_all(text), None) is not None for text in texts)
 
 
+def tells_secret(name: str, value: object) -> bool:
+    """Whether a value, a text or any other, is a secret by its name, or holds one."""
+    said = str(value)
+    return holds_secret(said, f"{name.replace('-', ' ')}: {said}")
+
+
 def mask_secrets(text: str) -> str:
     """The text with `[secret]` in the place of each. One that is masked already comes back as it is."""
     parts: list[str] = []
@@ -126,7 +132,8 @@ def _named(listed: str) -> re.Pattern[str]:
         rf"(?:{_SEPARATOR}{_SHOWN}(?P<labelled>{_REST})"
         rf"|>{_SHOWN}(?P<tagged>[^<\n]{{1,200}})</"
         rf"|(?:[ \t]{{1,8}}(?:{_OF})(?:[ \t]{{1,8}}[^\W\d_]+){{1,3}}?)?[ \t]{{0,8}}"
-        rf"(?:(?<![\w])(?:{copulas})(?![\w])|[是为は])[ \t:]{{0,8}}(?:(?:{adverbs})[ \t]{{1,8}}){{0,2}}{_SHOWN}(?P<said>{_ONE})"
+        rf"(?:(?<![\w])(?:{copulas})(?![\w])|[是为は])[ \t:]{{0,8}}(?:(?:{adverbs})[ \t]{{1,8}}){{0,2}}"
+        rf"{_SHOWN}(?P<said>{_ONE})"
         rf"|[ \t]{{1,8}}{_SHOWN}(?P<next>{_ONE}))",
         re.IGNORECASE,
     )
