@@ -130,6 +130,7 @@ from memory_engine.views.promotion.events import (
     PromotionDecided,
     PromotionScore,
     ReportSaved,
+    upcast_promotion_decided_v1,
 )
 from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
@@ -149,6 +150,7 @@ def builtin_registry() -> EventRegistry:
     """A new registry that knows every built-in event and how to read its older versions."""
     registry = EventRegistry(BUILTIN_EVENTS)
     registry.register_upcaster("todo_set", 1, upcast_todo_set_v1)
+    registry.register_upcaster("promotion_decided", 1, upcast_promotion_decided_v1)
     return registry
 
 

@@ -25,7 +25,7 @@ VIEW_SAMPLES: tuple[Event, ...] = (
     e.ReportSaved(title="Q3", content=(e.TextPart("Up."), e.ImagePart("u")), flow="report"),
     e.PromotionDecided(snippet="1.1", content="Always show totals.", trigger="report_saved", scores=(SCORE,),
                        target="preferences", key="promoted:totals", reason="salience", destination=USER,
-                       source_thread="t", sources=("e1",)),
+                       source_thread="t", sources=("e1",), noted=USER),
     e.FindingNoted(content="Sales dip on Sundays.", source_thread="t", sources=("e1",)),
     e.AgentMdUploaded(content="# House rules\n"),
     e.AgentMdPromoted(content="Always show totals.", reason="salience", source_thread="t", sources=("e1",)),

@@ -12,7 +12,7 @@ FINDINGS_MAX = 500
 """Findings that are kept of a user, the last ones: one that comes back does so before so many others."""
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class NotedFinding(msgspec.Struct, frozen=True, omit_defaults=True):
     """A snippet that a conversation of the user (`source_thread`) was judged by, and the events it came from there."""
 
     content: str
@@ -28,15 +28,15 @@ class FindingsFold:
     name = "findings"
     version = 1
     mode: ProjectionMode = "inline"
-    row = Finding
+    row = NotedFinding
     events: tuple[type[Event], ...] = (FindingNoted, MemoryForget)
     lazy = False
 
-    def apply(self, rows: Rows[Finding], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[NotedFinding], event: RecordedEvent) -> None:
         """Note a finding, in place of the oldest where there are too many; drop those that are forgotten."""
         match event.event:
             case FindingNoted() as noted:
-                finding = Finding(noted.content, event.seq, event.id, noted.source_thread, noted.sources)
+                finding = NotedFinding(noted.content, event.seq, event.id, noted.source_thread, noted.sources)
                 rows.put(seq_key(event.seq), finding)
                 if len(rows) > FINDINGS_MAX:
                     rows.drop(next(rows.keys()))

@@ -12,6 +12,7 @@ from memory_engine.views.promotion.events import (
     FindingNoted,
     PromotionDecided,
     ReportSaved,
+    upcast_promotion_decided_v1,
 )
 from memory_engine.views.promotion.finding import FINDINGS
 from memory_engine.views.promotion.fold import PROMOTION
@@ -24,6 +25,7 @@ PLUGIN.silent(PromotionDecided, FindingNoted)
 PLUGIN.projection(PROMOTION)
 PLUGIN.projection(FINDINGS)
 PLUGIN.projection(AGENT_MD)
+PLUGIN.upcaster("promotion_decided", 1)(upcast_promotion_decided_v1)
 
 
 @PLUGIN.passages(ReportSaved)

@@ -17,7 +17,7 @@ from memory_engine.core.prose import is_all_prose
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, ask
-from memory_engine.views.promotion.finding import Finding
+from memory_engine.views.promotion.finding import NotedFinding
 from memory_engine.views.promotion.wording import (
     SHOWN_MAX,
     evidence,
@@ -77,7 +77,7 @@ class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
     trigger: str = ""
     requested: frozenset[str] = frozenset()
     promoted: Sequence[str] = ()
-    elsewhere: Sequence[Finding] = ()
+    elsewhere: Sequence[NotedFinding] = ()
     report: str = ""
 
 

@@ -20,7 +20,7 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.preferences.view import Preferences
 from memory_engine.views.promotion.agent_md import AgentMd
 from memory_engine.views.promotion.events import PromotionDecided, PromotionTarget, ReportSaved
-from memory_engine.views.promotion.finding import FINDINGS, Finding
+from memory_engine.views.promotion.finding import FINDINGS, NotedFinding
 from memory_engine.views.promotion.fold import PROMOTION, Verdict
 from memory_engine.views.promotion.judge import Judge, Judgement, Owner, Placement, PlacementRoute, route_by_wording
 from memory_engine.views.promotion.scorers import PromotionContext, Scorers
@@ -175,7 +175,7 @@ class Promotion:
             texts += [str(found.value) for found in preferences.values() if found.origin == "promotion"]
         return texts
 
-    async def _elsewhere(self) -> list[Finding]:
+    async def _elsewhere(self) -> list[NotedFinding]:
         """What other conversations of the user found and did not promote, oldest first."""
         owner = await self._owner()
         if not owner.user_id:
