@@ -30,9 +30,15 @@ _POINTING = frozenset(
     " not no yes now then today one since because although though while unless once after before until whether also"
     " please your".split()
 )
-_SUBJECTS = frozenset("i i'm i'd we ich wir yo je j' nous on ik wij".split())
+_SUBJECTS = frozenset("i d m we ich wir yo je j nous on ik wij".split())
 _ARTICLE = regex(r"(?:the|der|die|das|el|la|los|las|le|les|il|lo|o|os|de|het)\s+|l'", re.IGNORECASE)
 _AND = regex(r",?\s+(?:and|und|y|e|et|en)\s+", re.IGNORECASE)
+_FURTHER = regex(
+    r",?\s+(?:and|und|y|et)\s+(?:the|both|all|it|he|she|they|we|der|die|das|es|er|el|la|los|las|le|les|il|elle)\b.*"
+    r"|,\s+(?:and|as|so|since|because|which|und|weil|da|also|y|porque|que|así|et|car|donc|parce)\b.*",
+    re.IGNORECASE,
+)
+"""What a sentence goes on with behind the value of a thing."""
 _INFINITIVE = regex(r".*\w(?:en|ern|eln)[.! ]*$")
 _PARTICIPLE = regex(
     r"(?:[a-z]{3,}(?:ing|ed)|(?:ge|ver|be|ent|zer|er|ab|an|auf|aus|ein|weg|zurück)[a-zäöüß]{2,}(?:t|en)"
@@ -179,7 +185,8 @@ def _owned(clause: str) -> tuple[str, str] | None:
     copula = next(_pattern("copulas").finditer(plain, owner.end()), None) if owner is not None else None
     if owner is None or copula is None:
         return None
-    name, value = clause[owner.end() : copula.start()].strip(), clause[copula.end() :].strip(_END)
+    name = clause[owner.end() : copula.start()].strip()
+    value = _FURTHER.sub("", clause[copula.end() :]).strip(_END)
     if not 1 <= len(name.split()) <= NAME_WORDS_MAX or "," in name or not value:
         return None
     if _pattern("fleeting").search(name.lower()) or _pattern("owners").search(name.lower()) or _is_state(value):

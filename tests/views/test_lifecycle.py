@@ -291,6 +291,7 @@ STATED = [
     ("My time zone is CET.", [("time-zone", "CET")]),
     ("1. Our peak hour is 14:00.", [("peak-hour", "14:00")]),
     ("Hi! My name is Ana and I live in Graz, thanks.", [("name", "Ana"), ("live-in-graz", "I live in Graz")]),
+    ("My user ID is mia_li_3668, and the reservation is H8Q05L.", [("user-id", "mia_li_3668")]),
     ("Call me Jo.", [("call-me", "Jo")]),
     ("Please use metric units from now on.", [("use-metric-units-from-now-on", "use metric units from now on")]),
     ("Remember that the staging server is rebuilt daily.", [("staging-server", "rebuilt daily")]),

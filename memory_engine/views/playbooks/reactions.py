@@ -106,7 +106,9 @@ class WordingJudge:
 
 def _content(text: str) -> Reaction:
     """The judgement of a folded text that corrects nothing."""
-    parts = [part for sentence in SENTENCES.findall(_SKIN.sub("", text)) for part in _parts(*sentence)]
+    parts = [
+        part for sentence in SENTENCES.findall(_CONTROL.sub(" ", _SKIN.sub("", text))) for part in _parts(*sentence)
+    ]
     doubt = next((said for kind, said in parts if kind == "other"), None)
     if doubt is not None and _says_enough(text):
         return Reaction("doubt", f"it says more than praise: '{doubt[:40]}'")
@@ -133,6 +135,8 @@ SENTENCES = regex(r"([^.!?\u3002]+)([.!?\u3002]*)")
 """A sentence of folded text, and the marks that end it."""
 _CLAUSES = regex(r"[,;:()\u3001\uff0c\u2013\u2014]|\s-+\s|(?<!\w)(?:and|und|et|y)(?!\w)")
 _QUOTES = regex(r"[\"\u201c-\u201f\u00ab\u00bb]")
+_CONTROL = regex(r"#{2,}\w+#{2,}|<\|\w+\|>")
+"""Marks by which programs that stand for people end a conversation."""
 _SKIN = regex("[\ufe0f\U0001f3fb-\U0001f3ff]")
 _Part = tuple[Literal["praise", "done", "filler", "request", "other"], str]
 
