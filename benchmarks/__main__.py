@@ -15,6 +15,7 @@ from benchmarks.dispatching import dispatch, durability, meanwhile
 from benchmarks.figures import Figure
 from benchmarks.growing import cold, flat
 from benchmarks.importing import import_time
+from benchmarks.judgement import judgement
 from benchmarks.looking_back import looking_back
 from benchmarks.page import write_page
 from benchmarks.peer_process import Peers, peers_python, peers_running
@@ -42,6 +43,7 @@ BENCHES: dict[str, Bench] = {
     "compaction_quality": compaction_quality,
     "recall": recall,
     "recall_quality": recall_quality,
+    "judgement": judgement,
 }
 WITH_PEERS = frozenset({"dispatch", "durability", "size"})
 

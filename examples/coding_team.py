@@ -60,7 +60,7 @@ async def first_task(engine: Engine, workshop: Workshop) -> None:
     print("  profiler begins; it knows:", profiler.preparation.prompt or "nothing")
     await workshop.use(profiler, "profile", {"command": "export"})
     await workshop.use(profiler, "read", {"path": "export.py"})
-    facts = await profiler.end("The slow function is prices(). It reads the price list for each row.")
+    facts = await profiler.end("Remember that the slow function is prices(). It reads the price list for each row.")
     print("  profiler learned:", "; ".join(f"{fact.key} = {fact.value}" for fact in facts))
 
     await engine.agent("lead", tenant_id="acme").memory.learn("slow-function", "prices()")
@@ -70,7 +70,7 @@ async def first_task(engine: Engine, workshop: Workshop) -> None:
     await workshop.use(coder, "edit", {"path": "export.py"})
     await workshop.use(coder, "test", {"path": "tests/test_export.py"})
     await workshop.use(coder, "profile", {"command": "export"})
-    await coder.end("The price list is cached. The export takes 0.2 s.")
+    await coder.end("Remember that the price list is cached. The export takes 0.2 s.")
 
     rule = "profile before and after, and compare with 0.2 s"
     memory = engine.agent("lead", tenant_id="acme").memory

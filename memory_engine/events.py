@@ -130,9 +130,11 @@ from memory_engine.views.promotion.events import (
     AgentMdPromoted,
     AgentMdRemoved,
     AgentMdUploaded,
+    FindingNoted,
     PromotionDecided,
     PromotionScore,
     ReportSaved,
+    upcast_promotion_decided_v1,
 )
 from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
@@ -158,7 +160,7 @@ UPCASTERS: tuple[tuple[str, int, Upcaster], ...] = (
     ("todo_set", 1, upcast_todo_set_v1),
     *((cls.event_type, 1, as_before(field)) for field, classes in _AS_BEFORE.items() for cls in classes),
 )
-"""The steps from older versions of built-in events: type, version, and the function to the next."""
+"""The steps from older versions of the events of conversations: type, version, and the function to the next."""
 
 
 def builtin_registry() -> EventRegistry:
@@ -166,6 +168,7 @@ def builtin_registry() -> EventRegistry:
     registry = EventRegistry(BUILTIN_EVENTS)
     for name, version, upcaster in UPCASTERS:
         registry.register_upcaster(name, version, upcaster)
+    registry.register_upcaster("promotion_decided", 1, upcast_promotion_decided_v1)  # a view's own, which plugs it in
     return registry
 
 
@@ -177,7 +180,8 @@ __all__ = [
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
     "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
     "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",
-    "FeedbackGiven", "FilePart", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText", "Layer", "LayerLine",
+    "FeedbackGiven", "FilePart", "FindingNoted", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText",
+    "Layer", "LayerLine",
     "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking",
     "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted",
     "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked", "MemoryShared", "MendedEvent", "Name",

@@ -1,19 +1,17 @@
 """The lessons of a task: facts under keys, from the answer and the scratchpad, never from recalled memory."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
 from attrs import frozen
 
-from memory_engine.core.lazy import regex
+from memory_engine.agents.statements import VALUE_CHARS_MAX, fact_key, statements
+from memory_engine.core.secrets import tells_secret
 from memory_engine.errors import ModelError
 from memory_engine.llm.base import LanguageModel, ask
 
 FACTS_MAX = 20
-KEY_WORDS_MAX = 6
-KEY_CHARS_MAX = 80
-VALUE_CHARS_MAX = 300
 MODEL_CHARS_MAX = 24_000
 MODEL_TOKENS_MAX = 1_000
 MODEL_TEMPERATURE = 0.0
@@ -30,7 +28,10 @@ class Said:
 
 @frozen(kw_only=True)
 class Finished:
-    """A task that is done: the request, the texts said (the answer last), and those that came out of memory."""
+    """A task that is done: the request, the texts said, and those that came out of memory.
+
+    The texts are the request again, messages of the user and snippets of the scratchpad in their order, and the answer.
+    """
 
     task: str
     said: tuple[Said, ...]
@@ -54,29 +55,13 @@ class FactExtractor(Protocol):
         ...
 
 
-_BULLET = regex(r"\s*(?:[-*+•]\s+|\d{1,3}[.)]\s+)?")
-_LABELLED = regex(
-    r"(?:\*\*|__)?(?P<key>[^\W_][^:=\n*|]{0,79}?)(?:\*\*|__)?\s*(?::(?=[\s*_])|=)\s*(?:\*\*|__)?\s*(?P<value>\S.*)"
-)
-_STATED = regex(r"(?:The\s+|the\s+)?(?P<key>[A-Z]?[^,;:()!?]{1,79}?)\s+(?:is|are|equals)\s+(?P<value>\S.*)")
-_SENTENCE = regex(r"(?<=[.!?])\s+")
-_POINTING = frozenset(
-    "it this that these those there here he she they we you i what which who how why where when if as and but so or"
-    " not no yes now then today one since because although though while unless once after before until whether also"
-    " please your".split()
-)
-_SPOKEN = frozenset("you your i if please".split())
-"""With one of these words a subject is a clause or a courtesy ("the flight you chose"), not a lasting name."""
-_ASKED = regex(r"(?i)(?:please|let|would|could|can|i|we)\b")
-"""A value that begins like this asks for something or offers it."""
-_NAME_WORD = regex(r"[^\W_]+")
-
-
 class StatedFacts:
-    """Finds facts by their form, without a model: lines `key: value`, and sentences `X is Y`.
+    """Finds facts by their form, without a model: what somebody says of themselves, and wishes that last.
 
-    It misses facts in other forms, and never states one that was not said. A text that gives several values under one
-    name lists things of a kind ("Price: 5" of each offer): that name stands for no single thing.
+    "My time zone is CET", "I prefer short answers", "always answer in German", "remember that …", in several
+    languages. It misses facts in other forms, and never states one that was not said. Code, logs, quotations,
+    questions, suppositions and secrets teach nothing. A text that gives several values under one name states no
+    single thing.
     """
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
@@ -84,7 +69,7 @@ class StatedFacts:
         known = _Recalled(finished.recalled)
         facts: dict[str, Fact] = {}
         for said in finished.said:
-            stated = list(_stated(said.text))
+            stated = list(statements(said.text))
             values: dict[str, set[str]] = {}
             for key, value in stated:
                 values.setdefault(key, set()).add(_comparable(value))
@@ -93,37 +78,6 @@ class StatedFacts:
                     facts.pop(key, None)
                     facts[key] = Fact(key=key, value=value, sources=said.sources)
         return list(facts.values())[-FACTS_MAX:]
-
-
-def _stated(text: str) -> Iterator[tuple[str, str]]:
-    for line in text.splitlines():
-        for sentence in _SENTENCE.split(_BULLET.sub("", line, count=1).strip()):
-            labelled = _LABELLED.fullmatch(sentence)
-            found = labelled or _STATED.fullmatch(sentence)
-            if found is None or (labelled is None and not _SPOKEN.isdisjoint(_name(found["key"]))):
-                continue
-            key = fact_key(found["key"])
-            value = found["value"].strip().removesuffix("**").rstrip(". ")
-            if value.endswith(")") and value.count("(") < value.count(")"):  # "(born: 1990-01-01)"
-                value = value[:-1].rstrip(". ")
-            says_it = value and len(value) <= VALUE_CHARS_MAX and not value.endswith("?") and not _ASKED.match(value)
-            if key and says_it:
-                yield key, value
-
-
-def _name(text: str) -> list[str]:
-    """The words of a name. Letters and digits stay together: `NQ7` is one."""
-    return _NAME_WORD.findall(text.casefold())
-
-
-def fact_key(text: str) -> str:
-    """`Dataset format` as `dataset-format`; empty for a text that does not name a thing."""
-    named = _name(text)
-    if named[:1] == ["the"]:
-        named = named[1:]
-    if not named or len(named) > KEY_WORDS_MAX or named[0] in _POINTING or all(word.isdigit() for word in named):
-        return ""
-    return "-".join(named)[:KEY_CHARS_MAX]
 
 
 class _Recalled:
@@ -149,7 +103,10 @@ class ModelFacts:
         self._model = model
 
     async def extract(self, finished: Finished) -> Sequence[Fact]:
-        """At most 20. A fact cites the texts it was drawn from; one that cites none of them rests on all."""
+        """At most 20, and none that tells a secret.
+
+        A fact cites the texts it was drawn from; one that cites none of them rests on all.
+        """
         by_form = StatedFacts()
         numbered = "\n".join(f'<said n="{n}">\n{said.text}\n</said>' for n, said in enumerate(finished.said, 1))
         prompt = f"<task>\n{finished.task[:2000]}\n</task>\n{numbered[-MODEL_CHARS_MAX:]}"
@@ -169,7 +126,8 @@ class ModelFacts:
         if not read:
             return await by_form.extract(finished)
         known = _Recalled(finished.recalled)
-        new = [one for one in read if not known.says(fact_key(one.key), one.value)]
+        safe = [one for one in read if not tells_secret(one.key, one.value)]
+        new = [one for one in safe if not known.says(fact_key(one.key), one.value)]
         return [
             Fact(key=fact_key(one.key), value=one.value.strip(), sources=_sources(one.said, finished.said))
             for one in new[:FACTS_MAX]

@@ -11,10 +11,18 @@ from contextlib import asynccontextmanager
 
 from attrs import evolve, frozen
 
-from memory_engine.agents.extraction import Fact, FactExtractor, Finished, ModelFacts, Said, StatedFacts
+from memory_engine.agents.extraction import (
+    Fact,
+    FactExtractor,
+    Finished,
+    ModelFacts,
+    Said,
+    StatedFacts,
+)
 from memory_engine.agents.preparation import STARTED, TEXT_CHARS_MAX, Keeper, Known, Preparation, known_for, told
-from memory_engine.core.chunks import RECALLED
+from memory_engine.core.chunks import RECALLED, ChunkType
 from memory_engine.core.records import NewEvent
+from memory_engine.core.secrets import tells_secret
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, InvalidMemory, MemoryEngineError, TaskNotRunning
 from memory_engine.events import (
@@ -301,18 +309,23 @@ class AgentLifecycle:
         return Keeper(destination, self.thread.id, self._engine.kernel.now_us())
 
     async def _learned(self, task: Preparation, result: Said) -> tuple[Fact, ...]:
-        """The facts that the extractor found and the agent's memory does not hold yet."""
+        """The facts that the extractor found and the agent's memory does not hold yet, none of which tells a secret."""
         snippets = [s for s in await self.thread.scratchpad.read() if s.seq > task.seq and not s.recalled]
-        ids = {s.seq: await self._engine.reader.ids_at(self.thread.id, {s.seq}) for s in snippets}
-        said = [*(Said(text=s.text, sources=tuple(ids[s.seq])) for s in snippets), result]
         state = await self.thread.state()
-        recalled = [c.text for c in state.everything() if c.status == RECALLED or c.text.startswith(RECALLED_MARK)]
+        chunks = list(state.everything())
+        heard = [c for c in chunks if c.type == ChunkType.USER_MESSAGE and c.said_at > task.seq]
+        texts = sorted([(c.said_at, c.text) for c in heard] + [(s.seq, s.text) for s in snippets])
+        seqs = sorted({seq for seq, _ in texts})
+        ids = dict(zip(seqs, await self._engine.reader.ids_at(self.thread.id, seqs), strict=True))
+        said = [Said(text=task.task, sources=tuple(await self._asked(task)))]
+        said += [*(Said(text=text, sources=(ids[seq],)) for seq, text in texts), result]
+        recalled = [c.text for c in chunks if c.status == RECALLED or c.text.startswith(RECALLED_MARK)]
         finished = Finished(task=task.task, said=tuple(said), recalled=(task.prompt, *recalled))
         found = {fact.key: fact for fact in await self._extractor.extract(finished) if fact.key}
         new = []
         for fact in found.values():
             known = await self.agent.memory.recall(fact.key)
-            if known is None or known.value != fact.value:
+            if (known is None or known.value != fact.value) and not tells_secret(fact.key, fact.value):
                 new.append(fact)
         return tuple(new)
 

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from memory_engine.agents.extraction import Fact
 from memory_engine.context.rendering import Message
+from memory_engine.core.secrets import mask_secrets
 from memory_engine.events import Destination, Layer, MemoryShared
 from memory_engine.scopes import Agent
 from memory_engine.views.layers.entries import MemoryHit, ProceduralRule
@@ -115,11 +116,11 @@ class Keeper:
     now_us: int
 
     def episode(self, kind: str, texts: Sequence[str], task_id: str, sources: tuple[str, ...]) -> MemoryShared:
-        """That a task started, was completed, or failed: the texts, each shortened to one line."""
+        """That a task started, was completed, or failed: the texts, each shortened to one line, without secrets."""
         return MemoryShared(
             destination=self.agent,
             layer="episodic",
-            content=told(texts, TEXT_CHARS_MAX),
+            content=told([mask_secrets(text) for text in texts], TEXT_CHARS_MAX),
             metadata={"event": kind, "agent_id": self.agent.id, "task_id": task_id},
             timestamp_us=self.now_us,
             source_thread=self.thread_id,

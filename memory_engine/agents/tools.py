@@ -10,6 +10,7 @@ import msgspec
 from attrs import frozen
 from msgspec import Meta
 
+from memory_engine.core.secrets import holds_secret, tells_secret
 from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
 from memory_engine.thread import Thread
 from memory_engine.views.layers.entries import RECALLED_MARK, MemoryEntry, MemoryHit
@@ -219,6 +220,7 @@ def _field(field: Mapping[str, object], *, is_optional: bool, strict: bool) -> d
 
 
 ANSWER_CHARS_MAX = 12_000
+SECRET = "That tells a secret (a password, a key, a code, a card or account number). Nothing was kept: say it without."
 ENTRY_CHARS_MAX = 1_200
 OPEN_CHARS = 4_000
 
@@ -285,6 +287,8 @@ class MemoryTools:
     async def _append(self, asked: Append) -> str:
         if asked.layer == "procedural" and not (asked.condition or "").strip():
             raise _Refused("A rule needs a condition: when does it apply? Call memory_append again with condition.")
+        if asked.layer != "working" and holds_secret(asked.content):
+            raise _Refused(SECRET)
         entry = await self._memory.append(asked.layer, asked.content, condition=asked.condition or "")
         return f"Remembered in {asked.layer} memory. id: {entry.id}"
 
@@ -302,6 +306,8 @@ class MemoryTools:
         return "\n".join([RECALLED_MARK, *map(_hit_line, hits)])
 
     async def _learn(self, asked: Learn) -> str:
+        if tells_secret(asked.key, asked.value):
+            raise _Refused(SECRET)
         former = await self._memory.recall(asked.key)
         await self._memory.learn(asked.key, asked.value)
         if former is None or former.value == asked.value:

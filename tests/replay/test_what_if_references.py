@@ -29,7 +29,8 @@ NAMED = frozenset(
 """What fields that may name other events are called."""
 ELSEWHERE = {
     ("ScratchpadWritten", "cap"), ("Reach", "seqs"), ("Body", "lines"), ("PromotionDecided", "sources"),
-    ("AgentMdPromoted", "sources"), ("PreferenceUpdated", "sources"), ("PlaybookPromoted", "sources"),
+    ("AgentMdPromoted", "sources"), ("FindingNoted", "sources"), ("PreferenceUpdated", "sources"),
+    ("PlaybookPromoted", "sources"),
     ("PlaybookSaved", "sources"), ("MemoryAppended", "sources"), ("MemoryShared", "sources"),
     ("MemoryRecalled", "sources"), ("DocumentAdded", "source"), ("ExternalInject", "source"),
     ("MemoryCompacted", "lines"), ("CompactionUndone", "restored"), ("RestoredChunk", "lines"),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine, RecordedEvent, SubagentError, ToolCall, errors
+from memory_engine import Engine, RecordedEvent, SubagentError, ToolCall, UserMessage, errors
 from memory_engine.agents import AgentLifecycle, Fact, Finished, MemoryTools, ModelFacts, Said, StatedFacts
 from memory_engine.errors import ModelError
 from memory_engine.llm.base import Completion, Message
@@ -82,39 +82,75 @@ async def test_L6_rules_that_apply_are_in_the_prompt(engine: Engine) -> None:
     assert "currency" not in prepared.prompt
 
 
-async def test_L6_facts_are_learned_from_the_answer_and_the_scratchpad(engine: Engine) -> None:
-    """`key: value` and `X is Y`; each says from which events; the next task is told."""
+async def test_L6_facts_are_learned_from_what_was_said(engine: Engine) -> None:
+    """In the request, the user's messages, the scratchpad, the answer; each fact says from which events it is."""
     run = await lifecycle(engine)
-    await run.start("Look at the data")
-    await run.thread.scratchpad.write("Peak hour: 14:00")
-    facts = await run.end("The export format is Parquet. I looked around.\n- **Owner**: Ana\nSee https://example.org")
-    assert [("peak-hour", "14:00"), ("export-format", "Parquet"), ("owner", "Ana")] == [(f.key, f.value) for f in facts]
+    await run.start("Look at the data. Please always round to euros.")
+    await run.thread.dispatch(UserMessage(content="My time zone is CET. The weather is nice."))
+    await run.thread.scratchpad.write("Remember: our peak hour is 14:00")
+    facts = await run.end("Our export format is Parquet. I looked around.\n- **Owner**: Ana\nSee https://example.org")
+    assert [
+        ("always-round-to-euros", "always round to euros"),
+        ("time-zone", "CET"),
+        ("peak-hour", "14:00"),
+        ("export-format", "Parquet"),
+    ] == [(f.key, f.value) for f in facts]
+    (task,) = [event.id async for event in run.thread.events() if event.type == "task_started"]
+    (message,) = [event.id async for event in run.thread.events() if event.type == "user_message"]
+    (done,) = [event.id async for event in run.thread.events() if event.type == "task_completed"]
+    assert [(task,), (message,)] == [fact.sources for fact in facts[:2]]
     known = await engine.agent("analyst").memory.recall("export-format")
     assert known is not None
-    (done,) = [event.id async for event in run.thread.events() if event.type == "task_completed"]
     assert ("Parquet", run.thread.id, (done,)) == (known.value, known.source_thread, known.sources)
     again = await (await lifecycle(engine)).start("Read the export")
     assert "Parquet" in again.prompt
 
 
+async def test_L6_no_secret_comes_back_into_a_prompt(engine: Engine) -> None:
+    """Neither as a fact, whoever says that it was learned, nor in the note that the task was done."""
+
+    class Eager:
+        async def extract(self, _finished: Finished) -> Sequence[Fact]:
+            return [Fact(key="db-password", value="hunter2"), Fact(key="database", value="Postgres 16")]
+
+    thread = await engine.create_thread(user_id="u1")
+    run = AgentLifecycle(engine, thread, agent_id="analyst", extractor=Eager())
+    await run.start("Find the database's password")
+    facts = await run.end("db:\n  password: hunter2\nx: int = 5")
+    assert ["database"] == [fact.key for fact in facts]
+    again = await (await lifecycle(engine)).start("Use the database's password")
+    assert "password: [secret]" in str(await episodes(engine))
+    assert "hunter2" not in str(await episodes(engine)) + again.prompt
+
+
+async def test_L6_forgetting_a_message_forgets_what_it_taught(engine: Engine) -> None:
+    """A fact of the user's message goes with the message, in the agent's memory too."""
+    run = await lifecycle(engine)
+    await run.start("Book a table")
+    said = await run.thread.dispatch(UserMessage(content="I'm allergic to nuts."))
+    (fact,) = await run.end("Booked.")
+    await run.thread.forget(event_ids=[said.event_id])
+    assert None is await engine.agent("analyst").memory.recall(fact.key)
+
+
 async def test_L6_nothing_is_learned_from_recalled_memory(engine: Engine) -> None:
     """An answer that repeats what memory said, or what a memory tool gave, teaches nothing new."""
     agent = engine.agent("analyst")
-    await agent.memory.append("episodic", "Region: north")
-    await agent.memory.append("episodic", "Currency: EUR")
+    await agent.memory.append("episodic", "Our region is North")
+    await agent.memory.append("episodic", "Our currency is EUR")
     run = await lifecycle(engine)
     await run.start("Say the region")
     answer = await MemoryTools(agent, run.thread).call("memory_search", {"query": "currency"})
     assert answer.is_recalled
     await run.tool_used(ToolCall("c2", "memory_search", "{}"), answer.text)
-    facts = await run.end("Region: north\nCurrency: EUR\nPopulation: 4 million")
+    facts = await run.end("Our region is North\nOur currency is EUR\nOur population is 4 million")
     assert ["population"] == [fact.key for fact in facts]
 
 
 async def test_L6_what_is_known_already_is_not_learned_again(engine: Engine) -> None:
     """No event for a fact that stands; one for a fact that changed."""
     run = await lifecycle(engine)
-    for result, learned in (("Owner: Ana", 1), ("Owner: Ana", 0), ("Owner: Bo", 1)):
+    for result, learned in (("Our owner is Ana", 1), ("Our owner is Ana", 0), ("Our owner is Bo", 1)):
         await run.start("Who?")
         assert learned == len(await run.end(result))
 
@@ -148,8 +184,8 @@ async def test_L6_a_block_is_a_run(engine: Engine) -> None:
     run = await lifecycle(engine)
     async with run.run("First") as first:
         await first.tool_used(CALL, "42")
-        first.result = "Revenue: 42"
-    assert ["revenue"] == [fact.key for fact in first.learned]
+        first.result = "Our quota is 42"
+    assert ["quota"] == [fact.key for fact in first.learned]
     with pytest.raises(KeyError, match="missing"):
         async with run.run("Second"):
             raise KeyError("missing")
@@ -166,7 +202,7 @@ async def test_L6_a_block_is_a_run(engine: Engine) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [
-        "Completed: First → Revenue: 42",
+        "Completed: First → Our quota is 42",
         "Failed: Second → KeyError: 'missing'",
         "Failed: Third → stopped",
     ] == [text for text in await episodes(engine) if not text.startswith("Started")]
@@ -252,25 +288,37 @@ async def test_L6_steps_at_the_wrong_moment_are_errors(engine: Engine) -> None:
 
 
 STATED = [
-    ("Dataset format: CSV", [("dataset-format", "CSV")]),
-    ("1. The peak hour is 14:00.", [("peak-hour", "14:00")]),
-    ("The peak hour is 14:00.", [("peak-hour", "14:00")]),
-    ("**Owner:** Ana", [("owner", "Ana")]),
-    ("timeout = 30 s", [("timeout", "30 s")]),
+    ("My time zone is CET.", [("time-zone", "CET")]),
+    ("1. Our peak hour is 14:00.", [("peak-hour", "14:00")]),
+    ("Hi! My name is Ana and I live in Graz, thanks.", [("name", "Ana"), ("live-in-graz", "I live in Graz")]),
+    ("My user ID is mia_li_3668, and the reservation is H8Q05L.", [("user-id", "mia_li_3668")]),
+    ("Call me Jo.", [("call-me", "Jo")]),
+    ("Please use metric units from now on.", [("use-metric-units-from-now-on", "use metric units from now on")]),
+    ("Remember that the staging server is rebuilt daily.", [("staging-server", "rebuilt daily")]),
+    ("Unser Lager ist in Bremen.", [("lager", "in Bremen")]),
+    ("Nunca me llames por la noche.", [("nunca-me-llames-por-la-noche", "Nunca me llames por la noche")]),
+    ("Je préfère le train.", [("préfère-le-train", "Je préfère le train")]),
+    ("My size is M. My size is L.", []),
+    ("My size is M. My size is M.", [("size", "M")]),
+    ("Dataset format: CSV", []),
+    ("The peak hour is 14:00.", []),
+    ("timeout = 30 s", []),
     ("It is late. This is wrong.", []),
-    ("Is the owner: Ana?", []),
+    ("Is my time zone CET?", []),
+    ("If I were you, my choice would be Rust.", []),
+    ("She prefers tea.", []),
+    ('He said: "My time zone is CET."', []),
+    ("> My time zone is CET.", []),
+    ("```\nmy time zone is CET\n```", []),
+    ("My order is late.", []),
+    ("I prefer the second one.", []),
+    ("Your shed is green. Please look whether my oven is off.", []),
+    ("db:\n  user: app\n  password: hunter2", []),
+    ("My password is sunshine.", []),
+    ("x: int = 5", []),
+    ("My key is `abc`.", []),
     ("https://example.org/a", []),
-    ("12: 30", []),
-    ("a: 1\na: 2", []),
-    ("a: 1\na: 1", [("a", "1")]),
-    ("1. Train\n   - Departs: 06:00\n2. Bus\n   - Departs: 07:30\nOperator: ACME", [("operator", "ACME")]),
-    ("Since there is snow, trains are late. Your shed is green.", []),
-    ("Please look whether the oven is off. The lamp you chose is blue.", []),
-    ("Payment: please choose one\nNext step: I'll need your seat\nAids: none", [("aids", "none")]),
-    ("Ana Roth (born: 1990-11-04)", [("ana-roth-born", "1990-11-04")]),
-    ("The ticket QX7R is refundable", [("ticket-qx7r", "refundable")]),
     ("", []),
-    ("Größe: 5 m", [("grösse", "5 m")]),
 ]
 
 
@@ -304,12 +352,16 @@ class Answering:
 
 
 SAID = Finished(
-    task="t", said=(Said(text="Owner: Ana", sources=("a",)), Said(text="b", sources=("b",))), recalled=("x: known",)
+    task="t",
+    said=(Said(text="Our owner is Ana", sources=("a",)), Said(text="b", sources=("b",))),
+    recalled=("x: known",),
 )
 ASKED: list[tuple[str | Exception, list[Fact]]] = [
     ('{"key": "Data Set", "value": "CSV", "said": [2]}', [Fact(key="data-set", value="CSV", sources=("b",))]),
     ('{"key": "k", "value": "v"}\nnoise', [Fact(key="k", value="v", sources=("a", "b"))]),
     ('{"key": "x", "value": "known"}', []),
+    ('{"key": "db password", "value": "hunter2"}', []),
+    ('{"key": "deploying", "value": "with ghp_16C7e42F292c6912E7710c838347Ae178B4a"}', []),
     ("NONE", []),
     ("I am sorry", [Fact(key="owner", value="Ana", sources=("a",))]),
     (ModelError("m", "timeout", "late"), [Fact(key="owner", value="Ana", sources=("a",))]),

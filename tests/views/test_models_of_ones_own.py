@@ -70,7 +70,7 @@ async def test_L6_a_task_ends_whatever_a_model_does(model: Misbehaving) -> None:
         thread = await engine.create_thread()
         lifecycle = AgentLifecycle(engine, thread, agent_id="a")
         await lifecycle.start("Find the cause")
-        facts = await lifecycle.end("Import bottleneck: date parsing")
+        facts = await lifecycle.end("Our import bottleneck is date parsing.")
         assert ["import-bottleneck"] == [fact.key for fact in facts]
         assert "task_completed" in [event.type async for event in thread.events()]
 

@@ -46,6 +46,9 @@ TAKEN_OUT = (
     ("Card 4111-1111-1111-1111 was refused", "Card [account] was refused"),
     ("Version ab12cd34ef is broken", "Version [id] is broken"),
     ("The key is sk-live-abcDEF123456", "The key is [id]"),
+    ("The staging password is swordfish", "The staging password is [secret]"),
+    ("Das Kennwort lautet sonnenblume", "Das [name] lautet [secret]"),
+    ("password: correct horse battery", "password: [secret]"),
     ("UUID 550e8400-e29b-41d4-a716-446655440000", "UUID [id]"),
     ("SKU AB-1234-X is late", "SKU [name]-[number]-[name] is late"),
     # money

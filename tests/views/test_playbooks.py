@@ -434,3 +434,33 @@ async def test_S6_a_recipe_has_one_id(slots: dict[str, object]) -> None:
         first = await of_user(engine).save("f", user_query="a", slots=slots, tool_calls=CALLS)
         again = await of_user(engine).save("f", user_query="b", slots=turned, tool_calls=CALLS)
         assert (first.id, 2) == (again.id, again.count)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "outcome"),
+    [
+        ("Log in with password hunter2", {}, ""),
+        ("Log in", {"user": "app", "password": "hunter2"}, ""),
+        ("Log in", {}, "token: ghp_16C7e42F292c6912E7710c838347Ae178B4a"),
+    ],
+)
+async def test_S6_a_flow_with_a_secret_becomes_no_playbook(
+    engine: Engine, query: str, parameters: dict[str, object], outcome: str
+) -> None:
+    """However content its user is: its recipe would come back into prompts. The feedback is kept."""
+    thread = await conversation(engine)
+    calls = [e.PlaybookCall("login", parameters)]
+    await thread.flows.completed("login", user_query=query, tool_calls=calls, outcome=outcome, flow_id="f1")
+    assert () == await thread.flows.review("Perfect, thanks!")
+    assert "liked" == (await thread.flows.feedback(True)).status
+    assert () == await of_user(engine).all()
+
+
+async def test_S6_what_follows_a_doubt_promotes_nothing(engine: Engine) -> None:
+    """A reply that is neither praise nor a request alone keeps the flow out: later thanks may be for something else."""
+    thread = await conversation(engine)
+    await revenue_flow(thread)
+    assert () == await thread.flows.review("Great, now it's broken")
+    assert () == await thread.flows.review("Perfect, thanks!")
+    assert "it says more than praise: 'now it's broken'" == (await thread.flows.get("f1")).reason
+    assert ["rejected"] == await statuses(thread)

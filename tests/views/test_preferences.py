@@ -382,3 +382,21 @@ async def test_a_rule_of_the_log_is_read_as_it_was_written() -> None:
         found = await user.preferences.find("k")
         assert found is not None
         assert (rule, None) == (found.rule, found.value)
+
+
+SECRETS: list[tuple[str, object]] = [
+    ("note", "the wifi password is hunter2"),
+    ("api-key", "abcdef123456"),
+    ("login", {"user": "app", "password": "hunter2"}),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), SECRETS)
+async def test_S3_an_agent_sets_no_preference_that_tells_a_secret(engine: Engine, key: str, value: object) -> None:
+    """It is refused without being repeated, and nothing is written; a person may keep it all the same."""
+    preferences = engine.user("u").preferences
+    with pytest.raises(errors.PreferenceError, match="it tells a secret") as refused:
+        await preferences.update(key, value, origin="agent")
+    assert "hunter2" not in str(refused.value)
+    assert {} == await preferences.all()
+    assert value == (await preferences.update(key, value)).value

@@ -155,6 +155,8 @@ MISTAKES: list[tuple[str, object, str]] = [
     ("memory_search", {"query": "x", "last": 5}, "either query or last"),
     ("memory_search", {"query": "x", "limit": 0}, "at `$.limit`"),
     ("memory_learn", {"key": "a\x00b", "value": "v"}, "NUL"),
+    ("memory_learn", {"key": "db-password", "value": "hunter2"}, "That tells a secret"),
+    ("memory_append", {"layer": "episodic", "content": "The PIN is 4711"}, "That tells a secret"),
     ("memory_learn", {"key": "k", "value": "\ud800"}, "memory_learn was not done"),
     ("memory_clear", {"layer": "semantic", "confirm": False}, "call memory_clear with confirm=true"),
     ("memory_clear", {"layer": "semantic"}, "missing required field `confirm`"),

@@ -238,7 +238,7 @@ class End(Case):
     async def call(self) -> object:
         """End it; that it is over already is as good."""
         with suppress(TaskNotRunning):
-            await self.run.end("Dataset format: CSV")
+            await self.run.end("Our dataset format is CSV")
         await self.thread.delivered()
         return None
 

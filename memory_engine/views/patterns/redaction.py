@@ -57,7 +57,7 @@ class Redactors(msgspec.Struct, frozen=True):
 
 @frozen
 class EmbeddedRedactor:
-    """E-mail and net addresses, accounts, phones, money, dates, street addresses, ids, numbers of 3 digits, names.
+    """E-mail and net addresses, accounts, phones, money, dates, streets, ids, numbers of 3 digits, secrets, names.
 
     A name is a word with a capital that is neither a known short form (`SQL`) nor a day or month nor, at the
     beginning of a sentence, an everyday word. `allow` are words that are not names, in any case of letters: nouns

@@ -12,12 +12,14 @@ import msgspec
 from attrs import define
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.secrets import secrets_in
 from memory_engine.views.patterns.events import Finding
 
 HOLE = "\ufffc"
 """Detectors see this sign in place of a text that was taken out: neither a letter nor a blank."""
 KINDS = (
-    "account", "address", "date", "email", "handle", "id", "ip", "money", "name", "number", "path", "phone", "url",
+    "account", "address", "date", "email", "handle", "id", "ip", "money", "name", "number", "path", "phone", "secret",
+    "url",
 )  # fmt: skip
 """The kinds that the embedded redactor tells apart; `[email]` stands for an address it took out."""
 PLACEHOLDER = regex(rf"\[(?:{'|'.join(KINDS)})\]")
@@ -258,6 +260,10 @@ def _is_mixed(part: str) -> bool:
     return _digits(part) >= NUMBER_DIGITS_MIN or _PLAIN_TOKENS.fullmatch(part) is None
 
 
+def _secrets(text: str) -> Iterator[Span]:
+    return ((secret.start, secret.end) for secret in secrets_in(text))
+
+
 SHAPES: tuple[tuple[str, Detector], ...] = (
     ("email", _matching(_EMAIL)),
     ("url", _matching(_URL)),
@@ -271,5 +277,6 @@ SHAPES: tuple[tuple[str, Detector], ...] = (
     ("phone", _phones),
     ("id", _ids),
     ("number", _numbers),
+    ("secret", _secrets),
 )
 """The detectors in their order: each looks at the text that the ones before left."""

@@ -11,7 +11,7 @@ from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.views.playbooks.events import FeedbackGiven, FlowCompleted, PlaybookCall, PlaybookPromoted
 
 FlowStatus = Literal["completed", "liked", "rejected", "promoted"]
-"""Completed and not judged yet; liked, with no user to keep the playbook; rejected; a playbook."""
+"""Completed and not judged yet; liked, with no user to keep the playbook or with a secret; rejected; a playbook."""
 
 
 class FlowRecord(msgspec.Struct, frozen=True, omit_defaults=True):

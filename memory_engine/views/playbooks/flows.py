@@ -6,6 +6,7 @@ from memory_engine.core.chunks import ChunkType
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.records import NewEvent
+from memory_engine.core.secrets import holds_secret
 from memory_engine.errors import IdempotencyConflict, UnknownFlow
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
@@ -66,7 +67,8 @@ class Flows:
     async def feedback(self, satisfied: bool, *, flow_id: str = "", content: str = "") -> FlowRecord:
         """Record a person's word on a flow (default: the last one). Satisfaction makes it a playbook at once.
 
-        Raises `UnknownFlow`. A playbook that was promoted earlier stays regardless of later words: remove it there.
+        A run that tells a secret (in its request, slots, calls or outcome) becomes none. Raises `UnknownFlow`. A
+        playbook that was promoted earlier stays regardless of later words: remove it there.
         """
         runs = await self.all()
         flow_id = flow_id or (runs[-1].flow_id if runs else "")
@@ -91,8 +93,9 @@ class Flows:
         """Judge the flows that nobody judged yet by the user's next message; returns the playbooks promoted.
 
         Call it with each new message. Thanks, or another request without a correction, promote; a correction
-        rejects the last flow, with its reason recorded; an unclear message decides nothing. A flow from before
-        the last one waits, if there is a correction: the message does not tell which one it means.
+        rejects the last flow, with its reason recorded, and so does a doubt: what is said later may be of something
+        else. A message that says too little decides nothing. A flow from before the last one waits, if there is a
+        correction or a doubt: the message does not tell which one it means.
         """
         waiting = [record for record in await self.all() if record.status == "completed"]
         if not waiting:
@@ -100,7 +103,7 @@ class Flows:
         reaction = await self._judge.judge(user_message, waiting[-1].user_query)
         if reaction.kind == "unclear":
             return ()
-        if reaction.kind == "correction":
+        if reaction.kind in ("correction", "doubt"):
             rejected = FeedbackGiven(satisfied=False, flow_id=waiting[-1].flow_id, content=reaction.reason)
             await self._thread.dispatch(rejected)
             return ()
@@ -113,9 +116,9 @@ class Flows:
         return tuple(event.event for event in promoted if isinstance(event.event, PlaybookPromoted))
 
     async def _promoted(self, record: FlowRecord, reason: str, *said: str) -> NewEvent | None:
-        """The promotion of a run that belongs to a user and is not a playbook yet; else `None`."""
+        """The promotion of a run that belongs to a user, is not a playbook yet and tells no secret; else `None`."""
         info = await self._thread.info()
-        if record.status == "promoted" or not info.user_id:
+        if record.status == "promoted" or not info.user_id or _tells_secret(record):
             return None
         event = PlaybookPromoted(
             flow_id=record.flow_id,
@@ -164,3 +167,8 @@ class Flows:
         """The seq of the user's latest message that the state holds; 0 for none."""
         chunks = (await self._thread.state()).chunks()
         return max((chunk.said_at for chunk in chunks if chunk.type == ChunkType.USER_MESSAGE), default=0)
+
+
+def _tells_secret(record: FlowRecord) -> bool:
+    parameters = (call.parameters for call in record.tool_calls)
+    return holds_secret(record.user_query, record.outcome, str(record.slots), *map(str, parameters))

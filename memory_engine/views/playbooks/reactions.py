@@ -3,6 +3,8 @@
 The embedded judge goes by wording, in several languages, and gives its reason. Your own judge may take its place.
 """
 
+import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Literal, Protocol
 
@@ -12,21 +14,23 @@ from memory_engine.core.lazy import regex
 from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced
 from memory_engine.views.promotion.wording import Phrases, evidence, normalized, same_text, says_the_same
 
-ReactionKind = Literal["correction", "satisfaction", "request", "unclear"]
+ReactionKind = Literal["correction", "doubt", "satisfaction", "request", "unclear"]
 
 CORRECTION_MIN = 0.5
 """From this strength on the signs of a correction decide, against all other signs."""
-REQUEST_WORDS_MIN = 2
-OPENERS = " ,.!-–—\"'«“¡¿"
-REQUEST_SIGNS_MIN = 4
+DOUBT_WORDS_MIN = 2
+DOUBT_SIGNS_MIN = 4
 """In scripts without spaces."""
+USE_WORDS_MAX = 4
+"""To whom a result is passed on, at most: "I'll forward it to the board"."""
+OPENERS = " ,.!-–—\"'«“¡¿"
 
 
 class Reaction(msgspec.Struct, frozen=True):
     """The judgement of a message on the flow before it, and its reason.
 
-    It is a `correction` (or a complaint), it shows `satisfaction`, it goes on to another `request`, or it is
-    `unclear`.
+    It is a `correction` (or a complaint), it shows `satisfaction`, or it goes on to another `request`. It leaves a
+    `doubt` where it says anything else, and is `unclear` where it says too little.
     """
 
     kind: ReactionKind
@@ -48,7 +52,14 @@ class _Signs(msgspec.Struct, frozen=True):
     opening_no: Phrases
     harmless_no: Phrases
     nothing_more: Phrases
-    satisfaction: Phrases
+    praise: Phrases
+    thanks: Phrases
+    small: Phrases
+    filler: Phrases
+    done: Phrases
+    use: Phrases
+    request: Phrases
+    doubt: Phrases
 
 
 @cache
@@ -69,7 +80,11 @@ CONCESSION = regex(
 
 
 class WordingJudge:
-    """Judges by signs. A correction outweighs thanks ("thanks, but that's wrong"); else it is unclear."""
+    """Judges by signs. A correction outweighs thanks ("thanks, but that's wrong").
+
+    It takes a message for content only where all of it is: praise or thanks, courtesies, and another request. Anything
+    else ("although", "now it's broken", a mark of irony, praise of the weather) leaves a doubt.
+    """
 
     async def judge(self, message: str, user_query: str) -> Reaction:
         """The reaction of the message to the flow before it."""
@@ -86,12 +101,118 @@ class WordingJudge:
             return Reaction("correction", f"it grants the answer and asks for another: '{concession.group()[:40]}'")
         if same_text(message) and says_the_same(message, user_query):
             return Reaction("correction", "it asks the same again")
-        content = _signs().satisfaction.found_in(text)
-        if content:
-            return Reaction("satisfaction", f"it says '{content[0]}'")
-        if _says_enough(text):
-            return Reaction("request", "it goes on to another request, without a correction")
-        return Reaction("unclear", "it says too little")
+        return _content(_without_no(text))
+
+
+def _content(text: str) -> Reaction:
+    """The judgement of a folded text that corrects nothing."""
+    parts = [
+        part for sentence in SENTENCES.findall(_CONTROL.sub(" ", _SKIN.sub("", text))) for part in _parts(*sentence)
+    ]
+    doubt = next((said for kind, said in parts if kind == "other"), None)
+    if doubt is not None and _says_enough(text):
+        return Reaction("doubt", f"it says more than praise: '{doubt[:40]}'")
+    for kind in ("praise", "done"):
+        said = next((said for found, said in parts if found == kind), "")
+        if said and doubt is None:
+            return Reaction("satisfaction", f"it says '{said[:40]}'")
+    if doubt is None and any(kind == "request" for kind, _ in parts):
+        return Reaction("request", "it goes on to another request, without a correction")
+    return Reaction("unclear", "it says too little")
+
+
+def _says_enough(text: str) -> bool:
+    """Whether a text says more than one word, or one that praises ("excellent?")."""
+    words = COMPOUND_WORD.findall(text)
+    return (
+        len(words) >= DOUBT_WORDS_MIN
+        or any(is_unspaced(word) and len(word) >= DOUBT_SIGNS_MIN for word in words)
+        or _signs().praise.pattern.search(text) is not None
+    )
+
+
+SENTENCES = regex(r"([^.!?\u3002]+)([.!?\u3002]*)")
+"""A sentence of folded text, and the marks that end it."""
+_CLAUSES = regex(r"[,;:()\u3001\uff0c\u2013\u2014]|\s-+\s|(?<!\w)(?:and|und|et|y)(?!\w)")
+_QUOTES = regex(r"[\"\u201c-\u201f\u00ab\u00bb]")
+_CONTROL = regex(r"#{2,}\w+#{2,}|<\|\w+\|>")
+"""Marks by which programs that stand for people end a conversation."""
+_SKIN = regex("[\ufe0f\U0001f3fb-\U0001f3ff]")
+_Part = tuple[Literal["praise", "done", "filler", "request", "other"], str]
+
+
+def _parts(sentence: str, ending: str) -> Iterator[_Part]:
+    """What the clauses of a sentence say. A request reaches to its end."""
+    whole = sentence.strip(OPENERS)
+    if not whole:
+        return
+    if _is_made_of(whole, _signs().done, _signs().filler):
+        yield _said(whole), whole
+        return
+    start = opening = 0
+    for mark in [*_CLAUSES.finditer(sentence), None]:
+        said = sentence[start : mark.start() if mark is not None else None].strip(OPENERS)
+        rest = sentence[opening:].strip(OPENERS)
+        opened = _signs().request.pattern.match(rest)
+        if opened is not None and not _is_praise(said):
+            yield ("other" if _doubts(rest, opened.end()) else "request"), rest
+            return
+        if said:
+            is_ironic = "?" in ending or ending.startswith("..") or _QUOTES.search(sentence) is not None
+            yield ("other" if is_ironic else _said(said)), said
+        if mark is not None:
+            start, opening = mark.end(), mark.start() if mark.group().isalpha() else mark.end()
+
+
+def _said(clause: str) -> Literal["praise", "done", "filler", "other"]:
+    if _is_praise(clause):
+        return "praise"
+    if _is_made_of(clause, _signs().filler):
+        return "filler"
+    used = _signs().use.pattern.match(clause)
+    if used is not None and len(clause[used.end() :].split()) <= USE_WORDS_MAX and not _doubts(clause, used.end()):
+        return "done"
+    return "done" if _is_made_of(clause, _signs().done, _signs().filler, _signs().small) else "other"
+
+
+def _doubts(text: str, start: int) -> bool:
+    return _signs().doubt.pattern.search(text, start) is not None
+
+
+def _is_praise(clause: str) -> bool:
+    """Whether a clause praises or thanks, and says nothing else."""
+    signs = _signs()
+    return _is_made_of(clause, signs.praise, signs.thanks, signs.small, signs.filler) and bool(
+        signs.praise.pattern.search(clause) or signs.thanks.pattern.search(clause)
+    )
+
+
+def _is_made_of(clause: str, *lists: Phrases) -> bool:
+    """Whether a clause consists of the phrases of lists alone."""
+    return _made_of(tuple(listed.phrases for listed in lists)).fullmatch(clause) is not None
+
+
+@cache
+def _made_of(lists: tuple[str, ...]) -> re.Pattern[str]:
+    phrases = {phrase.strip() for listed in lists for line in listed.splitlines() for phrase in line.split("|")}
+    words = "|".join(sorted(map(_bounded, filter(None, phrases)), key=lambda phrase: (-len(phrase), phrase)))
+    return re.compile(rf"(?>(?:{words})[\s'!]*)+")
+
+
+def _bounded(phrase: str) -> str:
+    """A phrase as a pattern: whole, where it is words apart by blanks."""
+    is_whole = phrase[-1].isalnum() and not is_unspaced(phrase[-1])
+    return re.escape(phrase) + (r"(?!\w)" if is_whole else "")
+
+
+def _without_no(text: str) -> str:
+    """A text without the no that answers "anything else?" at its beginning: "No, that's all"."""
+    said = text.lstrip(OPENERS)
+    opening = _signs().opening_no.pattern.match(said)
+    if opening is None:
+        return text
+    rest = said[opening.end() :]
+    return rest if _signs().nothing_more.pattern.match(rest.lstrip(OPENERS)) else text
 
 
 def _opening_no(text: str) -> str:
@@ -103,10 +224,3 @@ def _opening_no(text: str) -> str:
     if rest.startswith("-"):  # "non-paying" denies nothing
         return ""
     return "" if _signs().nothing_more.pattern.match(rest.lstrip(OPENERS)) else opening.group()
-
-
-def _says_enough(text: str) -> bool:
-    words = COMPOUND_WORD.findall(text)
-    return len(words) >= REQUEST_WORDS_MIN or any(
-        is_unspaced(word) and len(word) >= REQUEST_SIGNS_MIN for word in words
-    )

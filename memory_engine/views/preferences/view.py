@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from memory_engine.core.records import NewEvent
+from memory_engine.core.secrets import MASK, tells_secret
 from memory_engine.errors import PreferenceError
 from memory_engine.projections.base import ReadableRows
 from memory_engine.recall.likeness import DESCRIPTIONS, TextIndex
@@ -28,6 +29,8 @@ from memory_engine.views.preferences.preference import (
 )
 from memory_engine.views.preferences.rules import same
 
+LEARNED: frozenset[PreferenceOrigin] = frozenset({"agent", "promotion"})
+"""The origins of preferences that nobody set by hand."""
 APPLIED_MAX = 200
 """Preferences whose rules one `apply` looks at, those of the flow first."""
 _UNSET = object()
@@ -54,8 +57,9 @@ class Preferences:
     ) -> Preference:
         """Set a preference: a value, a rule, or a rule with a value; returns the preference under the key.
 
-        Raises `PreferenceError` for a value that the domain does not allow, `InvalidIdentifier` for a key that is
-        empty or no store can hold, and the errors of `dispatch`; then nothing was written.
+        Raises `PreferenceError` for a value that the domain does not allow, and for a secret that nobody but the agent
+        wants kept (`origin="agent"`), `InvalidIdentifier` for a key that is empty or no store can hold, and the errors
+        of `dispatch`; then nothing was written.
         """
         if value is _UNSET and rule is None:
             raise PreferenceError(key, None, "neither a value nor a rule was given")
@@ -73,6 +77,10 @@ class Preferences:
         self, key: str, value: object, rule: RuleReference | None, origin: PreferenceOrigin, reason: str
     ) -> PreferenceUpdated:
         self._domain.check(key, value, rule)
+        given = (value, rule.arguments if rule is not None else None)
+        if origin in LEARNED and any(tells_secret(key, one) for one in given):
+            why = 'it tells a secret; set it with origin="explicit" if its user wants it kept'
+            raise PreferenceError(key, MASK, why)
         kind = key if self._domain.kind(key) is not None else ""
         return PreferenceUpdated(key=key, value=value, rule=rule, kind=kind, origin=origin, reason=reason)
 

@@ -35,12 +35,14 @@ class PromotionScore(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage | None = None
 
 
-@event("promotion_decided", role="memory", chunks="none", delivers="tenant")
+@event("promotion_decided", version=2, role="memory", chunks="none", delivers="tenant")
 class PromotionDecided(Event):
     """The verdict on one snippet (a chunk id), with the scores that it rests on.
 
-    With a `target` the text goes to the thread `destination`, for preferences under `key`. `trigger` names the
-    cause of the verdict, `sources` are the ids of the events that the snippet came from, in `source_thread`.
+    With a `target` the text goes to the thread `destination`, for preferences under `key`. Without one it is `noted`
+    for the user whose conversations may find it again. `trigger` names the cause of the verdict, `sources` are the ids
+    of the events that the snippet came from, in `source_thread`. Version 1 noted nothing (see
+    `upcast_promotion_decided_v1`).
     """
 
     snippet: SourceChunkId
@@ -53,20 +55,43 @@ class PromotionDecided(Event):
     destination: Destination | None = None
     source_thread: Id = ""
     sources: tuple[SourceEventId, ...] = ()
+    noted: Destination | None = None
 
     def deliveries(self) -> tuple[Delivery, ...]:
-        """The line for the tenant's `agent.md`, or the preference for the user; nothing without a target."""
-        if self.destination is None or not self.target:
-            return ()
+        """The line for the tenant's `agent.md` or the preference for the user, and the note for the user."""
+        found = []
+        if self.destination is not None and self.target:
+            found.append(Delivery(self.destination, self._risen()))
+        if self.noted is not None:
+            note = FindingNoted(content=self.content, source_thread=self.source_thread, sources=self.sources)
+            found.append(Delivery(self.noted, note))
+        return tuple(found)
+
+    def _risen(self) -> Event:
         if self.target == "agent_md":
-            line = AgentMdPromoted(
+            return AgentMdPromoted(
                 content=self.content, reason=self.reason, source_thread=self.source_thread, sources=self.sources
             )
-            return (Delivery(self.destination, line),)
-        preference = PreferenceUpdated(
+        return PreferenceUpdated(
             key=self.key, value=self.content, origin="promotion", reason=self.reason, sources=self.sources
         )
-        return (Delivery(self.destination, preference),)
+
+
+def upcast_promotion_decided_v1(payload: dict[str, object]) -> dict[str, object]:
+    """A verdict of version 1 brought its user's thread nothing but what rose there: it is noted nowhere."""
+    return payload
+
+
+@event("finding_noted", tracked=True, role="memory", chunks="none")
+class FindingNoted(Event):
+    """A snippet that one of a user's conversations found and did not promote: others may find it again.
+
+    `sources` are the ids of the events that it came from, in `source_thread`.
+    """
+
+    content: str
+    source_thread: Id = ""
+    sources: tuple[SourceEventId, ...] = ()
 
 
 @event("agent_md_uploaded", tracked=True, role="memory", chunks="none")

@@ -11,7 +11,10 @@ from memory_engine.views.promotion.events import PromotionDecided, PromotionScor
 
 
 class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The decision on a snippet, and why. An empty `target`: it was not promoted."""
+    """The decision on a snippet, and why. An empty `target`: it was not promoted.
+
+    With `noted` its user's thread keeps it, for conversations that find it again.
+    """
 
     snippet: str
     content: str
@@ -24,6 +27,7 @@ class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     destination: Destination | None = None
     sources: tuple[str, ...] = ()
+    noted: bool = False
 
     @property
     def promoted(self) -> bool:
@@ -60,6 +64,7 @@ class PromotionFold:
                 reason=body.reason,
                 destination=body.destination,
                 sources=body.sources,
+                noted=body.noted is not None,
             )
             rows.put(seq_key(event.seq), verdict)
 

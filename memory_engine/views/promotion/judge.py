@@ -13,6 +13,8 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.events.delivery import Destination
+from memory_engine.core.prose import is_all_prose
+from memory_engine.core.secrets import holds_secret
 from memory_engine.errors import InvalidEvent
 from memory_engine.views.promotion.events import PromotionDecided, PromotionScore, PromotionTarget
 from memory_engine.views.promotion.scorers import Explicit, PromotionContext, Scorer, embedded_scorers
@@ -27,13 +29,17 @@ PROMOTED_BYTES_MAX = 8_000
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """The judgement of a snippet. `skipped` says why there is no verdict; else `rises` is the verdict."""
+    """The judgement of a snippet. `skipped` says why there is no verdict; else `rises` is the verdict.
+
+    One that may rise when other conversations find it again is `worth_noting`.
+    """
 
     snippet: Snippet
     rises: bool = False
     reason: str = ""
     scores: tuple[PromotionScore, ...] = ()
     skipped: str = ""
+    worth_noting: bool = False
 
 
 class Judge:
@@ -52,7 +58,7 @@ class Judge:
         `promoted` are the texts of this conversation's snippets that rose before, by snippet id;
         `context.promoted` are the texts in the targets. Raises the errors of a scorer.
         """
-        fresh = [snippet for snippet in snippets if snippet.id not in promoted and not snippet.recalled]
+        fresh = [snippet for snippet in snippets if snippet.id not in promoted and not _refusal(snippet)]
         scored = dict(zip((s.id for s in fresh), await self._scores(fresh, context), strict=True))
         risen = dict(promoted)
         judgements = []
@@ -95,14 +101,13 @@ def _verdict(
     """The judgement from the scores, given the texts that have risen already."""
     if snippet.id in risen:
         return Judgement(snippet, skipped="it was promoted before")
-    if snippet.recalled:
-        return Judgement(snippet, reason="recalled: memory that was written back, nothing that was found out here")
+    if refusal := _refusal(snippet):
+        return Judgement(snippet, reason=refusal)
     passed = [score for score in scores if score.value >= score.threshold]
     if not passed:
         best = max(scores, key=lambda score: score.value - score.threshold)
-        return Judgement(
-            snippet, reason=f"no criterion reaches its threshold; the nearest: {_said(best)}", scores=scores
-        )
+        why = f"no criterion reaches its threshold; the nearest: {_said(best)}"
+        return Judgement(snippet, reason=why, scores=scores, worth_noting=is_all_prose(snippet.text))
     size = len(snippet.text.encode())
     if size > PROMOTED_BYTES_MAX:
         why = f"too long to be read every time: {size} bytes, the limit is {PROMOTED_BYTES_MAX}"
@@ -117,6 +122,13 @@ def _verdict(
                 snippet, reason=f"the same stands there already: {standing[:SHOWN_CHARS]!r}", scores=scores
             )
     return Judgement(snippet, rises=True, reason="; ".join(_said(score) for score in passed), scores=scores)
+
+
+def _refusal(snippet: Snippet) -> str:
+    """Why a snippet cannot rise whatever its scores, so that no scorer reads it; empty if it can."""
+    if snippet.recalled:
+        return "recalled: memory that was written back, nothing that was found out here"
+    return "it tells a secret" if holds_secret(snippet.text) else ""
 
 
 def _says_more(text: str, standing: str) -> bool:

@@ -11,15 +11,23 @@ from memory_engine.views.promotion.events import (
     AgentMdPromoted,
     AgentMdRemoved,
     AgentMdUploaded,
+    FindingNoted,
     PromotionDecided,
     ReportSaved,
+    upcast_promotion_decided_v1,
 )
+from memory_engine.views.promotion.finding import FINDINGS
 from memory_engine.views.promotion.fold import PROMOTION
 
-PLUGIN = Plugin("promotion", events=[ReportSaved, PromotionDecided, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved])
-PLUGIN.silent(PromotionDecided)
+PLUGIN = Plugin(
+    "promotion",
+    events=[ReportSaved, PromotionDecided, FindingNoted, AgentMdUploaded, AgentMdPromoted, AgentMdRemoved],
+)
+PLUGIN.silent(PromotionDecided, FindingNoted)
 PLUGIN.projection(PROMOTION)
+PLUGIN.projection(FINDINGS)
 PLUGIN.projection(AGENT_MD)
+PLUGIN.upcaster("promotion_decided", 1)(upcast_promotion_decided_v1)
 PLUGIN.renderer("agent_md")(render_system)
 
 

@@ -13,10 +13,13 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.prose import is_all_prose
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
 from memory_engine.llm.base import Completion, LanguageModel, ask
+from memory_engine.views.promotion.finding import NotedFinding
 from memory_engine.views.promotion.wording import (
+    SHOWN_MAX,
     evidence,
     normalized,
     quoted,
@@ -33,6 +36,8 @@ ONE_OFF_FACTOR = 0.5
 SENTENCES = regex(r"(?<=[.!?])[\"'\u201d)]* |(?<=[\u3002\uff01\uff1f?])")
 OTHERS_MIN = 3
 """With fewer other texts to compare, every word is new, and that says nothing."""
+CONVERSATION_WEIGHT = 2
+"""What somebody finds anew in another conversation says more than the same twice in one."""
 NOVELTY_WEIGHT = 0.25
 """New words alone promote nothing: most snippets say something that the others do not."""
 
@@ -55,18 +60,24 @@ class Score:
     usage: Usage | None = None
 
 
+NO_PROSE = Score(value=0.0, reason="it has code, data, a log or a quotation in it")
+"""The score of the embedded criteria for a snippet that is not its author's own words: wording says nothing of it."""
+
+
 class PromotionContext(msgspec.Struct, frozen=True, kw_only=True):
     """The context that a scorer may look at beside the snippet.
 
     `snippets` are all that the scratchpad holds, the judged one and recalled ones among them, `requested` the
     ids of those that somebody asked for, `promoted` the texts that were promoted for this user and tenant
-    before, `report` the title and text of the report whose saving triggers the judgement. `trigger` names the trigger.
+    before, `elsewhere` what other conversations of the user found and did not promote, `report` the title and text of
+    the report whose saving triggers the judgement. `trigger` names the trigger.
     """
 
     snippets: Sequence[Snippet]
     trigger: str = ""
     requested: frozenset[str] = frozenset()
     promoted: Sequence[str] = ()
+    elsewhere: Sequence[NotedFinding] = ()
     report: str = ""
 
 
@@ -112,6 +123,8 @@ class Salience:
 
         Read without its questions, and without sentences that are said to somebody: offers and courtesies.
         """
+        if not is_all_prose(snippet.text):
+            return NO_PROSE
         text = _findings(normalized(snippet.text))
         general = evidence(text, (*wordings().general, wordings().lasting))
         if not general.found:
@@ -145,6 +158,8 @@ class Surprisal:
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
         """Wording, raised by how much information its words carry beside what is known."""
+        if not is_all_prose(snippet.text):
+            return NO_PROSE
         shown = evidence(normalized(snippet.text), wordings().unexpected)
         others = [other.text for other in context.snippets if other.id != snippet.id]
         others += context.promoted
@@ -176,22 +191,36 @@ def _novelty(text: str, others: Sequence[str]) -> float:
 
 @frozen
 class Frequency:
-    """The same finding again and again: near-duplicates in other flows, or written anew where no flow is named."""
+    """The same finding again and again: near-duplicates in other conversations of the user, and in other flows of this.
+
+    What is written anew without a flow is a finding of its own, too.
+    """
 
     threshold: float = 0.5
     criterion: str = field(default="frequency", init=False)
     name: str = field(default="near-duplicates", init=False)
 
     async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
-        """1 - 1/n for n analyses that found it: 0 for one, a half for two. Recalled snippets do not count."""
+        """1 - 1/n for n analyses that found it: 0 for one, a half for two. Another conversation counts as two.
+
+        Recalled snippets do not count.
+        """
+        if not is_all_prose(snippet.text):
+            return NO_PROSE
         same = [other for other in context.snippets if not other.recalled and says_the_same(snippet.text, other.text)]
         flows = {other.flow for other in same if other.flow}
         times = max(1, len(flows) + sum(not other.flow for other in same))
-        if times == 1:
+        talks = {f.source_thread for f in context.elsewhere if says_the_same(snippet.text, f.content)}
+        weight = times + CONVERSATION_WEIGHT * len(talks)
+        if weight == 1:
             again = f", written {len(same)} times in one flow" if len(same) > 1 else ""
             return Score(value=0.0, reason=f"found in one analysis{again}")
+        found = [f"{times} {'analysis' if times == 1 else 'analyses'}"]
+        if talks:
+            found.append(f"other conversations ({', '.join(sorted(talks)[:SHOWN_MAX])})")
         others = ", ".join(other.id for other in same if other.id != snippet.id)
-        return Score(value=round(1.0 - 1.0 / times, 4), reason=f"found in {times} analyses; says the same as {others}")
+        reason = f"found in {' and in '.join(found)}" + (f"; says the same as {others}" if others else "")
+        return Score(value=round(1.0 - 1.0 / weight, 4), reason=reason)
 
 
 @frozen
@@ -224,7 +253,7 @@ QUESTIONS: Mapping[str, str] = {
     "salience": "Does it contain a generalizable principle that will apply to future situations, "
     "rather than a detail of this one case?",
     "surprisal": "Is it an unexpected or poignant finding, which a person who knows the field would not have guessed?",
-    "frequency": "Do the other snippets, of other flows above all, say the same again?",
+    "frequency": "Do the other snippets, of other flows and of other conversations above all, say the same again?",
     "explicit": "Does it say that the user directly asked to remember this?",
 }
 SYSTEM = """\
@@ -292,6 +321,9 @@ class ModelScorer:
             "other_snippets": [_shown(other, OTHER_CHARS_MAX) for other in others],
             "report": context.report[:OTHER_CHARS_MAX],
         }
+        if context.elsewhere:
+            earlier = context.elsewhere[-OTHERS_MAX:]
+            data["other_conversations"] = [finding.content[:OTHER_CHARS_MAX] for finding in earlier]
         return [
             {"role": "system", "content": SYSTEM},
             {"role": "user", "content": msgspec.json.format(msgspec.json.encode(data)).decode()},

@@ -6,9 +6,11 @@ import msgspec
 
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Content
+from memory_engine.core.events.delivery import Destination
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.secrets import mask_secrets
 from memory_engine.errors import IdempotencyConflict, UnknownChunk
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.delivery import Relay
@@ -18,6 +20,7 @@ from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.views.preferences.view import Preferences
 from memory_engine.views.promotion.agent_md import AgentMd
 from memory_engine.views.promotion.events import PromotionDecided, PromotionTarget, ReportSaved
+from memory_engine.views.promotion.finding import FINDINGS, NotedFinding
 from memory_engine.views.promotion.fold import PROMOTION, Verdict
 from memory_engine.views.promotion.judge import Judge, Judgement, Owner, Placement, PlacementRoute, route_by_wording
 from memory_engine.views.promotion.scorers import PromotionContext, Scorers
@@ -155,6 +158,7 @@ class Promotion:
             trigger=asked.trigger,
             requested=frozenset(asked.requested or ()),
             promoted=await self._standing(),
+            elsewhere=await self._elsewhere(),
             report=await self._report(asked.trigger),
         )
         promoted = {verdict.snippet: verdict.content for verdict in await self.verdicts() if verdict.promoted}
@@ -170,6 +174,14 @@ class Promotion:
             preferences = await Preferences(ScopeHandle(kernel, "user", owner.user_id, owner.tenant_id)).all()
             texts += [str(found.value) for found in preferences.values() if found.origin == "promotion"]
         return texts
+
+    async def _elsewhere(self) -> list[NotedFinding]:
+        """What other conversations of the user found and did not promote, oldest first."""
+        owner = await self._owner()
+        if not owner.user_id:
+            return []
+        user = ScopeHandle(self._thread.kernel, "user", owner.user_id, owner.tenant_id)
+        return [f for _, f in (await user.rows(FINDINGS)).items() if f.source_thread != self._thread.id]
 
     async def _owner(self) -> Owner:
         info = await self._thread.info()
@@ -189,9 +201,12 @@ class Promotion:
         owner = await self._owner()
         seqs = sorted({judgement.snippet.seq for judgement in judgements})
         sources = dict(zip(seqs, await self._thread.kernel.reader.ids_at(self._thread.id, seqs), strict=True))
+        noted = {verdict.snippet for verdict in await self.verdicts() if verdict.noted}  # once a conversation
         events = []
         for judgement in judgements:
             event = self._decided(asked, judgement, owner, sources[judgement.snippet.seq])
+            if judgement.snippet.id not in noted and _is_noted(judgement, owner):
+                event = msgspec.structs.replace(event, noted=Destination("user", owner.user_id, owner.tenant_id))
             events.append(NewEvent(event, id=asked.event_id(judgement.snippet)))
         return await self._thread.dispatch_all(events)
 
@@ -203,7 +218,7 @@ class Promotion:
             reason = f"{reason}; {placement.target or 'nowhere'}: {placement.reason}"
         return PromotionDecided(
             snippet=snippet.id,
-            content=snippet.text if placement.target else snippet.text[:KEPT_CHARS_MAX],
+            content=snippet.text if placement.target else mask_secrets(snippet.text)[:KEPT_CHARS_MAX],
             trigger=asked.trigger,
             scores=judgement.scores,
             target=placement.target,
@@ -236,3 +251,8 @@ class Promotion:
         if forgotten:
             await forget(self._thread, event_ids=list(forgotten.values()), reason="its snippet was forgotten")
         return [Skipped(snippet.id, GONE) for snippet in forgotten]
+
+
+def _is_noted(judgement: Judgement, owner: Owner) -> bool:
+    """Whether the user's thread keeps a snippet that did not rise. A long one would not be found again."""
+    return judgement.worth_noting and bool(owner.user_id) and len(judgement.snippet.text) <= KEPT_CHARS_MAX

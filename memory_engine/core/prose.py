@@ -1,0 +1,143 @@
+"""Prose: what the author of a text says, without code, data, logs, and the words of others.
+
+Rules that learn by wording read prose only: `password: x` in a pasted configuration states nothing about anybody, nor
+does `x: int = 5`, nor a mail quoted below its answer.
+"""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import msgspec
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import data_file
+
+GAP = "\ufffc"
+"""Stands for code or a quotation inside a sentence."""
+READ_CHARS_MAX = 20_000
+LINE_CHARS_MAX = 2_000
+"""Nobody writes a longer line."""
+INDENT_CHARS = 4
+CODE_SIGNS = frozenset("{}[]<>=;|\\$&*#@_^~")
+CODE_SIGNS_SHARE = 0.2
+CODE_LINES_SHARE = 0.5
+"""A paragraph of which so many lines are code or data is code or data altogether."""
+
+_FENCE = regex(r"[ \t]{0,8}(?:>[ \t]?)?(`{3,}|~{3,})")
+_HEADER = regex(
+    r"(?i)[ \t]*\*?(?:from|von|de|da|van|sent|gesendet|enviado|envoyé|subject|betreff|asunto|objet)[ \t]?:\*? \S"
+)
+_EMPTY_KEY = regex(r"([ \t]*)(?:- )?[\"']?[\w.-]+[\"']?:[ \t]*(?:[|>&][+-]?)?$")
+_PAIR = regex(r"[ \t]*(?:- )?[\"']?[\w.-]+[\"']?[ \t]*[:=]")
+_INLINE = regex(r"(`+)[^`\n]{1,500}\1")
+_SAID = regex(
+    '"[^"\\n]{1,1000}"|\u201c[^\u201d\\n]{1,1000}[\u201d\u201c]|\u201e[^\u201c\u201d"\\n]{1,1000}[\u201c\u201d"]'
+    "|\u00ab[^\u00bb\\n]{1,1000}\u00bb|\u2039[^\u203a\\n]{1,1000}\u203a|\u300c[^\u300d\\n]{1,1000}\u300d"
+    "|(?<!\\w)['\u2018](?=\\w)[^'\u2019\\n]{1,300}['\u2019](?!\\w)"
+)
+_ADDRESS = regex(r"(?i)\b[a-z][a-z0-9+.\-]{1,20}://\S+|\bwww\.\S+")
+_ENDS = regex("(?<=[.!?\u2026])[\"'\u201d\u00bb)\ufffc]*\\s+|(?<=[\u3002\uff01\uff1f])")
+_ITEM = regex(r"\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)])\s+")
+
+
+def prose(text: str) -> str:
+    """The prose of a text, line by line; inline code, addresses and quotations in a sentence leave `GAP`.
+
+    Of a long text the beginning counts.
+    """
+    said = "\n".join(_lines(text[:READ_CHARS_MAX]))
+    for other in (_INLINE, _SAID, _ADDRESS):
+        said = other.sub(GAP, said)
+    return said
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text's prose, in order, each with the mark that ends it. A line ends a sentence too."""
+    lines = (_ITEM.sub("", line, count=1) if _ITEM.match(line) else line for line in prose(text).splitlines())
+    return [said.strip() for line in lines for said in _ENDS.split(line) if said.strip()]
+
+
+def is_all_prose(text: str) -> bool:
+    """Whether no line of a text is code, data, a log or a quotation. A word in backticks is none."""
+    read = text[:READ_CHARS_MAX]
+    return sum(1 for _ in _lines(read)) == sum(1 for line in read.splitlines() if line.strip())
+
+
+def _lines(text: str) -> Iterator[str]:
+    paragraph: list[str] = []
+    fence = ""
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if fence:
+            fence = "" if mark is not None and mark[1].startswith(fence) else fence
+            continue
+        if _not_prose().quoted.match(line):
+            break
+        fence = mark[1] if mark is not None else ""
+        if fence or not line.strip():
+            yield from _prose_of(paragraph)
+            paragraph = []
+        else:
+            paragraph.append(line)
+    yield from _prose_of(paragraph)
+
+
+def _prose_of(paragraph: list[str]) -> list[str]:
+    """The lines of a paragraph that are prose: none where most are not, and none of the head of a mail."""
+    if sum(_HEADER.match(line) is not None for line in paragraph) > 1:
+        return []
+    own = [line for line in paragraph if not line.lstrip().startswith((">", "|"))]
+    nested = _nested(own)
+    kept = [line for n, line in enumerate(own) if n not in nested and not _is_code(line)]
+    return kept if len(own) - len(kept) < CODE_LINES_SHARE * len(own) else []
+
+
+def _nested(lines: list[str]) -> set[int]:
+    """The numbers of lines of nested data: a key without a value, and what is indented below it."""
+    found: set[int] = set()
+    for n, line in enumerate(lines[:-1]):
+        opening = _EMPTY_KEY.match(line)
+        if opening is None or not _PAIR.match(lines[n + 1]):
+            continue
+        below = n + 1
+        while below < len(lines) and _indent(lines[below]) > len(opening[1]):
+            below += 1
+        found.update(range(n, below) if below > n + 1 else ())
+    return found
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _is_code(line: str) -> bool:
+    is_indented = line.startswith("\t") or _indent(line) >= INDENT_CHARS
+    if len(line) > LINE_CHARS_MAX or (is_indented and not _ITEM.match(line)):  # a list may be nested
+        return True
+    if _not_prose().code.match(line) or _not_prose().log.match(line):
+        return True
+    signs = [sign for sign in line if not sign.isspace()]
+    return line.rstrip().endswith((";", "{", "};", "):")) or (
+        sum(sign in CODE_SIGNS for sign in signs) > CODE_SIGNS_SHARE * len(signs)
+    )
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """The content of `prose.toml`."""
+
+    code: tuple[str, ...]
+    log: tuple[str, ...]
+    quoted: tuple[str, ...]
+
+
+class _NotProse(msgspec.Struct, frozen=True):
+    code: re.Pattern[str]
+    log: re.Pattern[str]
+    quoted: re.Pattern[str]
+
+
+@cache
+def _not_prose() -> _NotProse:
+    listed = msgspec.toml.decode(data_file("memory_engine.core", "prose.toml"), type=_Listed)
+    return _NotProse(*(re.compile(rf"[ \t]*(?:{'|'.join(kind)})") for kind in (listed.code, listed.log, listed.quoted)))

@@ -1,0 +1,284 @@
+"""Secrets in a text: what is told to one and must not be learned, shown again or passed on.
+
+A password behind its name, in many languages and notations; a key by its beginning, a private key, a signed token; card
+and bank account numbers by their check digits; and words that only chance can have made. It takes too much rather than
+too little: a rule that learns is silent about a text in which it finds any.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import pairwise
+from math import log2
+from typing import Literal
+
+import msgspec
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import data_file
+
+SecretKind = Literal["password", "code", "key", "card", "account", "random"]
+MASK = "[secret]"
+
+READ_CHARS_MAX = 200_000
+"""A text that is longer is read in pieces of this size, each with the end of the one before."""
+OVERLAP_CHARS = 4_000
+KEY_CHARS_MIN = 6
+PREFIXED_CHARS_MIN = 12
+RANDOM_CHARS_MIN = 20
+RANDOM_BITS_MIN = 3.5
+"""Bits a sign, from the signs' frequencies. Random words of 20 letters and digits have about 4, German words 3."""
+RANDOM_TURNS_MIN = 0.35
+"""The share of signs that are of another sort (small, capital, digit) than the one before. CamelCase has a quarter."""
+CARD_DIGITS = range(13, 20)
+IBAN_CHARS = range(15, 35)
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A secret from `start` to `end` of a text (in characters); what names it stands before it."""
+
+    kind: SecretKind
+    start: int
+    end: int
+
+
+def secrets_in(text: str) -> tuple[Secret, ...]:
+    """The secrets of a text, in order and apart."""
+    found: list[Secret] = []
+    for secret in sorted(_all(text), key=lambda secret: (secret.start, -secret.end)):
+        if found and secret.start < found[-1].end:
+            if secret.end > found[-1].end:
+                found[-1] = Secret(found[-1].kind, found[-1].start, secret.end)
+        else:
+            found.append(secret)
+    return tuple(found)
+
+
+def holds_secret(*texts: str) -> bool:
+    """Whether any of the texts holds a secret."""
+    return any(next(_all(text), None) is not None for text in texts)
+
+
+def tells_secret(name: str, value: object) -> bool:
+    """Whether a value, a text or any other, is a secret by its name, or holds one."""
+    said = str(value)
+    return holds_secret(said, f"{name.replace('-', ' ')}: {said}")
+
+
+def mask_secrets(text: str) -> str:
+    """The text with `[secret]` in the place of each. One that is masked already comes back as it is."""
+    parts: list[str] = []
+    done = 0
+    for secret in secrets_in(text):
+        parts += (text[done : secret.start], MASK)
+        done = secret.end
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _all(text: str) -> Iterator[Secret]:
+    for start in range(0, max(1, len(text) - OVERLAP_CHARS), READ_CHARS_MAX - OVERLAP_CHARS):
+        piece = text[start : start + READ_CHARS_MAX]
+        for kind, found in ((kind, found) for kind, detect in DETECTORS for found in detect(piece)):
+            yield Secret(kind, start + found[0], start + found[1])
+
+
+# Secrets behind their names.
+
+
+class _Words(msgspec.Struct, frozen=True):
+    """The content of `secrets.toml`."""
+
+    words: str
+    codes: str
+    keys: str
+    copulas: str
+    adverbs: str
+    states: str
+    prefixes: str
+
+
+@cache
+def _words() -> _Words:
+    return msgspec.toml.decode(data_file("memory_engine.core", "secrets.toml"), type=_Words)
+
+
+def _phrases(listed: str) -> list[str]:
+    found = {phrase.strip() for line in listed.splitlines() for phrase in line.split("|")}
+    return sorted(filter(None, found), key=lambda phrase: (-len(phrase), phrase))
+
+
+_SHOWN = r"(?!\[[\w ]{2,20}\]|<[^>\n]{1,40}>|\$\{|\$\(|\{\{|[*x•.…\ufffc]{2,}|\ufffc)"
+"""What stands for a secret and is none: `[secret]`, `<password>`, `${DB_PASSWORD}`, `****`."""
+_QUOTED = r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|`[^`\n]{1,200}`|“[^”\n]{1,200}”|„[^“”\n]{1,200}[“”]|«[^»\n]{1,200}»)"
+_REST = rf"(?:{_QUOTED}|[^\s\"'`,;{{}}\[\]()<>]\S*(?:[ \t]{{1,8}}(?![-–—(])[^\s,;{{}}\[\]]+)*)"
+"""To the end of the line or the next item: a passphrase may have blanks."""
+_ONE = rf"(?:{_QUOTED}|[^\s\"'`,;{{}}()<>]+)"
+_OF = "for|to|of|on|für|zu|zum|zur|vom|von|auf|de|del|para|pour|du|da|di|per|voor"
+"""The password *for* staging is …; the password policy is none."""
+_SEPARATOR = r"[\"'`*_]{0,3}[ \t]{0,8}(?::=|=>|->|→|:|=|\uff1a|\uff1d)[ \t]{0,8}[*_]{0,2}[ \t]{0,8}"
+
+
+@cache
+def _named(listed: str) -> re.Pattern[str]:
+    """Finds `name: value`, `name = value`, `"name": "value"`, `--name value`, `<name>value</`, "name is value"."""
+    words = "|".join(re.escape(name).replace(r"\ ", r"[ _.\-]?") for name in _phrases(listed))
+    copulas = "|".join(re.escape(name) for name in _phrases(_words().copulas))
+    adverbs = "|".join(re.escape(name) for name in _phrases(_words().adverbs))
+    before = r"(?:(?<![^\W_])|(?-i:(?<=[a-z])(?=[A-Z])))"
+    unspaced = r"(?:(?![^\W_])|(?<=[\u3040-\u9fff\uac00-\ud7af]))"
+    return re.compile(
+        rf"(?P<dashes>--?(?:\w{{1,20}}-){{0,3}})?{before}(?:{words}){unspaced}"
+        rf"(?:{_SEPARATOR}{_SHOWN}(?P<labelled>{_REST})"
+        rf"|>{_SHOWN}(?P<tagged>[^<\n]{{1,200}})</"
+        rf"|(?:[ \t]{{1,8}}(?:{_OF})(?:[ \t]{{1,8}}[^\W\d_]+){{1,3}}?)?[ \t]{{0,8}}"
+        rf"(?:(?<![\w])(?:{copulas})(?![\w])|[是为は])[ \t:]{{0,8}}(?:(?:{adverbs})[ \t]{{1,8}}){{0,2}}"
+        rf"{_SHOWN}(?P<said>{_ONE})"
+        rf"|[ \t]{{1,8}}{_SHOWN}(?P<next>{_ONE}))",
+        re.IGNORECASE,
+    )
+
+
+_EDGES = "\"'`“”„«»*_.,;:!?)("
+_LAST = regex(r"[\"'`“”»*_]*\s*(?:[.!?,;)…]|$|\n)")
+
+
+def _behind(listed: str, kind: SecretKind, text: str) -> Iterator[tuple[int, int]]:
+    for match in _named(listed).finditer(text):
+        how = match.lastgroup or ""
+        if how == "dashes":
+            continue
+        value = match[how].strip(_EDGES)
+        word = next(iter(_SCHEME.sub("", value).casefold().split()), "").strip(_EDGES)
+        if not word or word in _states() or not any(map(str.isalnum, word)):
+            continue
+        if how == "next" and not (match["dashes"] or _is_mixed(word)):
+            continue
+        if how == "said" and not (_is_mixed(word) or _LAST.match(text, match.end())):
+            continue
+        if kind == "code" and not any(sign.isdigit() for sign in word):
+            continue
+        if kind == "key" and not (_is_key(value) and (_is_mixed(word) or _ASSIGNED.search(match.group()))):
+            continue
+        yield match.span(how)
+
+
+@cache
+def _states() -> frozenset[str]:
+    return frozenset(_phrases(_words().states))
+
+
+def _is_mixed(word: str) -> bool:
+    """Whether a word is more than letters."""
+    return any(sign.isdigit() for sign in word) or any(not sign.isalnum() and sign not in "'’-–." for sign in word)
+
+
+def _is_key(value: str) -> bool:
+    """Whether a value may be a key: one long word, not a number nor a call. More words describe one."""
+    words = _SCHEME.sub("", value).split()
+    if len(words) != 1 or len(words[0]) < KEY_CHARS_MIN or "(" in words[0]:
+        return False
+    return not words[0].translate(_IN_NUMBERS).isdigit()
+
+
+_SCHEME = regex(r"(?i:^(?:bearer|basic)\s+)")
+_ASSIGNED = regex(r"[=>\"'`]")
+"""Signs of a notation for machines: what stands behind them is a value, if it is a plain word too."""
+_IN_NUMBERS = str.maketrans("", "", ".,_:-+")
+
+
+def _passwords(text: str) -> Iterator[tuple[int, int]]:
+    yield from _behind(_words().words, "password", text)
+    yield from (match.span(1) for match in _IN_ADDRESS.finditer(text))
+
+
+def _codes(text: str) -> Iterator[tuple[int, int]]:
+    return _behind(_words().codes, "code", text)
+
+
+_IN_ADDRESS = regex(r"[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]{0,100}:((?!\[secret\])[^\s@/]{1,200})@")
+"""The password in an address: `postgres://app:hunter2@db`."""
+
+
+# Secrets by their look.
+
+_PRIVATE_KEY = regex(
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,60}-----|\Z)"
+)
+_SIGNED = regex(r"(?<![\w\-])eyJ[\w\-]{8,}\.[\w\-]{8,}(?:\.[\w\-]*)?")
+
+
+@cache
+def _prefixed() -> re.Pattern[str]:
+    beginnings = "|".join(map(re.escape, _phrases(_words().prefixes)))
+    return re.compile(rf"(?<![\w\-])(?:{beginnings})[\w\-.+/=]{{{PREFIXED_CHARS_MIN},}}")
+
+
+def _keys(text: str) -> Iterator[tuple[int, int]]:
+    yield from _behind(_words().keys, "key", text)
+    for pattern in (_PRIVATE_KEY, _SIGNED):
+        yield from (match.span() for match in pattern.finditer(text))
+    for match in _prefixed().finditer(text):
+        said = match.group().rstrip(".")
+        if any(sign.isdigit() for sign in said[3:]) and any(sign.isalpha() for sign in said[3:]):
+            yield match.start(), match.start() + len(said)
+
+
+_DIGITS = regex(r"(?<![\w.,+\-])\d(?:[ \-]?\d){12,18}(?![\w\-]|[.,]\d)")
+_IBAN = regex(r"(?<!\w)[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?(?!\w)")
+
+
+def _cards(text: str) -> Iterator[tuple[int, int]]:
+    for match in _DIGITS.finditer(text):
+        digits = [int(sign) for sign in match.group() if sign.isdigit()]
+        if len(digits) in CARD_DIGITS and digits[0] in range(2, 7) and passes_luhn(digits):
+            yield match.span()
+
+
+def passes_luhn(digits: list[int]) -> bool:
+    """Whether the last digit checks the others, as on cards (ISO/IEC 7812-1, H. P. Luhn)."""
+    doubled = (2 * digit for digit in digits[-2::-2])
+    return (sum(digits[-1::-2]) + sum(digit - 9 if digit > 9 else digit for digit in doubled)) % 10 == 0
+
+
+def _accounts(text: str) -> Iterator[tuple[int, int]]:
+    for match in _IBAN.finditer(text):
+        said = match.group()
+        if len(said.replace(" ", "")) in IBAN_CHARS and _is_iban(said.replace(" ", "")):
+            yield match.span()
+
+
+def _is_iban(said: str) -> bool:
+    """Whether a bank account's check digits hold (ISO 13616: modulo 97 is 1)."""
+    return int("".join(str(int(sign, 36)) for sign in said[4:] + said[:4])) % 97 == 1
+
+
+_WORD = regex(rf"(?<![\w+/=\-])[\w+/=\-]{{{RANDOM_CHARS_MIN},}}", re.ASCII)
+
+
+def _random(text: str) -> Iterator[tuple[int, int]]:
+    return (match.span() for match in _WORD.finditer(text) if is_random(match.group()))
+
+
+def is_random(word: str) -> bool:
+    """Whether only chance can have made a word: capitals, small letters and digits, high entropy, in no order."""
+    sorts = ["A" if sign.isupper() else "a" if sign.islower() else "0" for sign in word if sign.isalnum()]
+    if len(set(sorts)) < 3 or len(sorts) < RANDOM_CHARS_MIN:
+        return False
+    turns = sum(one != other for one, other in pairwise(sorts))
+    return turns >= RANDOM_TURNS_MIN * len(sorts) and _bits(word) >= RANDOM_BITS_MIN
+
+
+def _bits(word: str) -> float:
+    """The entropy of a sign, from how often each occurs (Shannon 1948)."""
+    return -sum(n / len(word) * log2(n / len(word)) for n in Counter(word).values())
+
+
+DETECTORS: tuple[tuple[SecretKind, Callable[[str], Iterator[tuple[int, int]]]], ...] = (
+    ("password", _passwords),
+    ("code", _codes),
+    ("key", _keys),
+    ("card", _cards),
+    ("account", _accounts),
+    ("random", _random),
+)
