@@ -51,7 +51,10 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
 
     Raises `InvalidMessage` where they are of several formats.
     """
-    found: dict[Format, str] = {hint: "$" for hint in hints if hint is not None}
+    found: dict[Format, str] = {}
+    for hint in hints:
+        if hint is not None:
+            found[hint] = "$"
     for n, value in enumerate(values):
         for sign in _signs(value):
             found.setdefault(sign, f"$[{n}]")
@@ -60,7 +63,7 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
     if len(found) > 1:
         told = " and ".join(found)
         raise InvalidMessage(list(found.values())[-1], f"these are messages of {told}; say which with `format`")
-    return next(iter(found), FORMATS[0])
+    return next(iter(found)) if found else "openai.chat"
 
 
 def _signs(value: object) -> Iterable[Format]:
