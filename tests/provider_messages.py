@@ -23,6 +23,10 @@ BOOLEANS: st.SearchStrategy[bool] = st.booleans()
 IDS = st.text("abcdef0123456789_-", min_size=1, max_size=8)
 BASE64 = st.text("ABCDabcd0189+/=", min_size=4, max_size=12)
 SMALL = st.none() | st.booleans() | st.integers(-99, 99) | TEXTS
+VALUES = st.recursive(
+    SMALL, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2), max_leaves=4
+)
+"""Any JSON."""
 EXTRA = st.dictionaries(st.sampled_from(["x_one", "x_two"]), SMALL | st.lists(SMALL, max_size=2), max_size=2)
 ARGUMENTS = st.dictionaries(TEXTS, SMALL | st.floats(allow_nan=False, allow_infinity=False), max_size=2)
 FOREIGN = st.builds(lambda more: {"type": "of_tomorrow", **more}, EXTRA)
@@ -136,21 +140,24 @@ def _chat_content(content: Content) -> object:
 
 
 def chat_again(events: Sequence[Event]) -> list[Json]:
-    """The messages, made of events."""
+    """The messages, made of events: a thought belongs to the message after it of its response, or is one."""
     made: list[Json] = []
     thought: Json = {}
-    for event in events:
-        if isinstance(event, LlmThinking):
+    for event, following in zip(events, [*events[1:], None], strict=True):
+        if isinstance(event, LlmThinking) and event.response_id == getattr(following, "response_id", ""):
             thought = chat_made(event)
         else:
-            made.append({**chat_made(event), **thought})
+            made.append({"role": "assistant", **chat_made(event), **thought})
             thought = {}
     return made
 
 
 def chat_normal(message: Json) -> Json:
     """A message without what says nothing: nulls, and no text beside calls."""
-    return {key: one for key, one in message.items() if one is not None}
+    said = {key: one for key, one in message.items() if one is not None}
+    return {
+        key: one for key, one in said.items() if key != "content" or one not in ("", []) or "tool_calls" not in said
+    }
 
 
 # Anthropic

@@ -51,7 +51,10 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
 
     Raises `InvalidMessage` where they are of several formats.
     """
-    found = {hint: "$" for hint in hints if hint is not None}
+    found: dict[Format, str] = {}
+    for hint in hints:
+        if hint is not None:
+            found[hint] = "$"
     for n, value in enumerate(values):
         for sign in _signs(value):
             found.setdefault(sign, f"$[{n}]")
@@ -60,7 +63,7 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
     if len(found) > 1:
         told = " and ".join(found)
         raise InvalidMessage(list(found.values())[-1], f"these are messages of {told}; say which with `format`")
-    return next(iter(found), "openai.chat")
+    return next(iter(found)) if found else "openai.chat"
 
 
 def _signs(value: object) -> Iterable[Format]:
@@ -75,8 +78,10 @@ def _signs(value: object) -> Iterable[Format]:
         yield "anthropic"
     elif isinstance(value.get("type"), str):
         yield "openai.responses"
-    kinds = (str(part.get("type")) for part in _parts(value))
-    yield from (known for kind in kinds if (known := _PARTS.get(kind)) is not None)
+    for part in _parts(value):
+        known = _PARTS.get(str(part.get("type")))
+        if known is not None:
+            yield known
 
 
 def _parts(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:

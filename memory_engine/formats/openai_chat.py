@@ -11,7 +11,7 @@ from memory_engine.core.events.base import Event, FilePart, ImagePart, Part, Tex
 from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
 from memory_engine.errors import InvalidMessage
 from memory_engine.formats.dialogue import Dialogue
-from memory_engine.formats.native import OTHERWISE, WHOLE, Json, to_native
+from memory_engine.formats.native import OTHERWISE, WHOLE, Json, beyond, to_native
 from memory_engine.formats.parts import (
     FOREIGN,
     ReadContent,
@@ -141,22 +141,24 @@ def _response(message: Json, dialogue: Dialogue, response_id: str) -> list[Event
     said = _content(rest, text=bool(calls))
     content = said.content or text_of(rest, "refusal")
     name = text_of(rest, "name")
-    if rest.get("content") in ("", [], None):
-        rest["content"] = None
     if calls:
+        rest["content"] = rest.get("content") or None  # no text beside calls is none, however it is written
         more = {"tool_calls": ours, **({"content": content} if content else {})}
         event = LlmToolCall(calls=calls, content=cast("str", content), response_id=response_id)
         return [*thinking, with_native(event, FORMAT, rest, {"role": "assistant", **more})]
     if content or message.get("content") is not None or rest.get("audio") is not None:
+        rest.setdefault("content", None)
         answer = LlmTextResponse(content=content, response_id=response_id, name=name)
         answered = ReadContent(content, said.ours or content)
         return [*thinking, _native(answer, rest, answered, {"role": "assistant", "name": name})]
     if not thinking:
         raise InvalidMessage("$", "an assistant's message holds neither content nor tool_calls")
-    return [*thinking[:-1], with_native(thinking[-1], FORMAT, rest, {"role": "assistant"})]
+    ours_alone = {"role": "assistant", "reasoning_content": thinking[0].content}
+    told = beyond(message, ours_alone) if text_of(message, "reasoning_content") else {WHOLE: message}
+    return [msgspec.structs.replace(thinking[0], native=to_native(FORMAT, told))]
 
 
-def _thinking(message: Json, response_id: str) -> tuple[list[Event], Json]:
+def _thinking(message: Json, response_id: str) -> tuple[list[LlmThinking], Json]:
     """The reasoning of a message as an event, and the rest of it."""
     key = next((key for key in ("reasoning_content", "reasoning") if text_of(message, key)), "")
     if not key:

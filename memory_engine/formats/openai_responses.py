@@ -82,16 +82,19 @@ def whole_response(value: Json) -> WholeResponse | None:
 
 def _is_answer(item: Json) -> bool:
     """Whether an item is a part of a model's response."""
-    kind = item.get("type", "message")
-    if kind == "message":
-        return item.get("role") == "assistant"
-    return kind not in OUTPUTS
+    kind = _kind(item)
+    return item.get("role") == "assistant" if kind == "message" else kind not in OUTPUTS
+
+
+def _kind(item: Json) -> str:
+    """The type of an item; a message may leave it out."""
+    return str(item.get("type", "message" if "role" in item else ""))
 
 
 def without_calls(items: list[Json]) -> tuple[list[Json], list[Json]]:
     """The items without the calls that a caller would run, and these."""
-    calls = [item for item in items if item.get("type") in CALLS]
-    return [item for item in items if item.get("type") not in CALLS], calls
+    calls = [item for item in items if _kind(item) in CALLS]
+    return [item for item in items if _kind(item) not in CALLS], calls
 
 
 def has_half_call(items: list[Json]) -> bool:

@@ -76,7 +76,7 @@ class ChatAssembly:
     @property
     def text(self) -> str:
         """The text so far."""
-        return text_of(self._message, "content")
+        return _shown_text(self._message, "content")
 
     def whole(self) -> Json | None:
         """The completion, once a chunk has said why it ended."""
@@ -142,7 +142,7 @@ class AnthropicAssembly:
     @property
     def text(self) -> str:
         """The text so far."""
-        return "".join(text_of(block, "text") for block in self._blocks.values() if block.get("type") == "text")
+        return "".join(_shown_text(block, "text") for block in self._blocks.values() if block.get("type") == "text")
 
     def whole(self) -> Json | None:
         """The message, once it is known why it stopped."""
@@ -202,7 +202,7 @@ class ResponsesAssembly:
     def text(self) -> str:
         """The text so far."""
         contents = (_listed(item, "content") for item in self._items.values() if item.get("type") == "message")
-        return "".join(text_of(part, "text") for content in contents for part in content)
+        return "".join(_shown_text(part, "text") for content in contents for part in content)
 
     def whole(self) -> Json | None:
         """The response, once it is completed, or incomplete at a limit."""
@@ -275,16 +275,25 @@ def _extend(into: Json, delta: Json) -> None:
 
 
 def _extended(said: list[object], added: list[object]) -> list[object]:
-    by_index = {one.get("index"): one for one in said if isinstance(one, dict) and "index" in one}
     for one in added:
-        known = by_index.get(one.get("index")) if isinstance(one, dict) and "index" in one else None
-        if known is not None and isinstance(one, dict):
+        index = _number_in(one)
+        known = next((other for other in said if index is not None and _number_in(other) == index), None)
+        if isinstance(known, dict) and isinstance(one, dict):
             _extend(known, one)
         else:
             said.append(one)
-            if isinstance(one, dict) and "index" in one:
-                by_index[one["index"]] = one
     return said
+
+
+def _number_in(element: object) -> int | None:
+    """The number that an element of a list has in a stream."""
+    index = element.get("index") if isinstance(element, dict) else None
+    return index if isinstance(index, int) else None
+
+
+def _shown_text(value: Json, key: str) -> str:
+    found = value.get(key)
+    return found if isinstance(found, str) else ""
 
 
 def _numbered(message: Json) -> Json:
