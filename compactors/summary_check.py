@@ -63,7 +63,7 @@ class Demand(msgspec.Struct, frozen=True):
     def unmet(self, lines: Sequence[SummaryLine]) -> list[str]:
         """What a summary lacks, each as a sentence to the model; empty if it may stand."""
         said = "\n".join(line.text for line in lines).casefold()
-        tokens = sum(estimate_text(line.text) + 1 for line in lines)
+        tokens = tokens_of(lines)
         missing = [name for name in self.open if name.casefold() not in said]
         unnamed = [value for value in self.values if value.casefold() not in said]
         found: list[str] = []
@@ -76,6 +76,11 @@ class Demand(msgspec.Struct, frozen=True):
         if tokens < self.tokens_min:
             found.append(f"It takes about {tokens} tokens: too few to stand for all that happened.")
         return found
+
+
+def tokens_of(lines: Sequence[SummaryLine]) -> int:
+    """The tokens of a summary (estimated)."""
+    return sum(estimate_text(line.text) + 1 for line in lines)
 
 
 def _told(chunk: Chunk) -> str:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult
 from memory_engine.compaction.failures import INCOMPLETE
-from memory_engine.compactors.summary_check import Claim, Demand, grounded
+from memory_engine.compactors.summary_check import Claim, Demand, grounded, tokens_of
 from memory_engine.context.headings import sections_by_heading
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import RECALLED, Chunk, ChunkType
@@ -369,7 +369,8 @@ class WorkingHistoryCompactor:
         completion = await self._ask(messages, context.deadline_s)
         usage = completion.usage
         lines = await self._read(completion.text, entries, usage)
-        faults = demand.unmet(lines)
+        # one that is no shorter than the history is useless: the compaction refuses it, and nobody asks again
+        faults = demand.unmet(lines) if tokens_of(lines) < history else []
         if faults:
             messages += told_again(completion.text, faults, tokens)
             left_s = context.deadline_s - (time.monotonic() - begun_s)

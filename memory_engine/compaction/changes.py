@@ -21,8 +21,6 @@ def obstacle(plan: Plan, shown: Collection[str], before: State, now: State) -> s
     for chunk_id in shown:
         if now.get(chunk_id) is None:
             return f"chunk {chunk_id}, which the compactor was shown, was changed or forgotten meanwhile"
-    if before.named("task") is not None and now.named("task") is None:
-        return "the task, which the compactor was shown, was forgotten meanwhile"
     return _split(plan, working_flow(now))
 
 

@@ -276,8 +276,8 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _context(self, chunks: Sequence[Chunk], earlier: tuple[SummaryLine, ...]) -> CompactionContext:
         replaced = sum(chunk.tokens for chunk in chunks) + sum(estimate_text(line.text) for line in earlier)
-        goals = [chunk.text for chunk in self.state.chunks() if chunk.type == ChunkType.TASK]
         shown = [chunk for chunk in map(self.state.get, self._shown()) if chunk is not None]
+        goals = [chunk.text for chunk in shown if chunk.type == ChunkType.TASK]
         system = [chunk.text for chunk in shown if chunk.type == ChunkType.SYSTEM]
         summaries = [chunk.text for chunk in shown if chunk.type == ChunkType.COMPACTED]
         return CompactionContext(
@@ -292,9 +292,9 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _shown(self) -> list[str]:
-        """The instructions, and the summaries that stand: a compactor is told of them, and of the task."""
+        """What a compactor is told of beside its chunks: the instructions, the goals, and the summaries that stand."""
         taken = set(self.plan.chunk_ids)
-        told = (ChunkType.SYSTEM, ChunkType.COMPACTED)
+        told = (ChunkType.SYSTEM, ChunkType.TASK, ChunkType.COMPACTED)
         return [chunk.id for chunk in self.state.chunks() if chunk.type in told and chunk.id not in taken]
 
     def _tokens(self, chunk_ids: Sequence[str]) -> int:
