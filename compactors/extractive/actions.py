@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import sqrt
 
 from memory_engine.compactors.extractive.coverage import LineDraft, LinePiece, Terms
-from memory_engine.compactors.extractive.entries import Entry, Section
+from memory_engine.compactors.extractive.entries import GAP, Entry, Section
 from memory_engine.compactors.extractive.sentences import clean, statements, words
 from memory_engine.compactors.extractive.speech import REPETITION_FACTOR, speech_terms
 from memory_engine.compactors.extractive.structured import Leaf, ScalarRecord, identity, read_json, records
@@ -196,7 +196,9 @@ def _shared_key_parts(record: ScalarRecord) -> frozenset[str]:
 
 def _shown(leaf: Leaf, shared: frozenset[str]) -> str:
     """The value, after the parts of its key that distinguish it from its neighbours, where it needs a key."""
-    text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])[:LONG_VALUE_CHARS]
+    text = clean(leaf.text[: 2 * LONG_VALUE_CHARS])
+    if len(text) > LONG_VALUE_CHARS:
+        text = f"{text[:LONG_VALUE_CHARS].rstrip()} {GAP}"
     if not leaf.keys or not _needs_key(text):
         return text
     key = clean(leaf.keys[-1])

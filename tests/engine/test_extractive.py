@@ -154,6 +154,12 @@ def test_a_result_whose_fields_tell_of_a_failure_is_one(result: str) -> None:
     assert "deploy" in texts(extract(call(1, "deploy", {"host": "web-3"}, result), 60), "attempted_approaches")
 
 
+def test_a_long_value_says_that_it_was_shortened() -> None:
+    """A record named by a long text shows its beginning, and that there is more."""
+    (line,) = extract(call(1, "get", {}, json.dumps({"note": "x" * 150 + "7"})), 400)
+    assert line.text.startswith(f"get → {'x' * 100} …")
+
+
 def test_equal_retries_become_one_line_that_cites_all() -> None:
     """Three equal failures are told once, with their number."""
     entries = [entry for i in range(3) for entry in call(i, "ping", {"host": "db-1"}, "Error: timeout")]
