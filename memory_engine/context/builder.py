@@ -39,7 +39,7 @@ from memory_engine.context.rendering import (
     render_xml,
 )
 from memory_engine.context.standing import Place, Standing, StandingBlock
-from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
+from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, outdated_instructions
 from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
@@ -381,7 +381,7 @@ class ContextBuilder:
         return shown
 
     def _flow(self, state: Shown) -> Flow:
-        atoms = atoms_of(chunk for chunk in state.chunks() if chunk.category not in TRAILING)
+        atoms = atoms_of(in_flow(state.chunks()))
         return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms)
 
     def overrun(
@@ -405,6 +405,13 @@ class ContextBuilder:
             middle = (low + high) // 2
             low, high = (low, middle) if fits(middle) else (middle, high)
         return ContextBudgetError(thread_id, high, max_tokens)
+
+
+def in_flow(chunks: Iterable[Chunk]) -> list[Chunk]:
+    """The chunks that do not stand last, without the instructions of earlier sessions."""
+    found = [chunk for chunk in chunks if chunk.category not in TRAILING]
+    outdated = outdated_instructions(found)
+    return [chunk for chunk in found if chunk.id not in outdated] if outdated else found
 
 
 def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from attrs import define, field, frozen
 
 from memory_engine.context.budget import Costed, Flow, cost
-from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_order
+from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_flow, in_order
 from memory_engine.context.invariants import Atom, Bonds
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_bytes, message_tokens
-from memory_engine.core.chunks import Chunk
+from memory_engine.core.chunks import Chunk, is_of_session
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.operations import Operation
 from memory_engine.core.state import Placed, State, StateDraft
@@ -195,7 +195,7 @@ class ContextSeries:
             self._bonds = None
         elif placed is None or not is_flowing:
             self._trailing = None  # children too: only the chunks that stand last show them
-        elif self._bonds is not None and placed.key > self._last_key:
+        elif self._bonds is not None and placed.key > self._last_key and not is_of_session(placed.chunk):
             self._bonds.read((placed.chunk,))
             self._flowing.add(chunk_id)
             self._last_key = placed.key
@@ -204,7 +204,7 @@ class ContextSeries:
 
     def _read_again(self) -> Bonds:
         """The bonds of the current flow. The settled part is kept if the flow still begins with it."""
-        top = [chunk for chunk in self._draft.chunks() if chunk.category not in TRAILING]
+        top = in_flow(self._draft.chunks())
         if not self.settled.begins(top):
             self.settled = Settled()
         self._flowing = {chunk.id for chunk in top}

@@ -195,3 +195,22 @@ async def test_a_window_that_is_refilled_less_moves_less_often() -> None:
                 context = await thread.context(1_000, policy=ContextPolicy(refill=refill))
                 seen.add(str(context.messages[0]["content"]))
     assert len(starts[0.5]) < len(starts[0.75]) < len(starts[0.93])
+
+
+# Instructions.
+
+
+async def test_only_the_newest_sessions_instructions_are_in() -> None:
+    """Also in a log of before, whose state holds those of every session."""
+    sessions = [e.SessionStarted(content=f"Rules of day {n}.", session_id=f"s{n}", beside=True) for n in range(5)]
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread("t")
+        for session in sessions:
+            await thread.dispatch_all([session, say("Hello")])
+        context = await thread.context(1_000)
+        ledger = await thread.cache_ledger(max_tokens=1_000)
+        await thread.dispatch(e.ExternalInject(content="Be brief.", source="system", retention="critical"))
+        system = [m["content"] for m in (await thread.context()).messages if m["role"] == "system"]
+    assert ["Rules of day 4."] == [m["content"] for m in context.messages if m["role"] == "system"]
+    assert ["Rules of day 4.", "Be brief."] == system
+    assert len(sessions) * 2 == ledger.upto
