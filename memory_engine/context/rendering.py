@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from memory_engine.context.invariants import NOBODY
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
 from memory_engine.core.codec import encode_json
-from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine
+from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
+from memory_engine.core.images import image_tokens
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
 
@@ -52,11 +53,11 @@ _LABELS = {
 
 def message_content(content: Content) -> object:
     """Content as chat-completions wants it: a text, or a list of parts."""
-    return content if isinstance(content, str) else [_message_part(part) for part in content]
+    return content if isinstance(content, str) else [message_part(part) for part in content]
 
 
-def _message_part(part: Part) -> Message:
-    """A part; what chat-completions does not take (a file by address) stands as its text."""
+def message_part(part: Part) -> Message:
+    """A part of a message; what chat-completions does not take (a file by address) stands as its text."""
     match part:
         case ImagePart(url=url) if url:
             return {"type": "image_url", "image_url": {"url": url, **({"detail": part.detail} if part.detail else {})}}
@@ -74,10 +75,19 @@ def render_system(chunk: Chunk) -> Iterable[Message]:
 
 def render_user(chunk: Chunk) -> Iterable[Message]:
     """A person's message; the speaker's name stands before it where there is one."""
-    content = message_content(chunk.content)
-    if chunk.label and isinstance(content, str):
-        content = f"{chunk.label}: {content}"
-    return ({"role": "user", "content": content},)
+    return ({"role": "user", "content": message_content(_spoken_by(chunk.label, chunk.content))},)
+
+
+def _spoken_by(speaker: str, content: Content) -> Content:
+    """Content with the speaker's name before its first words, or before the image that it begins with."""
+    if not speaker:
+        return content
+    if isinstance(content, str):
+        return f"{speaker}: {content}"
+    match content:
+        case (TextPart(text=text), *rest):
+            return (TextPart(f"{speaker}: {text}"), *rest)
+    return (TextPart(f"{speaker}:"), *content)
 
 
 def render_assistant(chunk: Chunk) -> Iterable[Message]:
@@ -109,11 +119,13 @@ def render_note(chunk: Chunk) -> Iterable[Message]:
     label = _LABELS.get(chunk.type, chunk.type.replace("_", " ").capitalize())
     if chunk.label:
         label = f"{label} ({chunk.label})"
-    content = message_content(chunk.content)
-    if isinstance(content, str):
-        return ({"role": "user", "content": f"[{label}] {content}".rstrip()},)
-    parts = cast("list[object]", content)
-    return ({"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *parts]},)
+    return (_note(label, message_content(chunk.content)),)
+
+
+def _note(label: str, content: object) -> Message:
+    if isinstance(content, list):
+        return {"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *cast("list[object]", content)]}
+    return {"role": "user", "content": f"[{label}] {content}".rstrip()}
 
 
 def render_compacted(chunk: Chunk) -> Iterable[Message]:
@@ -296,8 +308,7 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
     for chunk, message in flat:
         if message.get("role") == "tool" and id(message) not in used:
             kind = "Result" if chunk.final else "Intermediate result"
-            note: Message = {"role": "user", "content": f"[{kind} of call {chunk.call_id}] {chunk.text}"}
-            notes.setdefault(at, []).append(note)
+            notes.setdefault(at, []).append(_note(f"{kind} of call {chunk.call_id}", message.get("content")))
         else:
             at = max(at, place[id(message)])
     for n in sorted(notes, reverse=True):
@@ -309,7 +320,7 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """Tokens of a message: its texts, a flat price for an image, and the frame."""
+    """Tokens of a message: its texts, its images and files by their rules, and the frame."""
     total = MESSAGE_FRAME
     content = message.get("content")
     if isinstance(content, str):
@@ -326,8 +337,12 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
     if part["type"] == "text":
         return counter.count(str(part["text"]))
-    file = part.get("file")
-    return file_tokens(str(file.get("file_data", ""))) if isinstance(file, Mapping) else IMAGE_TOKENS
+    match part:
+        case {"file": {**file}}:
+            return file_tokens(str(file.get("file_data", "")))
+        case {"image_url": {"url": str(url), **image}}:
+            return image_tokens(url, str(image.get("detail", "")))
+    return IMAGE_TOKENS
 
 
 def message_bytes(message: Message) -> bytes:
