@@ -21,7 +21,19 @@ OPEN = "from memory_engine import open, UserMessage"
 CALL = "from memory_engine.cli import main\ntry:\n    main({words!r})\nexcept SystemExit:\n    pass"
 TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 
-NEVER = {"email", "http", "litellm", "numpy", "openai", "starlette", "tiktoken", "urllib.request", "uvicorn", "xml.sax"}
+NEVER = {
+    "anthropic",
+    "email",
+    "http",
+    "litellm",
+    "numpy",
+    "openai",
+    "starlette",
+    "tiktoken",
+    "urllib.request",
+    "uvicorn",
+    "xml.sax",
+}
 """Neither opening a memory nor a command of the terminal needs these unless an option asks for them."""
 ON_DEMAND = {"anyio", "csv", "importlib.metadata", "tempfile", "tomllib", "zipfile"} | NEVER
 OPENING_MAX = 170

@@ -100,7 +100,7 @@ def _alternating(turns: Iterable[FormTurn]) -> list[_Spoken]:
 
 def _say(messages: list[_Spoken], role: str, blocks: Iterable[ContentBlock], zone: Zone) -> None:
     """Put blocks into the last message, if it is of this role, else into one of their own."""
-    made = [(block, zone) for block in blocks]
+    made: list[tuple[ContentBlock, Zone]] = [(block, zone) for block in blocks]
     if made and messages and messages[-1].role == role:
         messages[-1].blocks += made
     elif made:
