@@ -45,7 +45,7 @@ async def messages(client: AsyncAnthropic, thread: Thread, tools: list[ToolParam
     assert_type(request.system, list[TextBlockParam])
     assert_type(request.messages, list[MessageParam])
     answer = await client.messages.create(
-        model="claude-sonnet-4-5",
+        model="claude-opus-4-8",
         max_tokens=8_000,
         system=request.system,
         messages=request.messages,
