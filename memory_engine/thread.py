@@ -30,11 +30,13 @@ from memory_engine.store.reader import MomentLike, seq_of
 if TYPE_CHECKING:
     from memory_engine.compaction import undo
     from memory_engine.compaction.base import Compactor
+    from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
     from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, what_if, why
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import VerifyProgress
+    from memory_engine.runtime import messages as provider_messages
     from memory_engine.views import report as reports
     from memory_engine.views.conversation import view as conversation
     from memory_engine.views.layers import offloads
@@ -65,6 +67,7 @@ else:
     why = lazy_module("memory_engine.replay.why")
     undo = lazy_module("memory_engine.compaction.undo")
     offloads = lazy_module("memory_engine.views.layers.offloads")
+    provider_messages = lazy_module("memory_engine.runtime.messages")
 
 
 V = TypeVar("V")
@@ -72,6 +75,32 @@ V = TypeVar("V")
 
 class Thread(ThreadHandle):
     """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
+
+    # messages of model providers
+
+    async def record(
+        self, messages: object, *, format: "Format | None" = None, new_only: bool = False
+    ) -> tuple[Receipt, ...]:
+        """Record a provider's message, a list of them, or a response, as its SDK gives it: all of it or nothing.
+
+        Takes chat-completions, Responses items and Anthropic messages, as dictionaries or objects of an SDK, and knows
+        them apart; `format` decides where they could be of several. A response that was recorded before, by the
+        provider's id, gives its first receipts. With `new_only`, the list is the conversation so far, or its end: the
+        messages that the thread holds already are passed over, by what they say.
+
+        Raises `InvalidMessage` for what is no message of the format, naming its place, `NotContinued` for a list that
+        does not go on with what the thread holds, and what `dispatch_all` raises.
+        """
+        return await provider_messages.record(self, messages, format=format, new_only=new_only)
+
+    def recording(self, format: "Format | None" = None) -> "provider_messages.Recording":
+        """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`.
+
+        At the end the response is recorded as if it had come whole. Where the stream broke off (an exception, a
+        cancellation, no end), what had come is recorded, and its text says so in `interrupted`; its calls wait for no
+        result. `turn.text` is the text so far, `turn.receipts` and `turn.calls` are there at the end.
+        """
+        return provider_messages.Recording(self, format)
 
     # context and search
 

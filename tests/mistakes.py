@@ -388,6 +388,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UntrackedEvents, partly_tracked),
     (errors.MissingExtra, without_litellm),
     (errors.IngestError, ingest_what_is_no_json),
+    (errors.InvalidMessage, lambda p: p.thread.record({"role": "robot", "content": "beep"})),
+    (errors.NotContinued, lambda p: p.thread.record([{"role": "user", "content": "Something else"}], new_only=True)),
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
     (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
     (errors.EventNotFound, lambda p: p.thread.at("no such id")),

@@ -91,9 +91,10 @@ def _spoken_by(speaker: str, content: Content) -> Content:
 
 
 def render_assistant(chunk: Chunk) -> Iterable[Message]:
-    """The model's text; nothing for a response that broke off before a word of it."""
+    """The model's text; nothing for a response without a word that is broken off or the provider's alone."""
     content = message_content(chunk.content)
-    return ({"role": "assistant", "content": content},) if content or chunk.status != INTERRUPTED else ()
+    is_silent = not content and (chunk.native or chunk.status == INTERRUPTED)
+    return () if is_silent else ({"role": "assistant", "content": content},)
 
 
 def render_action(chunk: Chunk) -> Iterable[Message]:

@@ -4,6 +4,7 @@ MemoryEngineError
 ├── InvalidInput                 refused before anything was written; the log is as it was
 │   ├── InvalidEvent             a value that cannot be recorded faithfully
 │   ├── EventTooLarge
+│   ├── InvalidMessage, NotContinued   a provider's message that cannot become events, a list that does not go on
 │   ├── SeqNotInLog              a moment that a thread's history does not have
 │   ├── NothingToBisect, InvalidExpression   a predicate that never turns, one that cannot be read
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
@@ -80,9 +81,11 @@ from memory_engine.errors.base import IngestError as IngestError
 from memory_engine.errors.base import InvalidEvent as InvalidEvent
 from memory_engine.errors.base import InvalidIdentifier as InvalidIdentifier
 from memory_engine.errors.base import InvalidInput as InvalidInput
+from memory_engine.errors.base import InvalidMessage as InvalidMessage
 from memory_engine.errors.base import InvalidSearch as InvalidSearch
 from memory_engine.errors.base import MemoryEngineError as MemoryEngineError
 from memory_engine.errors.base import MissingExtra as MissingExtra
+from memory_engine.errors.base import NotContinued as NotContinued
 from memory_engine.errors.base import QueueFull as QueueFull
 from memory_engine.errors.base import ReducerError as ReducerError
 from memory_engine.errors.base import SeqNotInLog as SeqNotInLog

@@ -78,6 +78,34 @@ class InvalidEvent(InvalidInput):
 
 
 @facts
+class InvalidMessage(InvalidInput):
+    """A provider's message that cannot become events. `where` is its place in what was given: `$[2].content[0]`."""
+
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"not recorded: {self.why} (at {self.where}); nothing of what was given was written"
+
+    def within(self, place: str) -> "InvalidMessage":
+        """The same, where the message itself stands at `place`."""
+        return InvalidMessage(place + self.where.removeprefix("$"), self.why)
+
+
+@facts
+class NotContinued(InvalidInput):
+    """A list of messages that should go on with what a thread holds, and does not."""
+
+    thread_id: str
+
+    def __str__(self) -> str:
+        return (
+            f"none of these messages is the last one of thread {self.thread_id!r}: was the list shortened, or one of "
+            "its messages changed? Nothing was written; give only the new messages, and leave `new_only` out"
+        )
+
+
+@facts
 class SeqNotInLog(InvalidInput, ValueError):
     """A moment that a thread's history does not have."""
 

@@ -13,6 +13,7 @@ It is an object whose one key is the name of a format, and whose value has up to
 - a list holds an entry for each element in its place: `{}` where the fields say all of it, an object as above
 - `{"$whole": value}` stands for a value that the fields do not make at all: a block of an unknown type, or a thought
   that only its provider can read
+- `{"$instead": value}` stands, in a list, for what the fields make otherwise: a refusal, of which they have the text
 
 So `filled(what the fields make, message)` is the provider's message again, value for value and string for string. Where
 the fields have changed since (a text was shortened), a list no longer fits, and `filled` leaves out what it adds.
@@ -21,11 +22,18 @@ A `null` says nothing, and is not kept.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import TypeVar, cast
+
+import msgspec
+
+from memory_engine.core.events.base import Event
 
 WHOLE = "$whole"
 """The key of an entry that stands for a whole value."""
+INSTEAD = "$instead"
+"""The key of an entry that stands for a value in place of what the fields make."""
 Json = dict[str, object]
+E = TypeVar("E", bound=Event)
 
 
 class _NothingBeyond:
@@ -35,8 +43,18 @@ class _NothingBeyond:
 SAME = _NothingBeyond()
 
 
+class _OtherwiseMade:
+    """Says that the fields make something, but not this."""
+
+
+OTHERWISE = _OtherwiseMade()
+
+
 def beyond(whole: object, ours: object) -> object:
-    """What `whole` says beyond `ours`; `SAME` for nothing. In a list of `ours`, `None` stands where it has nothing."""
+    """What `whole` says beyond `ours`; `SAME` for nothing.
+
+    In a list of `ours`, `None` stands where the fields make nothing, `OTHERWISE` where they make something else.
+    """
     if isinstance(whole, dict) and isinstance(ours, dict):
         more = {key: found for key, value in whole.items() if (found := _under(ours, key, value)) is not SAME}
         return more or SAME
@@ -52,15 +70,17 @@ def _under(ours: Json, key: str, value: object) -> object:
 
 
 def _beyond_list(whole: list[object], ours: list[object]) -> object:
-    if len(whole) != len(ours) or not all(isinstance(one, dict | None) for one in ours):
+    if len(whole) != len(ours) or not all(isinstance(one, dict | _OtherwiseMade | None) for one in ours):
         return SAME if is_equal(whole, ours) else {WHOLE: whole}
     entries = [_entry(one, other) for one, other in zip(whole, ours, strict=True)]
     return entries if any(entries) else SAME
 
 
 def _entry(whole: object, ours: object) -> object:
-    if ours is None or not isinstance(whole, dict) or WHOLE in whole:
+    if ours is None:
         return {WHOLE: whole}
+    if ours is OTHERWISE or not isinstance(whole, dict) or not {WHOLE, INSTEAD}.isdisjoint(whole):
+        return {INSTEAD: whole}
     more = beyond(whole, ours)
     return {} if more is SAME else more
 
@@ -71,8 +91,8 @@ def filled(ours: object, more: object) -> object:
         return more[WHOLE]
     if isinstance(more, dict) and isinstance(ours, dict):
         return {**ours, **{key: filled(ours.get(key), value) for key, value in more.items()}}
-    if isinstance(more, list) and isinstance(ours, list):
-        return _filled_list(ours, more)
+    if isinstance(more, list) and (isinstance(ours, list) or all(map(is_whole, more))):
+        return _filled_list(ours if isinstance(ours, list) else [], more)
     return more
 
 
@@ -81,7 +101,12 @@ def _filled_list(ours: list[object], more: list[object]) -> list[object]:
     if places != len(ours):
         return ours
     rest = iter(ours)
-    return [cast("Json", entry)[WHOLE] if is_whole(entry) else filled(next(rest), entry) for entry in more]
+    return [cast("Json", entry)[WHOLE] if is_whole(entry) else _in_place(next(rest), entry) for entry in more]
+
+
+def _in_place(ours: object, entry: object) -> object:
+    instead = isinstance(entry, dict) and set(entry) == {INSTEAD}
+    return cast("Json", entry)[INSTEAD] if instead else filled(ours, entry)
 
 
 def is_whole(entry: object) -> bool:
@@ -105,6 +130,11 @@ def to_native(format: str, message: object = SAME, response: Mapping[str, object
     if response:
         value["response"] = dict(response)
     return json.dumps({format: value}, ensure_ascii=False, separators=(",", ":")) if value else ""
+
+
+def without_native(event: E) -> E:
+    """The event with what the fields hold alone."""
+    return msgspec.structs.replace(event, native="") if getattr(event, "native", "") else event
 
 
 def from_native(native: str, format: str) -> Json:

@@ -16,6 +16,7 @@ from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import EventDecodeError
+from memory_engine.formats.values import kind_of
 
 NAMESPACE = uuid.UUID("6b0c1f0e-3c56-5d4e-9a53-0f1a7c2d8e41")
 """The namespace of the event ids (version 5 UUIDs). Never change it: known events would be ingested again as new."""
@@ -51,12 +52,6 @@ def event_id(thread_id: str, number: int, part: int = 0) -> str:
     `part` 0 is the message itself, 1 the reasoning before it.
     """
     return str(uuid.uuid5(NAMESPACE, f"{number}.{part} {thread_id}"))
-
-
-def kind_of(value: object) -> str:
-    """The type of a JSON value, in words."""
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
 
 
 class EventReader:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
-from memory_engine.core.records import NewEvent, RecordedEvent
+from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
+from memory_engine.formats.native import without_native
 from memory_engine.ingest.chat import ChatReader, ConversationRecords, conversations
 from memory_engine.ingest.events import EventReader, Reader, RecordReading, UnusableRecord
 from memory_engine.ingest.records import Format, Record
@@ -153,7 +155,7 @@ class Ingestion:
     def _reader(self, conversation: ConversationRecords) -> Reader:
         if conversation.shape == "event":
             return EventReader(conversation.thread_id, self._engine.events)
-        return ChatReader(conversation.thread_id)
+        return ChatReader(conversation.thread_id, native=True)
 
     async def _thread(self, thread_id: str) -> Thread:
         user, tenant = self._options.user_id, self._options.tenant_id
@@ -186,7 +188,7 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
     try:
         await _check_place(reading, into)
         await _check_open(reading.events, into.thread)
-        receipts = await into.thread.dispatch_all(reading.events)
+        receipts = await _dispatched(reading.events, into.thread)
     except IdempotencyConflict as error:
         reader.refused()
         return (
@@ -202,6 +204,17 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
         into.result.added += is_new
         into.result.known += not is_new
     return ""
+
+
+async def _dispatched(events: Sequence[NewEvent], thread: Thread) -> tuple[Receipt, ...]:
+    """Dispatch a record's events; one ingested before `native` was kept is known without it."""
+    try:
+        return await thread.dispatch_all(events)
+    except IdempotencyConflict:
+        bare = [msgspec.structs.replace(new, event=without_native(new.event)) for new in events]
+        if bare == list(events):
+            raise
+        return await thread.dispatch_all(bare)
 
 
 async def _check_place(reading: RecordReading, into: _Target) -> None:

@@ -1,0 +1,104 @@
+"""Which format messages have, by what only one of them says."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal, get_args
+
+from memory_engine.errors import InvalidMessage
+
+Format = Literal["openai.chat", "openai.responses", "anthropic"]
+"""The formats of messages: chat-completions, Responses items, Anthropic messages."""
+FORMATS: tuple[Format, ...] = get_args(Format)
+_MODULES: Mapping[str, Format] = {
+    "openai.types.responses": "openai.responses",
+    "openai.types.chat": "openai.chat",
+    "anthropic": "anthropic",
+}
+"""Where the objects of the providers' SDKs are defined."""
+_CHAT_KEYS = frozenset("tool_calls function_call tool_call_id refusal audio reasoning_content choices".split())
+_PARTS: Mapping[str, Format] = {
+    **dict.fromkeys("image_url input_audio file".split(), FORMATS[0]),
+    **dict.fromkeys("input_text input_image input_file output_text".split(), FORMATS[1]),
+    **dict.fromkeys(
+        "image document tool_use tool_result thinking redacted_thinking search_result server_tool_use "
+        "container_upload".split(),
+        FORMATS[2],
+    ),
+}
+"""Types of parts that one format alone has."""
+_ANTHROPIC_PART_KEYS = frozenset({"cache_control", "citations"})
+"""Keys of a text that are Anthropic's, which proxies take in other formats too."""
+
+
+def checked(format: str | None) -> Format | None:
+    """A format that a caller names. Raises `InvalidMessage` for one that is not known."""
+    known: Format
+    for known in FORMATS:
+        if format == known:
+            return known
+    if format is None:
+        return None
+    raise InvalidMessage("$", f"the format {format!r} is not one of {', '.join(FORMATS)}")
+
+
+def of_object(value: object) -> Format | None:
+    """The format of an object of an SDK, by the module that defines its class."""
+    module = type(value).__module__
+    return next((known for name, known in _MODULES.items() if module.startswith(name)), None)
+
+
+def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> Format:
+    """The format of messages, as plain JSON. Messages of a role and a text mean the same in each: `openai.chat`.
+
+    Raises `InvalidMessage` where they are of several formats.
+    """
+    found = {hint: "$" for hint in hints if hint is not None}
+    for n, value in enumerate(values):
+        for sign in _signs(value):
+            found.setdefault(sign, f"$[{n}]")
+    if not found and any(map(_has_marks, values)):
+        return "anthropic"
+    if len(found) > 1:
+        told = " and ".join(found)
+        raise InvalidMessage(list(found.values())[-1], f"these are messages of {told}; say which with `format`")
+    return next(iter(found), "openai.chat")
+
+
+def _signs(value: object) -> Iterable[Format]:
+    """The formats that a message shows signs of."""
+    if not isinstance(value, Mapping):
+        return
+    if value.get("object") == "response":
+        yield "openai.responses"
+    elif value.get("object") == "chat.completion" or not _CHAT_KEYS.isdisjoint(value) or _is_tool(value):
+        yield "openai.chat"
+    elif "stop_reason" in value:
+        yield "anthropic"
+    elif isinstance(value.get("type"), str):
+        yield "openai.responses"
+    kinds = (str(part.get("type")) for part in _parts(value))
+    yield from (known for kind in kinds if (known := _PARTS.get(kind)) is not None)
+
+
+def _parts(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    content = value.get("content")
+    return (part for part in content if isinstance(part, Mapping)) if isinstance(content, list) else iter(())
+
+
+def _has_marks(value: object) -> bool:
+    return isinstance(value, Mapping) and any(not _ANTHROPIC_PART_KEYS.isdisjoint(part) for part in _parts(value))
+
+
+def _is_tool(value: Mapping[str, object]) -> bool:
+    return value.get("role") in ("tool", "function")
+
+
+def of_stream(value: Mapping[str, object]) -> Format:
+    """The format of the first chunk, or event, of a stream. Raises `InvalidMessage`."""
+    kind = str(value.get("type", ""))
+    if value.get("object") == "chat.completion.chunk" or "choices" in value or kind == "chunk":
+        return "openai.chat"
+    if kind.startswith("response."):
+        return "openai.responses"
+    if kind.startswith(("message_", "content_block_")) or kind in ("ping", "error"):
+        return "anthropic"
+    raise InvalidMessage("$", "a chunk of a stream that no format begins with; say which with `format`")

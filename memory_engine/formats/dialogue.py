@@ -1,0 +1,57 @@
+"""What earlier messages mean for the next: which calls wait for their results, and whether there are instructions."""
+
+from collections.abc import Iterable, Mapping
+
+from memory_engine.core.events.base import Content, Event, ToolCall
+from memory_engine.core.events.memory import ExternalInject, SessionStarted
+from memory_engine.errors import InvalidMessage
+
+
+class Dialogue:
+    """Binds calls to their results. `waiting`: the calls without a result, id to name.
+
+    A call's id may come again once it was answered: some models number their calls anew in each turn.
+    """
+
+    def __init__(self, *, has_instructions: bool = False, waiting: Mapping[str, str] | None = None) -> None:
+        self.has_instructions = has_instructions
+        self.waiting = dict(waiting or {})
+
+    def copy(self) -> "Dialogue":
+        """A copy that goes on without changing this one."""
+        return Dialogue(has_instructions=self.has_instructions, waiting=self.waiting)
+
+    def instructed(self, content: Content) -> Event:
+        """The event of a system message: the first starts the session, none of the later ones may be compacted."""
+        if self.has_instructions:
+            return ExternalInject(content=content, source="system", retention="critical")
+        self.has_instructions = True
+        return SessionStarted(content=content)
+
+    def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
+        """These calls wait from here on. Raises `InvalidMessage` for an id that waits already."""
+        for call in calls:
+            if call.id in self.waiting:
+                raise InvalidMessage(where, f"the call id {call.id!r} is used twice before its result")
+            self.waiting[call.id] = call.name
+
+    def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
+        """The call is answered. Raises `InvalidMessage` where it does not wait; `named` says what was looked for."""
+        if call_id not in self.waiting:
+            why = f"a result without its call: none that waits has the id {call_id or named!r}"
+            raise InvalidMessage(where, f"{why}; record the model's message with the call first")
+        del self.waiting[call_id]
+
+    def waits_under(self, name: str) -> str:
+        """The id of the first call of this name that waits; empty for none."""
+        return next((call_id for call_id, called in self.waiting.items() if called == name), "")
+
+
+class Unbound(Dialogue):
+    """Binds nothing: for messages that were bound when they came."""
+
+    def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
+        """Whatever is asked."""
+
+    def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
+        """Whatever is answered."""

@@ -1,0 +1,297 @@
+"""Chat-completions: a message is one event, with its reasoning as an event before it.
+
+The old form of a function's call (`function_call`, role `function`) is read as the call of a tool.
+"""
+
+from typing import cast
+
+import msgspec
+
+from memory_engine.core.events.base import Event, FilePart, ImagePart, Part, TextPart, ToolCall
+from memory_engine.core.events.messages import LlmTextResponse, LlmThinking, LlmToolCall, ToolResult, UserMessage
+from memory_engine.errors import InvalidMessage
+from memory_engine.formats.dialogue import Dialogue
+from memory_engine.formats.native import OTHERWISE, WHOLE, Json, to_native
+from memory_engine.formats.parts import (
+    FOREIGN,
+    ReadContent,
+    ReadPart,
+    WholeResponse,
+    content_of,
+    otherwise,
+    read_parts,
+    set_only,
+    with_native,
+)
+from memory_engine.formats.values import (
+    as_list,
+    as_object,
+    compact,
+    data_url,
+    from_data_url,
+    is_json,
+    kind_of,
+    needed,
+    shown,
+    text_of,
+)
+
+FORMAT = "openai.chat"
+ROLES = "assistant, developer, function, system, tool, user"
+_STOPPED = frozenset({"length", "content_filter"})
+_CALLS = ("tool_calls", "function_call")
+
+
+def read(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
+    """The events of a message, the last of them the message itself. Raises `InvalidMessage`."""
+    match message.get("role"):
+        case "system" | "developer":
+            said = _said(message)
+            return [_native(dialogue.instructed(said.content), message, said, {"role": "system"})]
+        case "user":
+            said = _said(message)
+            name = text_of(message, "name")
+            event = UserMessage(content=said.content, name=name)
+            return [_native(event, message, said, {"role": "user", "name": name})]
+        case "assistant":
+            return _response(message, dialogue, response_id)
+        case "tool" | "function":
+            return [_result(message, dialogue)]
+        case role:
+            raise InvalidMessage("$.role", f"the role {shown(role)} is not one of {ROLES}")
+
+
+def whole_response(value: Json) -> WholeResponse | None:
+    """A `ChatCompletion` as its message and what came around it; `None` for anything else."""
+    if value.get("object") != "chat.completion":
+        return None
+    choices = as_list(value.get("choices"), "choices", "$.choices")
+    if len(choices) != 1:
+        why = f"the response has {len(choices)} choices; record the message of the one that you go on with"
+        raise InvalidMessage("$.choices", why)
+    choice = as_object(choices[0], "a choice", "$.choices[0]")
+    message = as_object(choice.get("message"), "the message of a choice", "$.choices[0].message")
+    if all(message.get(key) is None for key in ("content", "refusal", "audio", *_CALLS)):
+        message["content"] = ""  # a filter, or a limit, left nothing of it
+    rest = {key: one for key, one in choice.items() if key != "message"}
+    stopped = str(choice.get("finish_reason") or "")
+    return WholeResponse(
+        id=text_of(value, "id"),
+        messages=[message],
+        around={**value, "choices": [rest]},
+        stopped=stopped if stopped in _STOPPED else "",
+    )
+
+
+def without_calls(messages: list[Json]) -> tuple[list[Json], list[Json]]:
+    """The messages without the calls in them, and these."""
+    calls = [call for message in messages for call in _calls_of(message)]
+    rest = ({key: one for key, one in message.items() if key not in _CALLS} for message in messages)
+    return [{"content": "", **{key: one for key, one in left.items() if one is not None}} for left in rest], calls
+
+
+def has_half_call(messages: list[Json]) -> bool:
+    """Whether a call was cut off: its arguments are not JSON."""
+    _, calls = without_calls(messages)
+    functions = (call.get("function", call) for call in calls)
+    return any(not is_json(one.get("arguments", "{}")) for one in functions if isinstance(one, dict))
+
+
+def _calls_of(message: Json) -> list[Json]:
+    found = message.get("tool_calls")
+    listed = found if isinstance(found, list) else [message.get("function_call")]
+    return [call for call in listed if isinstance(call, dict)]
+
+
+# what the fields make
+
+
+def content_part(part: Part) -> Json:
+    """A part of content as chat-completions has it; a file by address, which it does not take, by its name."""
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart():
+            return {"type": "image_url", "image_url": set_only({"url": part.url, "detail": part.detail})}
+    audio = from_data_url(part.url) if part.media_type.startswith("audio/") else None
+    if audio is not None:
+        return {"type": "input_audio", "input_audio": {"data": audio[1], "format": audio[0].removeprefix("audio/")}}
+    return {"type": "file", "file": set_only({"filename": part.name, "file_data": part.url, "file_id": part.file_id})}
+
+
+def tool_call(call: ToolCall) -> Json:
+    """A call as an assistant's message has it."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+# what a message holds
+
+
+def _native(event: Event, message: Json, said: ReadContent, made: dict[str, str]) -> Event:
+    ours = {"content": said.ours, **set_only(made)}
+    return with_native(event, FORMAT, message, ours)
+
+
+def _response(message: Json, dialogue: Dialogue, response_id: str) -> list[Event]:
+    thinking, rest = _thinking(message, response_id)
+    if rest.get("function_call") is not None and rest.get("tool_calls") is None:
+        rest = _as_tool_call(rest, response_id)
+    calls, ours = _calls(rest)
+    dialogue.asked(calls, "$.tool_calls")
+    said = _content(rest, text=bool(calls))
+    content = said.content or text_of(rest, "refusal")
+    name = text_of(rest, "name")
+    if rest.get("content") in ("", [], None):
+        rest["content"] = None
+    if calls:
+        more = {"tool_calls": ours, **({"content": content} if content else {})}
+        event = LlmToolCall(calls=calls, content=cast("str", content), response_id=response_id)
+        return [*thinking, with_native(event, FORMAT, rest, {"role": "assistant", **more})]
+    if content or message.get("content") is not None or rest.get("audio") is not None:
+        answer = LlmTextResponse(content=content, response_id=response_id, name=name)
+        answered = ReadContent(content, said.ours or content)
+        return [*thinking, _native(answer, rest, answered, {"role": "assistant", "name": name})]
+    if not thinking:
+        raise InvalidMessage("$", "an assistant's message holds neither content nor tool_calls")
+    return [*thinking[:-1], with_native(thinking[-1], FORMAT, rest, {"role": "assistant"})]
+
+
+def _thinking(message: Json, response_id: str) -> tuple[list[Event], Json]:
+    """The reasoning of a message as an event, and the rest of it."""
+    key = next((key for key in ("reasoning_content", "reasoning") if text_of(message, key)), "")
+    if not key:
+        return [], dict(message)
+    said = text_of(message, key)
+    native = "" if key == "reasoning_content" else to_native(FORMAT, {WHOLE: {key: said}})
+    rest = {name: value for name, value in message.items() if name != key}
+    return [LlmThinking(content=said, response_id=response_id, native=native)], rest
+
+
+def _as_tool_call(message: Json, response_id: str) -> Json:
+    function = as_object(message["function_call"], "function_call", "$.function_call")
+    call = {"id": f"function-{response_id.removeprefix('message-')}", "type": "function", "function": function}
+    return {**{key: one for key, one in message.items() if key != "function_call"}, "tool_calls": [call]}
+
+
+def _calls(message: Json) -> tuple[tuple[ToolCall, ...], list[object]]:
+    found = message.get("tool_calls")
+    if found is None:
+        return (), []
+    listed = as_list(found, "tool_calls", "$.tool_calls")
+    objects = [as_object(call, "a tool call", f"$.tool_calls[{n}]") for n, call in enumerate(listed)]
+    read = [_call(call, f"$.tool_calls[{n}]") for n, call in enumerate(objects)]
+    return tuple(call for call, _ in read), [ours for _, ours in read]
+
+
+def _call(call: Json, where: str) -> tuple[ToolCall, object]:
+    kind = call.get("type", "function")
+    call_id = text_of(call, "id", where)
+    if kind == "custom" and isinstance(custom := call.get("custom"), dict) and call_id:
+        name = needed(custom, "name", "a custom tool", f"{where}.custom")
+        written = {"input": needed(custom, "input", "a custom tool", f"{where}.custom")}
+        return ToolCall(id=call_id, name=name, arguments=compact(written)), OTHERWISE
+    if kind != "function":
+        raise InvalidMessage(where, f"a tool call of type {shown(kind)} is not a call of a function")
+    if not call_id:
+        raise InvalidMessage(where, "a tool call has no id")
+    function = as_object(call.get("function"), "the function of a tool call", f"{where}.function")
+    name = text_of(function, "name", f"{where}.function")
+    if not name:
+        raise InvalidMessage(f"{where}.function", "a tool call names no function")
+    given = function.get("arguments")
+    arguments = compact(given) if isinstance(given, dict) else text_of(function, "arguments", f"{where}.function")
+    read = ToolCall(id=call_id, name=name, arguments=arguments or "{}")
+    if not arguments or isinstance(given, dict):
+        function["arguments"] = read.arguments
+    return read, tool_call(read)
+
+
+def _result(message: Json, dialogue: Dialogue) -> Event:
+    name = text_of(message, "name")
+    call_id = text_of(message, "tool_call_id")
+    if message.get("role") == "function" and not call_id:
+        call_id = dialogue.waits_under(name)
+    elif not call_id:
+        raise InvalidMessage("$", "a tool's result has no tool_call_id")
+    said = _content(message)
+    dialogue.answered(call_id, named=name)
+    event = ToolResult(call_id=call_id, content=said.content, name=name)
+    whole = {**message, "role": "tool", "tool_call_id": call_id}
+    return _native(event, whole, said, {"role": "tool", "tool_call_id": call_id, "name": name})
+
+
+def _said(message: Json) -> ReadContent:
+    """The content of a message that must have one."""
+    if message.get("content") is None:
+        raise InvalidMessage("$", "the message has no content")
+    return _content(message)
+
+
+def _content(message: Json, *, text: bool = False) -> ReadContent:
+    """Text, or text, images and files; null is the empty text. `text`: the texts of parts as one text."""
+    value = message.get("content")
+    if value is None or isinstance(value, str):
+        return ReadContent(value or "", value or "")
+    if not isinstance(value, list):
+        raise InvalidMessage("$.content", f"content is a text or a list of parts, this is {kind_of(value)}")
+    _, parts = read_parts(value, _part, "$.content")
+    if not text:
+        return ReadContent(content_of(parts), [one.ours for one in parts])
+    if any(isinstance(one.part, ImagePart | FilePart) for one in parts):
+        raise InvalidMessage("$.content", "a message with tool_calls holds an image")
+    joined = "\n".join(one.part.text for one in parts if isinstance(one.part, TextPart))
+    return ReadContent(joined, joined)
+
+
+def _part(part: Json, where: str) -> ReadPart:
+    match part.get("type"):
+        case "text":
+            return _ours(TextPart(needed(part, "text", "a part of type text", where)))
+        case "refusal":
+            return otherwise(TextPart(needed(part, "refusal", "a refusal", where)))
+        case "image_url":
+            return _ours(_image(part, where))
+        case "input_audio":
+            return _ours(_audio(part, where))
+        case "file":
+            return _ours(_file(part, where))
+        case str():
+            return FOREIGN
+        case kind:
+            raise InvalidMessage(where, f"a part of type {shown(kind)} is neither text nor image_url")
+
+
+def _ours(part: Part) -> ReadPart:
+    return ReadPart(part, content_part(part))
+
+
+def _image(part: Json, where: str) -> ImagePart:
+    given = part.get("image_url")
+    if isinstance(given, str):
+        part["image_url"] = given = {"url": given}
+    image = as_object(given, "image_url", f"{where}.image_url")
+    url = text_of(image, "url", f"{where}.image_url")
+    if not url:
+        raise InvalidMessage(where, "an image has no url")
+    return ImagePart(url, detail=text_of(image, "detail", f"{where}.image_url"))
+
+
+def _audio(part: Json, where: str) -> FilePart:
+    audio = part.get("input_audio")
+    if not isinstance(audio, dict) or not isinstance(audio.get("data"), str):
+        raise InvalidMessage(where, 'a part of type "input_audio" is neither text nor image_url, and holds no data')
+    media_type = f"audio/{text_of(audio, 'format', f'{where}.input_audio') or 'wav'}"
+    return FilePart(data_url(media_type, audio["data"]), media_type)
+
+
+def _file(part: Json, where: str) -> FilePart:
+    file = as_object(part.get("file"), "file", f"{where}.file")
+    read = FilePart(
+        text_of(file, "file_data", f"{where}.file"),
+        name=text_of(file, "filename", f"{where}.file"),
+        file_id=text_of(file, "file_id", f"{where}.file"),
+    )
+    if not read.url and not read.file_id:
+        raise InvalidMessage(where, "a file has neither file_data nor file_id")
+    media_type, _ = from_data_url(read.url) or ("", "")
+    return msgspec.structs.replace(read, media_type=media_type)

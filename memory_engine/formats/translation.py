@@ -1,0 +1,155 @@
+"""Messages of any format as events: one message, a list of them, or a model's response as its SDK gives it."""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+import msgspec
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.messages import LlmTextResponse, LlmToolCall
+from memory_engine.errors import InvalidMessage
+from memory_engine.formats import anthropic, openai_chat, openai_responses
+from memory_engine.formats.detection import Format, checked, detected, of_object
+from memory_engine.formats.dialogue import Dialogue, Unbound
+from memory_engine.formats.native import SAME, Json, from_native, to_native
+from memory_engine.formats.parts import WholeResponse
+from memory_engine.formats.values import as_object, plain
+
+_REPEATED = frozenset({"tools", "instructions"})
+"""What a response repeats of its request, at length."""
+_MODULES = {one.FORMAT: one for one in (openai_chat, openai_responses, anthropic)}
+
+
+NewName = Callable[[], str]
+"""Names a response that its provider does not name."""
+
+
+class ReadMessage(msgspec.Struct, frozen=True):
+    """The events of one message, or of one response. `at` is the place of its first message in what was given.
+
+    `provider_id` is what the provider calls the response; empty where it names none.
+    """
+
+    at: int
+    events: tuple[Event, ...]
+    provider_id: str = ""
+
+
+class _Unit(msgspec.Struct, frozen=True):
+    """What is translated together: a response, a message, or a run of items; `at` is the place of the first."""
+
+    at: int
+    messages: list[Json]
+    response: WholeResponse | None = None
+
+
+class Messages:
+    """Messages and responses of one format, as plain JSON.
+
+    `format` decides where nothing in them does, `first` is the place of the first in what was given. Raises
+    `InvalidMessage`, whose place begins with that of its message.
+    """
+
+    def __init__(self, values: Sequence[object], format: str | None, *, first: int = 0) -> None:
+        known = checked(format)
+        read = [as_object(plain(value, f"$[{n}]"), "a message", f"$[{n}]") for n, value in enumerate(values, first)]
+        self.format: Format = known or detected(read, map(of_object, values))
+        self._units = [msgspec.structs.replace(unit, at=first + unit.at) for unit in _units(read, self.format)]
+
+    @property
+    def provider_ids(self) -> list[str]:
+        """The ids of the responses that their provider named."""
+        return [unit.response.id for unit in self._units if unit.response is not None and unit.response.id]
+
+    def read(self, dialogue: Dialogue, new_name: NewName, *, known: Collection[str] = ()) -> list[ReadMessage]:
+        """Their events, in order.
+
+        `known` are the ids of responses that were recorded before: their calls are bound already.
+        """
+        return [self._read(unit, dialogue, new_name, known) for unit in self._units]
+
+    def _read(self, unit: _Unit, dialogue: Dialogue, new_name: NewName, known: Collection[str]) -> ReadMessage:
+        named = unit.response.id if unit.response else ""
+        try:
+            binding = Unbound() if named in known else dialogue
+            events = _events(self.format, unit, binding, named or new_name())
+        except InvalidMessage as error:
+            is_run = self.format == openai_responses.FORMAT and unit.response is None
+            raise _placed(error, unit.at, is_run=is_run) from None
+        return ReadMessage(unit.at, tuple(events), named)
+
+
+def response_of(value: Json, format: Format) -> WholeResponse | None:
+    """A response of a format as its messages and what came around them; `None` for anything else."""
+    found: WholeResponse | None = _MODULES[format].whole_response(value)
+    return found
+
+
+def interrupted(format: Format, messages: list[Json], around: Json, why: str, name: str) -> list[Event]:
+    """The events of a response that broke off: its thoughts, and its text with the mark.
+
+    Calls, whole or not, are kept in `native` as `unfinished`: nobody was asked to run them, so none may wait.
+    """
+    rest, calls = _MODULES[format].without_calls(messages)
+    events = _read(format, rest, Dialogue(), name)
+    if not isinstance(events[-1], LlmTextResponse):
+        events.append(LlmTextResponse(content="", response_id=name))
+    events[-1] = msgspec.structs.replace(events[-1], interrupted=why)
+    return _with_response(events, format, {**around, **({"unfinished": calls} if calls else {})})
+
+
+def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[Event]:
+    response = unit.response
+    if response is None:
+        return without_needless_ids(_read(format, unit.messages, dialogue, name))
+    if response.stopped and _MODULES[format].has_half_call(unit.messages):
+        return interrupted(format, unit.messages, response.around, response.stopped, name)
+    return _with_response(_read(format, unit.messages, dialogue, name), format, response.around)
+
+
+def _units(read: list[Json], format: Format) -> Iterator[_Unit]:
+    loose = 0
+    responses = [response_of(value, format) for value in read]
+    for n, (value, response) in enumerate(zip(read, responses, strict=True)):
+        if response is None and format == openai_responses.FORMAT:
+            loose += 1
+            continue
+        yield from _runs(read[n - loose : n], n - loose)
+        loose = 0
+        yield _Unit(n, response.messages if response else [value], response)
+    yield from _runs(read[len(read) - loose :], len(read) - loose)
+
+
+def _runs(items: list[Json], start: int) -> Iterator[_Unit]:
+    return (_Unit(start + at, run) for at, run in openai_responses.runs(items))
+
+
+def _read(format: Format, messages: list[Json], dialogue: Dialogue, name: str) -> list[Event]:
+    """The events of messages that are translated together."""
+    if format == openai_responses.FORMAT:
+        return openai_responses.read(messages, dialogue, name) or [LlmTextResponse(content="", response_id=name)]
+    module = openai_chat if format == openai_chat.FORMAT else anthropic
+    events = [event for message in messages for event in module.read(message, dialogue, name)]
+    return events or [LlmTextResponse(content="", response_id=name)]
+
+
+def without_needless_ids(events: list[Event]) -> list[Event]:
+    """The events of a message; a response that is one event, not a thought, needs no id that binds it to others."""
+    if len(events) == 1 and isinstance(events[0], LlmTextResponse | LlmToolCall):
+        return [msgspec.structs.replace(events[0], response_id="")]
+    return events
+
+
+def _with_response(events: list[Event], format: Format, around: Json) -> list[Event]:
+    """The events, with what came around the response on the last one."""
+    told = {key: value for key, value in around.items() if value is not None and key not in _REPEATED}
+    last = events[-1]
+    message = from_native(getattr(last, "native", ""), format).get("message", SAME)
+    return [*events[:-1], msgspec.structs.replace(last, native=to_native(format, message, told))]
+
+
+def _placed(error: InvalidMessage, at: int, *, is_run: bool) -> InvalidMessage:
+    """The error with its place in what was given. In a run of items, its own begins with the item."""
+    if not is_run:
+        return error.within(f"$[{at}]")
+    number, _, rest = error.where.removeprefix("$[").partition("]")
+    return InvalidMessage(f"$[{at + int(number)}]{rest}", error.why)

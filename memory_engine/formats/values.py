@@ -1,0 +1,128 @@
+"""Values of messages as plain JSON: taken from dictionaries or from the objects of an SDK, and looked at with care."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+
+from memory_engine.errors import InvalidMessage
+from memory_engine.formats.native import Json
+
+_DEPTH_MAX = 100
+_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+
+
+def kind_of(value: object) -> str:
+    """The type of a JSON value, in words."""
+    return _KINDS.get(type(value), "a number")
+
+
+def plain(value: object, where: str = "$", depth: int = 0) -> object:
+    """A value as plain JSON: objects of an SDK become dictionaries of what is set in them.
+
+    Raises `InvalidMessage` for what JSON does not hold.
+    """
+    if depth > _DEPTH_MAX:
+        raise InvalidMessage(where, f"it is nested more than {_DEPTH_MAX} deep")
+    match value:
+        case str():
+            return value[:]  # of a subclass, such as a member of an enumeration, the text
+        case None | bool() | int():
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case Mapping():
+            return {_key(key, where): plain(one, f"{where}.{key}", depth + 1) for key, one in value.items()}
+        case list() | tuple():
+            return [plain(one, f"{where}[{n}]", depth + 1) for n, one in enumerate(value)]
+    dumped = _dumped(value)
+    if dumped is None:
+        raise InvalidMessage(where, f"{_named(value)} is not a value of a message; give texts, numbers, lists, objects")
+    return plain(dumped, where, depth + 1)
+
+
+def _key(key: object, where: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidMessage(where, f"the key {key!r} is not a text")
+    return key
+
+
+def _named(value: object) -> str:
+    return str(value) if isinstance(value, float) else f"a {type(value).__name__}"
+
+
+def _dumped(value: object) -> object:
+    """What an object of an SDK says of itself; `None` for any other."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump) and not isinstance(value, type):
+        try:
+            return dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)  # as it came, and no more
+        except TypeError:
+            return dump()
+    to_dict = getattr(value, "to_dict", None)
+    return to_dict() if callable(to_dict) and not isinstance(value, type) else None
+
+
+def as_object(value: object, what: str, where: str) -> Json:
+    """The value, which is to be an object."""
+    if not isinstance(value, dict):
+        raise InvalidMessage(where, f"{what} is an object, this is {kind_of(value)}")
+    return value
+
+
+def as_list(value: object, what: str, where: str) -> list[object]:
+    """The value, which is to be a list."""
+    if not isinstance(value, list):
+        raise InvalidMessage(where, f"{what} is a list, this is {kind_of(value)}")
+    return value
+
+
+def text_of(value: Mapping[str, object], key: str, where: str = "$") -> str:
+    """The text under a key, empty where there is none."""
+    found = value.get(key)
+    if found is None:
+        return ""
+    if not isinstance(found, str):
+        raise InvalidMessage(f"{where}.{key}", f"{key} is a text, this is {kind_of(found)}")
+    return found
+
+
+def needed(value: Mapping[str, object], key: str, what: str, where: str) -> str:
+    """The text under a key that `what` must have."""
+    if not isinstance(value.get(key), str):
+        raise InvalidMessage(where, f"{what} has no {key}, which is a text")
+    return text_of(value, key, where)
+
+
+def data_url(media_type: str, data: str) -> str:
+    """The `data:` URL of a file in Base64."""
+    return f"data:{media_type};base64,{data}"
+
+
+def from_data_url(url: str) -> tuple[str, str] | None:
+    """The media type and the Base64 of a `data:` URL; `None` for any other address."""
+    media_type, mark, data = url.partition(";base64,")
+    return (media_type.removeprefix("data:"), data) if mark and url.startswith("data:") else None
+
+
+def compact(value: object) -> str:
+    """JSON as models write it, in the order of its keys."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def joined(texts: Iterable[str], between: str = "\n") -> str:
+    """The texts that say something, one after the other."""
+    return between.join(filter(None, texts))
+
+
+def shown(value: object) -> str:
+    """A value for a message to a person."""
+    return compact(value)[:60]
+
+
+def is_json(text: object) -> bool:
+    """Whether a text is JSON; a broken one may be half of it."""
+    try:
+        json.loads(text if isinstance(text, str) else "")
+    except ValueError:
+        return False
+    return True

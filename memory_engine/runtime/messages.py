@@ -1,0 +1,325 @@
+"""Messages of model providers, recorded in a thread: whole, as lists, or as they stream in."""
+
+import asyncio
+import itertools
+import json
+import uuid
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from memory_engine.core.chain import decode_row
+from memory_engine.core.chunks import ChunkType, content_text
+from memory_engine.core.events.base import Content, Event, TextPart, ToolCall, UnknownEvent
+from memory_engine.core.events.memory import ExternalInject, SessionStarted
+from memory_engine.core.events.messages import (
+    LlmClarification,
+    LlmTextResponse,
+    LlmToolCall,
+    ParentAgentMessage,
+    ToolError,
+    ToolResult,
+    UserMessage,
+)
+from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.core.state import State
+from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
+from memory_engine.formats.detection import Format, checked, of_object, of_stream
+from memory_engine.formats.dialogue import Dialogue, Unbound
+from memory_engine.formats.native import Json, without_native
+from memory_engine.formats.streams import Assembly, assembly_of
+from memory_engine.formats.translation import Messages, ReadMessage, interrupted
+from memory_engine.formats.values import as_object, plain
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.threads import OpenThreads
+
+NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
+"""The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
+_PAGE = 256
+CUT_SHORT = "the stream ended before the response did"
+
+
+async def record(
+    thread: ThreadHandle, messages: object, *, format: Format | None, new_only: bool
+) -> tuple[Receipt, ...]:
+    """See `Thread.record`."""
+    thread.check_present("messages")
+    values = list(messages) if isinstance(messages, list | tuple) else [messages]
+    dialogue = dialogue_of(await thread.state())
+    if new_only:
+        return await _record_new(thread, values, format, dialogue)
+    given = Messages(values, format)
+    known = await _known(thread, given.provider_ids)
+    return await _dispatched(thread, given.read(dialogue, thread.kernel.new_id, known=known))
+
+
+def dialogue_of(state: State) -> Dialogue:
+    """What the chunks of a state mean for the next message."""
+    waiting: dict[str, str] = {}
+    has_instructions = False
+    for chunk in state.chunks():
+        has_instructions = has_instructions or chunk.type == ChunkType.SYSTEM
+        waiting.update((call.id, call.name) for call in chunk.calls)
+        if chunk.call_id and chunk.final:
+            waiting.pop(chunk.call_id, None)
+    return Dialogue(has_instructions=has_instructions, waiting=waiting)
+
+
+async def _dispatched(thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "") -> tuple[Receipt, ...]:
+    """Dispatch the events of messages, all or none. A response that was recorded before gives its first receipts."""
+    named = [
+        NewEvent(event, _id(thread, message.provider_id or (name and f"{name} {message.at}"), part))
+        for message in messages
+        for part, event in enumerate(message.events)
+    ]
+    try:
+        return await thread.dispatch_all(named)
+    except IdempotencyConflict:
+        known = await _as_recorded(thread, named)
+        if known == named:
+            raise
+        return await thread.dispatch_all(known)
+
+
+async def _known(thread: ThreadHandle, provider_ids: Sequence[str]) -> set[str]:
+    """The responses that the thread holds."""
+    named = {_id(thread, provider_id, 0): provider_id for provider_id in provider_ids}
+    stored = await thread.kernel.store.find(thread.id, list(named)) if named else ()
+    return {named[row.id] for row in stored}
+
+
+def _id(thread: ThreadHandle, name: str, part: int) -> str:
+    """The id of an event of a message that has a name; empty for one without."""
+    return str(uuid.uuid5(NAMESPACE, f"{part} {name} {thread.id}")) if name else ""
+
+
+async def _as_recorded(thread: ThreadHandle, events: Sequence[NewEvent]) -> list[NewEvent]:
+    """The events as they were recorded, where they differ only in what came around the message."""
+    stored = await thread.kernel.store.find(thread.id, [new.id for new in events if new.id])
+    there = {row.id: decode_row(thread.id, row, thread.kernel.events)[0] for row in stored}
+    return [
+        msgspec.structs.replace(new, event=found)
+        if isinstance(found := there.get(new.id), Event) and without_native(found) == without_native(new.event)
+        else new
+        for new in events
+    ]
+
+
+# a list that goes on with what the thread holds
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """What an event says, to be compared. `optional`: a list may leave it out."""
+
+    key: tuple[object, ...]
+    optional: bool = False
+
+
+async def _record_new(
+    thread: ThreadHandle, values: Sequence[object], format: Format | None, dialogue: Dialogue
+) -> tuple[Receipt, ...]:
+    """Record the messages after the last one that the thread holds, and instructions that it does not hold."""
+    given = Messages(values, format)
+    listed = given.read(Unbound(), thread.kernel.new_id)
+    begin = await _first_new(thread, listed)
+    held = {content_text(chunk.content) for chunk in (await thread.state()).chunks() if chunk.type == ChunkType.SYSTEM}
+    name = await _last_id(thread)
+    new: list[ReadMessage] = []
+    for n, message in enumerate(listed):
+        event = message.events[0]
+        if content_text(event.content) in held if isinstance(event, _INSTRUCTIONS) else n < begin:
+            continue
+        end = listed[n + 1].at if n + 1 < len(listed) else len(values)
+        binding = Dialogue() if not message.at else dialogue  # what a list begins with are the instructions by now
+        again = Messages(values[message.at : end], given.format, first=message.at)
+        new += again.read(binding, lambda at=message.at: f"{name}/{at}")  # type: ignore[misc]
+    return await _dispatched(thread, new, f"after {name}")
+
+
+async def _first_new(thread: ThreadHandle, listed: Sequence[ReadMessage]) -> int:
+    """The number of the first message that goes on with the thread: after the longest beginning that it ends with.
+
+    Raises `NotContinued` where it ends with none, but holds messages.
+    """
+    said = [[one for event in message.events if (one := _said(event)) is not None] for message in listed]
+    everything = list(itertools.chain.from_iterable(said))
+    ends = list(itertools.accumulate(map(len, said)))
+    held = await _held(thread, len(everything))
+    if not held or not everything:
+        return 0
+    for n in reversed(range(len(listed))):
+        if said[n] and _ends_with(held, everything[: ends[n]]):
+            return n + 1
+    raise NotContinued(thread.id)
+
+
+def _ends_with(held: Sequence[_Said], listed: Sequence[_Said]) -> bool:
+    """Whether the thread ends with these; of what a list may leave out, it may leave out any."""
+    at = len(held)
+    for one in reversed(listed):
+        while at and held[at - 1].key != one.key and held[at - 1].optional:
+            at -= 1
+        if not at or held[at - 1].key != one.key:
+            return False
+        at -= 1
+    return True
+
+
+async def _held(thread: ThreadHandle, count: int) -> list[_Said]:
+    """What the last events of a thread say: `count` of those that no list may leave out, if there are so many."""
+    held: list[_Said] = []
+    upto = await thread.last_seq()
+    while upto and sum(not one.optional for one in held) < count:
+        after = max(0, upto - _PAGE)
+        page = [_said(recorded.event) async for recorded in thread.events(after=after, upto=upto)]
+        held = [one for one in page if one is not None] + held
+        upto = after
+    return held
+
+
+async def _last_id(thread: ThreadHandle) -> str:
+    """The id of the last event: the same new messages, recorded twice at once after it, are recorded once."""
+    last = await thread.latest(1)
+    return last[0].id if last else "nothing"
+
+
+_INSTRUCTIONS = (SessionStarted, ExternalInject)
+
+
+def _said(event: Event | UnknownEvent) -> _Said | None:
+    """What an event says that every list of messages repeats; `None` for nothing."""
+    match event:
+        case UserMessage() | ParentAgentMessage():
+            return _Said(("user", *_read(event.content)))
+        case LlmTextResponse(content=content, interrupted=interrupted):
+            return _Said(("assistant", *_read(content)), bool(interrupted)) if content else None
+        case LlmClarification():
+            return _Said(("assistant", event.content))
+        case LlmToolCall():
+            calls = tuple((call.id, call.name, _sorted(call.arguments)) for call in event.calls)
+            return _Said(("assistant", event.content, calls))
+        case ToolResult() | ToolError():
+            return _Said(("tool", event.call_id, *_read(event.content)))
+    return None
+
+
+def _read(content: Content) -> tuple[str, ...]:
+    """The content, however a message gives it: a text is a list of one."""
+    if isinstance(content, str):
+        return (content,)
+    return tuple(
+        part.text if isinstance(part, TextPart) else part.file_id or part.url or content_text((part,))
+        for part in content
+    )
+
+
+def _sorted(arguments: str) -> str:
+    """The arguments, however they were written."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except ValueError:
+        return arguments
+
+
+# a stream
+
+
+class Recording:
+    """A response that streams in. `text` is what it has said so far; its receipts and calls are there at the end."""
+
+    def __init__(self, thread: ThreadHandle, format: Format | None) -> None:
+        self.receipts: tuple[Receipt, ...] = ()
+        self._thread = thread
+        self._format: Format | None = checked(format)
+        self._assembly: Assembly | None = None
+        self._failure: Exception | None = None
+
+    async def __aenter__(self) -> Self:
+        self._thread.check_present("messages")
+        await self._thread.state()  # so that recording what has come needs nothing that could still be missing
+        return self
+
+    def feed(self, chunk: object) -> None:
+        """Take the next chunk or event of the stream, as the SDK gives it. Raises `InvalidMessage`."""
+        value = as_object(plain(chunk), "a chunk", "$")
+        if self._assembly is None:
+            self._format = self._format or _format_of(chunk, value)
+            self._assembly = assembly_of(self._format)
+        self._assembly.feed(value)
+
+    @property
+    def text(self) -> str:
+        """The text so far."""
+        return self._assembly.text if self._assembly is not None else ""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that were recorded, for you to run."""
+        return tuple(call for receipt in self.receipts for chunk in receipt.chunks for call in chunk.calls)
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._assembly is None:
+            return
+        await self._to_its_end(self._thread.kernel.tasks.spawn(self._keep(self._assembly, error)))
+        if self._failure is not None and error is None:
+            raise self._failure
+        if self._failure is not None and error is not None:
+            error.add_note(f"what had come of the response could not be recorded: {self._failure}")
+
+    async def _keep(self, assembly: Assembly, error: BaseException | None) -> None:
+        """Record the response, or what has come of it."""
+        try:
+            self.receipts = await self._recorded(assembly, error)
+        except Exception as failure:  # the end of a task: whoever awaits it is told
+            self._failure = failure
+
+    async def _recorded(self, assembly: Assembly, error: BaseException | None) -> tuple[Receipt, ...]:
+        whole = assembly.whole()
+        if whole is None:
+            return await self._interrupted(assembly, assembly.failure or _why(error))
+        dialogue = dialogue_of(await self._thread.state())
+        try:
+            response = Messages([whole], assembly.format)
+            known = await _known(self._thread, response.provider_ids)
+            messages = response.read(dialogue, self._thread.kernel.new_id, known=known)
+        except InvalidMessage as invalid:
+            self._failure = invalid
+            return await self._interrupted(assembly, invalid.why)
+        return await _dispatched(self._thread, messages)
+
+    async def _interrupted(self, assembly: Assembly, why: str) -> tuple[Receipt, ...]:
+        messages, around = assembly.so_far()
+        name = str(around.get("id") or self._thread.kernel.new_id())
+        return await self._thread.dispatch_all(interrupted(assembly.format, messages, around, why, name))
+
+    async def _to_its_end(self, task: "asyncio.Task[None]") -> None:
+        """Wait until it is recorded, also where the caller is cancelled; but not for the end of a pause."""
+        cancelled: asyncio.CancelledError | None = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                cancelled = error
+                runtime = self._thread.kernel[OpenThreads].get(self._thread.id)
+                if runtime is None or runtime.queue.blocking_reason is BlockingReason.PAUSED:
+                    break  # the engine's task goes on
+        if cancelled is not None:
+            raise cancelled
+
+
+def _format_of(chunk: object, value: Json) -> Format:
+    """The format of a stream by its first chunk."""
+    return of_object(chunk) or of_stream(value)
+
+
+def _why(error: BaseException | None) -> str:
+    if error is None:
+        return CUT_SHORT
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled"
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
