@@ -165,21 +165,22 @@ def _call(id_: object, name: object, taken: set[object], length: int) -> Iterato
 def _responses(items: list[Json]) -> Iterator[str]:
     if not items:
         yield "there is no input"
-    waiting: list[object] = []
+    waiting: list[tuple[object, str]] = []
     taken: set[object] = set()
     for n, item in enumerate(items):
         match item["type"]:
-            case "function_call_output":
-                if not waiting or waiting.pop(0) != item["call_id"]:
+            case str(kind) if kind.endswith("_output"):
+                asked = waiting.pop(0) if waiting else ()
+                if asked != (item["call_id"], kind.removesuffix("_output")):
                     yield f"an output of no call: {item['call_id']}"
-                yield from _input_content(item["output"])
-            case "function_call":
-                if waiting and items[n - 1]["type"] == "function_call_output":
+                yield from _input_content(item["output"]) if kind == "function_call_output" else ()
+            case str(kind) if kind.endswith("_call") and "call_id" in item:
+                if waiting and str(items[n - 1]["type"]).endswith("_output"):
                     yield f"calls without their outputs: {waiting}"
-                yield from _call(item["call_id"], item["name"], taken, 64)
+                yield from _call(item["call_id"], item.get("name", "computer"), taken, 64)
                 taken.add(item["call_id"])
-                waiting.append(item["call_id"])
-                if not is_object(item["arguments"]):
+                waiting.append((item["call_id"], kind))
+                if not is_object(item.get("arguments", "{}")):
                     yield f"arguments are not an object: {item['arguments']}"
             case "message":
                 yield from _responses_message(item, waiting)
@@ -197,17 +198,17 @@ def _reasoning(items: list[Json]) -> Iterator[str]:
             reasoned = True
             if not isinstance(item.get("id"), str) or not isinstance(item.get("summary"), list):
                 yield f"reasoning without id or summary: {item}"
-            if following.get("type") == "function_call_output" or following.get("role", "assistant") != "assistant":
+            if str(following.get("type")).endswith("_output") or following.get("role", "assistant") != "assistant":
                 yield "reasoning without what it led to"
             if not following:
                 yield "reasoning at the end"
-        elif kind == "function_call_output" or item.get("role") == "user":
+        elif str(kind).endswith("_output") or item.get("role") == "user":
             reasoned = False
-        elif not reasoned and ("id" in item or kind not in ("message", "function_call")):
+        elif not reasoned and ("id" in item or kind not in ("message", "function_call", "custom_tool_call")):
             yield f"an item without the reasoning that it is bound to: {item}"
 
 
-def _responses_message(item: Json, waiting: list[object]) -> Iterator[str]:
+def _responses_message(item: Json, waiting: Sequence[object]) -> Iterator[str]:
     role, content = item["role"], item["content"]
     if waiting and role != "assistant":
         yield f"calls without their outputs before a message: {waiting}"

@@ -96,8 +96,16 @@ CALLS_NATIVE = [
     "",
     native("openai.responses", {"id": "fc_1", "status": "completed"}),
     native("anthropic", {"caller": {"type": "direct"}}),
+    native("openai.responses", {"$instead": {"type": "custom_tool_call", "call_id": "a", "name": "f", "input": "x"}}),
+    native("openai.responses", {"$instead": {"type": "computer_call", "id": "cu", "call_id": "a", "action": {}}}),
     json.dumps({"openai.chat": {"message": {"tool_calls": [{"extra_content": {"google": {"signature": "s"}}}]}}}),
 ]  # fmt: skip
+
+RESULT_NATIVE = [
+    "",
+    native("openai.responses", {"$instead": {"type": "computer_call_output", "call_id": "a", "output": {}}}),
+    native("openai.responses", {"$instead": {"type": "custom_tool_call_output", "call_id": "a", "output": "y"}}),
+]
 
 CALLS = st.lists(st.builds(e.ToolCall, CALL_IDS, NAMES, ARGUMENTS, st.booleans()), max_size=3).map(tuple)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
@@ -108,7 +116,7 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(e.LlmToolCall, calls=CALLS, content=TEXTS, response_id=RESPONSES, native=st.sampled_from(CALLS_NATIVE)),
     st.builds(e.LlmToolCall, calls=CALLS, response_id=RESPONSES),
     st.builds(e.ToolResult, call_id=CALL_IDS, content=CONTENT, final=st.booleans()),
-    st.builds(e.ToolResult, call_id=CALL_IDS, content=CONTENT),
+    st.builds(e.ToolResult, call_id=CALL_IDS, content=CONTENT, native=st.sampled_from(RESULT_NATIVE)),
     st.builds(e.ToolError, call_id=CALL_IDS, content=CONTENT),
     st.builds(e.LlmTextResponse, content=CONTENT, response_id=RESPONSES, native=st.sampled_from(TEXT_NATIVE)),
     st.builds(e.LlmClarification, content=TEXTS, approval=st.booleans()),

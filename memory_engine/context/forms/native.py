@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import cast
 
 from memory_engine.core.chunks import Chunk
-from memory_engine.formats.native import WHOLE, filled, from_native, is_whole
+from memory_engine.formats.native import INSTEAD, WHOLE, filled, from_native, is_whole
 
 FormName = str
 JsonObject = dict[str, object]
 
 _OWN = frozenset({"cache_control", "prompt_cache_breakpoint"})
+_NOT_ADDED = _OWN | {INSTEAD}
 _PAIRED = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
 """Types of blocks that the form places itself: one that stands whole in a message is not given back."""
 
@@ -28,23 +29,28 @@ def native_thinking(chunk: Chunk, form: FormName) -> list[JsonObject]:
 
 
 def with_native_blocks(ours: Sequence[JsonObject], chunk: Chunk | None, form: FormName) -> list[JsonObject]:
-    """Content blocks with the keys that the provider added to them, and the blocks that it alone knows."""
+    """Blocks or items with the keys that the provider added to them, and those that it alone knows."""
     message = from_native(chunk.native, form).get("message") if chunk is not None and chunk.native else None
     if not isinstance(message, list) or sum(1 for entry in message if not is_whole(entry)) != len(ours):
         return list(ours)
     rest = iter(ours)
     blocks: list[JsonObject] = []
     for entry in message:
-        if not isinstance(entry, dict):
-            return list(ours)
-        if is_whole(entry):
-            whole = entry[WHOLE]
-            if isinstance(whole, dict) and isinstance(kind := whole.get("type"), str) and kind not in _PAIRED:
-                blocks.append({key: value for key, value in whole.items() if key not in _OWN})
-        else:
-            made = next(rest)
-            blocks.append(made | {key: value for key, value in entry.items() if key not in made and key not in _OWN})
+        whole, made = is_whole(entry), {} if is_whole(entry) else next(rest)
+        given = entry.get(WHOLE if whole else INSTEAD) if isinstance(entry, dict) else None
+        if isinstance(given, dict) and _stands_for(given, made):
+            blocks.append({key: value for key, value in given.items() if key not in _OWN})
+        elif not whole and isinstance(entry, dict):
+            blocks.append(made | {key: entry[key] for key in entry if key not in made and key not in _NOT_ADDED})
+        elif not whole:
+            blocks.append(made)
     return _without_halves(blocks)
+
+
+def _stands_for(given: JsonObject, made: JsonObject) -> bool:
+    """Whether a provider's own block can stand in place of ours: an item that calls or answers only under our id."""
+    kind = given.get("type")
+    return isinstance(kind, str) and kind not in _PAIRED and given.get("call_id") == made.get("call_id")
 
 
 def native_message(ours: JsonObject, chunk: Chunk | None, form: FormName) -> JsonObject:

@@ -15,6 +15,7 @@ from memory_engine.context.forms.turns import (
     GO_ON,
     FormCall,
     FormTurn,
+    Result,
     Speech,
     Thought,
     media_note,
@@ -29,7 +30,7 @@ InputItem = dict[str, object]
 NAME = "openai.responses"
 _BOUND = frozenset({"id", "status"})
 """Keys that bind an item to the reasoning before it: without that, the provider refuses them."""
-_FREE = frozenset({"message", "function_call"})
+_FREE = frozenset({"message", "function_call", "custom_tool_call"})
 """Types of items that stand without the reasoning before them."""
 
 
@@ -65,13 +66,16 @@ def _items(turn: FormTurn) -> Iterator[InputItem]:
     elif turn.role == "user":
         yield {"type": "message", "role": "user", "content": _content(turn.parts)}
     else:
-        yield from _response(turn)
-        for result in turn.results:
-            yield {"type": "function_call_output", "call_id": result.call_id, "output": _content(result.parts)}
+        kinds: dict[object, object] = {}
+        for item in _response(turn):
+            kinds[item.get("call_id")] = item["type"]
+            yield item
+        yield from (_output(result, str(kinds[result.call_id])) for result in turn.results)
 
 
 def _response(turn: FormTurn) -> Iterator[InputItem]:
     """The items of what the model said, in its order."""
+    results = {result.call_id: result for result in turn.results}
     reasoned = False
     for chunk, blocks in runs(turn):
         if isinstance(blocks[0], Thought):
@@ -81,11 +85,34 @@ def _response(turn: FormTurn) -> Iterator[InputItem]:
                     yield item
             continue
         ours = [_item(block) for block in blocks if not isinstance(block, Thought)]
+        calls = {item["call_id"]: item for item in ours if "call_id" in item}
         for item in with_native_blocks(ours, chunk, NAME):
-            if reasoned:
+            call = calls.get(item.get("call_id"))
+            if call is not None and not _is_answered_alike(item, results[str(call["call_id"])], reasoned=reasoned):
+                yield call
+            elif reasoned:
                 yield _identified(item)
             elif item["type"] in _FREE:
                 yield {key: value for key, value in item.items() if key not in _BOUND}
+
+
+def _is_answered_alike(call: InputItem, result: Result, *, reasoned: bool) -> bool:
+    """Whether a call can go back as the provider's own kind of call: its output must be of that kind, too."""
+    kind = str(call["type"])
+    return kind in _FREE or (reasoned and _output(result, kind)["type"] == f"{kind}_output")
+
+
+def _output(result: Result, kind: str) -> InputItem:
+    """The output of a call of some kind; the provider's own where that is one, else ours."""
+    ours: InputItem = {
+        "type": "custom_tool_call_output" if kind == "custom_tool_call" else "function_call_output",
+        "call_id": result.call_id,
+        "output": _content(result.parts),
+    }
+    own = with_native_blocks([ours], result.chunk, NAME)
+    if len(own) == 1 and own[0]["type"] == f"{kind}_output":
+        return {key: value for key, value in own[0].items() if key not in _BOUND}
+    return ours
 
 
 def _item(block: Speech | FormCall) -> InputItem:

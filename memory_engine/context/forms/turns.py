@@ -68,6 +68,7 @@ class Result(msgspec.Struct, frozen=True):
     call_id: str
     parts: tuple[Part, ...]
     failed: bool = False
+    chunk: Chunk | None = None
 
 
 class FormTurn(msgspec.Struct, frozen=True):
@@ -99,7 +100,8 @@ def turns_of(pieces: Sequence[RenderedChunk], trailing: int, carried: Collection
     for message in assemble(shown):
         n, piece = origins.get(id(message), (-1, None))
         if message.get("role") == "tool":
-            answer = Result(waiting.pop(0), _result_parts(message, piece), _has_failed(piece))
+            whole = piece.chunk if piece is not None and not piece.shortened else None
+            answer = Result(waiting.pop(0), _result_parts(message, piece), _has_failed(piece), whole)
             turns[-1] = replace(turns[-1], results=(*turns[-1].results, answer))
             continue
         if n >= 0:
