@@ -56,7 +56,7 @@ from memory_engine.core.events.messages import (
     ToolResult,
     UserMessage,
 )
-from memory_engine.core.events.registry import EventRegistry, Upcaster
+from memory_engine.core.events.registry import EventRegistry, Upcaster, as_before
 from memory_engine.core.events.roles import (
     ChunkId,
     Digest,
@@ -145,15 +145,29 @@ CORE_EVENTS = tuple(cls for cls in BUILTIN_EVENTS if cls.__module__.startswith("
 """The events of conversations; the others are those of views, which plug them in."""
 
 
+_AS_BEFORE: dict[str, tuple[type[Event], ...]] = {
+    "single": (TaskStarted, TaskCompleted, TaskAbandoned, TaskTerminated, EnvironmentChange),
+    "lenient": (TodoCompleted, TodoExpanded, TodoUpdated, TodoDeleted, MemoryMarkCritical),
+    "beside": (SessionStarted,),
+}
+"""The fields that keep what version 1 of these events did."""
+UPCASTERS: tuple[tuple[str, int, Upcaster], ...] = (
+    ("todo_set", 1, upcast_todo_set_v1),
+    *((cls.event_type, 1, as_before(field)) for field, classes in _AS_BEFORE.items() for cls in classes),
+)
+"""The steps from older versions of built-in events: type, version, and the function to the next."""
+
+
 def builtin_registry() -> EventRegistry:
     """A new registry that knows every built-in event and how to read its older versions."""
     registry = EventRegistry(BUILTIN_EVENTS)
-    registry.register_upcaster("todo_set", 1, upcast_todo_set_v1)
+    for name, version, upcaster in UPCASTERS:
+        registry.register_upcaster(name, version, upcaster)
     return registry
 
 
 __all__ = [
-    "BUILTIN_EVENTS", "CORE_EVENTS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "ChunkId",
+    "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "ChunkId",
     "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "Content", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",

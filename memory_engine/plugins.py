@@ -19,6 +19,7 @@ from attrs import define, field
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.context.rendering import Renderer
+from memory_engine.context.standing import BlockSource, Place, ReadBlock
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
 from memory_engine.core.reduction import Reducer, ReducerRegistry, reduce_view_change
@@ -48,6 +49,7 @@ class Plugin:
     renderers: list[tuple[str, Renderer]] = field(factory=list)
     extractors: dict[str, Extractor] = field(factory=dict)
     kinds: list[ThreadKind] = field(factory=list)
+    blocks: list[BlockSource] = field(factory=list)
     settings: list[object] = field(factory=list)
     attachments: list[Callable[[Kernel], None]] = field(factory=list)
 
@@ -110,6 +112,21 @@ class Plugin:
         """Declare the rules of threads of a kind."""
         self.kinds.append(kind)
 
+    def context_block(
+        self, name: str, *, place: Place = "first", share: float = 0.1, least: int = 96
+    ) -> Callable[[ReadBlock], ReadBlock]:
+        """Contribute a standing block to the contexts of conversations (see `ContextPolicy.blocks`).
+
+        It may take `share` of a budget, and `least` tokens of a small one. Blocks stand in the order in which they are
+        contributed: with the place `first` after the instructions, with `turn` before the newest turn.
+        """
+
+        def add(function: ReadBlock) -> ReadBlock:
+            self.blocks.append(BlockSource(name=name, read=function, place=place, share=share, least=least))
+            return function
+
+        return add
+
     def setting(self, value: object) -> None:
         """Keep a value that the plug-in's views find by its type: `thread.kernel[type(value)]`."""
         self.settings.append(value)
@@ -137,15 +154,15 @@ class Plugin:
         self.projections.append(cast("Projection[object]", projection))  # its rows are of its own type
 
     def install(self, events: EventRegistry, reducers: ReducerRegistry) -> None:
-        """Let an engine know the events and run the reducers.
+        """Let an engine know the events, those that only have a reducer too, and run the reducers.
 
         Raises `DuplicateRegistration`, `UndeclaredEvent`, and `KeyError` where a reducer that it replaces is not there.
         """
-        for cls in self.events:
+        reduced = {cls: None for cls, *_ in self.reducers}
+        for cls in (*self.events, *reduced):
             events.register(cls)
         for name, version, upcaster in self.upcasters:
             events.register_upcaster(name, version, upcaster)
-        reduced = {cls for cls, *_ in self.reducers}
         for cls in self.events:
             if cls.event_chunks == "none" and cls not in reduced:
                 reducers.add(cls, reduce_view_change, name=f"{reduce_view_change.__name__}[{cls.event_type}]")

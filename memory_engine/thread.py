@@ -9,7 +9,7 @@ from attrs import evolve
 
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
-from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import Context
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.chunks import Chunk
@@ -104,25 +104,38 @@ class Thread(ThreadHandle):
 
     # context and search
 
-    async def context(
+    async def context(  # noqa: PLR0913 - what it is asked for with, by keyword
         self,
         max_tokens: int | None = None,
         *,
         at: MomentLike | None = None,
         query: str | None = None,
-        policy: ContextPolicy = DEFAULT_POLICY,
+        policy: ContextPolicy | Splitter = DEFAULT_POLICY,
         recall_from: "Sequence[Thread]" = (),
+        tools: Sequence[Mapping[str, object]] = (),
+        reserve: int = 0,
     ) -> Context:
         """The context of the next model call, within `max_tokens` (default: everything in the state).
 
-        Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`
-        where the chunks that must be in it do not fit. `at` gives the context as of an earlier moment.
+        Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`, with the number that works,
+        where the chunks that must be in it do not fit. `at` gives the context as of an earlier moment. The tokens of
+        `tools` (as the provider gets them) and `reserve` for the answer are taken off the budget.
 
-        With a `query`, passages of the log about it are recalled too, in one block before the newest turn; `policy`
-        divides the budget, and is not used without one. Raises `InvalidSearch` unless the threads in `recall_from`
-        are this one's: of its tenant, its user or its agent.
+        What holds for every call (the user's preferences, the tenant's `agent.md`, the agent's memory and the like)
+        stands in blocks of its own, which `policy` chooses. With a `query`, passages of the log about it are recalled
+        too, in one block before the newest turn; then `policy` also divides the budget. Raises `InvalidSearch` for
+        `recall_from` without a query, or unless the threads in it are this one's: of its tenant, its user or its agent.
         """
-        return await thread_context(self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from)
+        return await thread_context(
+            self,
+            max_tokens,
+            at=at,
+            query=query,
+            policy=policy,
+            recall_from=recall_from,
+            tools=tools,
+            reserve=reserve,
+        )
 
     async def search(  # noqa: PLR0913 - what narrows a search, by keyword
         self,

@@ -12,6 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import DEFAULT_RENDERERS
+from memory_engine.context.standing import BlockSources
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
@@ -269,6 +270,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         ids=sources.ids,
     )
     kernel.provide(ContextBuilder, ContextBuilder(renderers, sources.counter))
+    kernel.provide(BlockSources, BlockSources(tuple(block for plugin in plugins for block in plugin.blocks)))
     kernel.provide(MemoryModel, MemoryModel(sources.model))
     for kind, setting in sources.settings.items():
         kernel.provide(kind, setting)

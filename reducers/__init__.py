@@ -9,9 +9,8 @@ from memory_engine.reducers.passages import add_passages
 
 def core_plugin() -> Plugin:
     """The plug-in that every engine begins with: events of conversations, their reducers and their extractors."""
-    plugin = Plugin("memory_engine", events=list(e.CORE_EVENTS))
+    plugin = Plugin("memory_engine", events=list(e.CORE_EVENTS), upcasters=list(e.UPCASTERS))
     # Importing a reducer registers nothing, so this list is the whole truth about which reducer an event runs.
-    plugin.upcaster("todo_set", 1)(e.upcast_todo_set_v1)
     plugin.reducer(e.UserMessage)(conversation.reduce_user_message)
     plugin.reducer(e.ParentAgentMessage)(conversation.reduce_parent_agent_message)
     plugin.reducer(e.LlmTextResponse)(conversation.reduce_llm_text_response)

@@ -6,11 +6,11 @@ from itertools import pairwise
 import msgspec
 
 from memory_engine.compaction.forgetting import Targets
-from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
+from memory_engine.core.chunks import INSTRUCTIONS, Category, Chunk, ChunkType, Retention, is_of_session
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
-from memory_engine.errors import StaleEvent
+from memory_engine.errors import StaleEvent, UnknownChunk
 from memory_engine.events import (
     CompactionAbandoned,
     CompactionCompleted,
@@ -33,6 +33,8 @@ from memory_engine.events import (
 
 IN_ORDER_MAX = 64
 """Chunks in a row that come back one after the other."""
+UNKEYED_MAX = 16
+"""Changes of the environment without a key that stand at once. Another number wants another version of the event."""
 
 
 def reduce_thread_seeded(_view: StateView, event: ThreadSeeded, ctx: ReduceContext) -> Reduction:
@@ -52,11 +54,13 @@ def reduce_thread_seeded(_view: StateView, event: ThreadSeeded, ctx: ReduceConte
 
 
 def reduce_memory_mark_critical(view: StateView, event: MemoryMarkCritical, ctx: ReduceContext) -> Reduction:
-    """New versions of the chunks, CRITICAL. Ids that are not in the state are passed over."""
+    """New versions of the chunks, CRITICAL. Raises `UnknownChunk`."""
     operations: list[Operation] = []
     chunks: list[Chunk] = []
     for chunk_id in dict.fromkeys(event.chunk_ids):
         chunk = view.get(chunk_id)
+        if chunk is None and not event.lenient:
+            raise UnknownChunk("MARK CRITICAL", chunk_id)
         if chunk is None or chunk.retention is Retention.CRITICAL:
             continue
         marked = msgspec.structs.replace(chunk, id=ctx.new_id(), retention=Retention.CRITICAL, parent_ids=())
@@ -206,7 +210,11 @@ def reduce_external_timer(_view: StateView, event: ExternalTimer, ctx: ReduceCon
 
 
 def reduce_environment_change(view: StateView, event: EnvironmentChange, ctx: ReduceContext) -> Reduction:
-    """The environment as it is now: a change under a known key updates that chunk. It goes with the session."""
+    """The environment as it is now: a change under a known key updates that chunk. It goes with the session.
+
+    Changes without a key stand side by side. The newest `UNKEYED_MAX` do: no compaction takes EPHEMERAL chunks, and
+    a session may never end.
+    """
     name = f"environment:{event.key}"
     chunk = Chunk(
         id=ctx.new_id(),
@@ -217,8 +225,11 @@ def reduce_environment_change(view: StateView, event: EnvironmentChange, ctx: Re
         name=name,
         label=event.key,
     )
-    current = view.named(name)
-    operation = Add(chunk.id) if current is None else Update(current.id, chunk.id)
+    current = view.bearers(name)
+    if not (event.key or event.single):
+        gone = current[: max(0, len(current) + 1 - UNKEYED_MAX)]
+        return Reduction(operations=(*(Delete(old.id) for old in gone), Add(chunk.id)), chunks=(chunk,))
+    operation = Update(current[-1].id, chunk.id) if current else Add(chunk.id)
     return Reduction(operations=(operation,), chunks=(chunk,))
 
 
@@ -240,21 +251,28 @@ def reduce_execution_flow(_view: StateView, _event: ExecutionPause | ExecutionRe
     return NOTHING
 
 
-def reduce_session_started(_view: StateView, event: SessionStarted, ctx: ReduceContext) -> Reduction:
-    """The session's instructions, if it has any."""
+def reduce_session_started(view: StateView, event: SessionStarted, ctx: ReduceContext) -> Reduction:
+    """The session's instructions, if it has any, in the place of those of the session before."""
     if not event.content:
         return NOTHING
-    return appended(
-        Chunk(
-            id=ctx.new_id(),
-            type=ChunkType.SYSTEM,
-            content=event.content,
-            retention=Retention.CRITICAL,
-            category=Category.SYSTEM,
-            label=event.session_id,
-            native=event.native,
-        )
+    chunk = Chunk(
+        id=ctx.new_id(),
+        type=ChunkType.SYSTEM,
+        content=event.content,
+        retention=Retention.CRITICAL,
+        category=Category.SYSTEM,
+        name="" if event.beside else INSTRUCTIONS,
+        label=event.session_id,
+        native=event.native,
     )
+    if event.beside:
+        return appended(chunk)
+    named = view.named(INSTRUCTIONS)
+    earlier = [named] if named is not None else [old for old in view.chunks() if is_of_session(old)]
+    if not earlier:
+        return appended(chunk)
+    gone = (Delete(old.id) for old in earlier[1:])  # version 1 let them stand side by side
+    return Reduction(operations=(Update(earlier[0].id, chunk.id), *gone), chunks=(chunk,))
 
 
 def reduce_session_ended(view: StateView, _event: SessionEnded, _ctx: ReduceContext) -> Reduction:

@@ -8,6 +8,7 @@ from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction
 from memory_engine.core.state import StateView
+from memory_engine.errors import UnknownItem, UnknownTask
 from memory_engine.events import (
     TaskAbandoned,
     TaskCompleted,
@@ -24,20 +25,24 @@ from memory_engine.events import (
 TASK = "task"
 TODOS = "todos"
 
+TaskEnd = TaskCompleted | TaskAbandoned | TaskTerminated
+
 
 def reduce_task_started(view: StateView, event: TaskStarted, ctx: ReduceContext) -> Reduction:
-    """The goal, always in view. A new task takes the place of the old one."""
+    """The goal, always in view. It takes the place of the goal that the task had, if it runs already."""
     chunk = Chunk(
         id=ctx.new_id(),
         type=ChunkType.TASK,
         content=event.goal,
         retention=Retention.CRITICAL,
         category=Category.TASK,
-        name=TASK,
+        name=TASK if event.single else _task_name(event.task_id),
         label=event.task_id,
         status="started",
     )
-    current = view.named(TASK)
+    current = view.named(TASK) if event.single else _running(view, event.task_id)
+    if current is not None and current.name != chunk.name:  # it began under the name that version 1 gave
+        chunk = msgspec.structs.replace(chunk, name=current.name)
     operation = Add(chunk.id) if current is None else Update(current.id, chunk.id)
     return Reduction(operations=(operation,), chunks=(chunk,))
 
@@ -57,11 +62,9 @@ def reduce_task_terminated(view: StateView, event: TaskTerminated, ctx: ReduceCo
     return _ended(view, event, ctx, "terminated")
 
 
-def _ended(
-    view: StateView, event: TaskCompleted | TaskAbandoned | TaskTerminated, ctx: ReduceContext, status: str
-) -> Reduction:
+def _ended(view: StateView, event: TaskEnd, ctx: ReduceContext, status: str) -> Reduction:
     """The goal leaves the view, and one compactable line says how it ended."""
-    task = view.named(TASK)
+    task = view.named(TASK) if event.single else _ending(view, event)
     goal = task.text if task is not None else ""
     text = ": ".join(part for part in (f"Task {status}", goal, event.content) if part)
     outcome = Chunk(
@@ -76,6 +79,35 @@ def _ended(
     if task is not None:
         operations = (Delete(task.id), *operations)
     return Reduction(operations=operations, chunks=(outcome,))
+
+
+def _ending(view: StateView, event: TaskEnd) -> Chunk | None:
+    """The task that ends. `None` for an end without an id where none runs, or a lenient one.
+
+    Raises `UnknownTask`.
+    """
+    task = _running(view, event.task_id)
+    if task is not None:
+        return task
+    running = [chunk for chunk in view.chunks() if chunk.type == ChunkType.TASK]
+    if not event.task_id and len(running) == 1:
+        return running[0]
+    if event.lenient or not (event.task_id or running):
+        return None
+    raise UnknownTask(event.task_id, tuple(chunk.label for chunk in running))
+
+
+def _running(view: StateView, task_id: str) -> Chunk | None:
+    """The running task of an id, or without one (version 1 gave all tasks the name of that one)."""
+    task = view.named(_task_name(task_id))
+    if task is not None or not task_id:
+        return task
+    only = view.named(TASK)
+    return only if only is not None and only.label == task_id else None
+
+
+def _task_name(task_id: str) -> str:
+    return f"{TASK}:{task_id}" if task_id else TASK
 
 
 def reduce_todo_set(view: StateView, event: TodoSet, ctx: ReduceContext) -> Reduction:
@@ -99,13 +131,13 @@ def reduce_todo_set(view: StateView, event: TodoSet, ctx: ReduceContext) -> Redu
 
 
 def reduce_todo_expanded(view: StateView, event: TodoExpanded, ctx: ReduceContext) -> Reduction:
-    """New items directly after the one that was split; at the end if that one is gone."""
+    """New items directly after the one that was split."""
     container = view.named(TODOS)
+    anchor = _item(view, event)
     if container is None:
         return reduce_todo_set(view, TodoSet(items=event.items), ctx)
     known = {item.id for item in event.items if view.named(_name(item.id)) is not None}
     children = _items([item for item in event.items if item.id not in known], ctx)
-    anchor = view.named(_name(event.id))
     operations: list[Operation] = []
     after = anchor.id if anchor is not None else ""
     for child in children:
@@ -116,12 +148,12 @@ def reduce_todo_expanded(view: StateView, event: TodoExpanded, ctx: ReduceContex
 
 def reduce_todo_completed(view: StateView, event: TodoCompleted, ctx: ReduceContext) -> Reduction:
     """The item is ticked."""
-    return reduce_todo_updated(view, TodoUpdated(id=event.id, status="completed"), ctx)
+    return reduce_todo_updated(view, TodoUpdated(id=event.id, status="completed", lenient=event.lenient), ctx)
 
 
 def reduce_todo_updated(view: StateView, event: TodoUpdated, ctx: ReduceContext) -> Reduction:
-    """A new version of the item; nothing for one that is not there."""
-    item = view.named(_name(event.id))
+    """A new version of the item."""
+    item = _item(view, event)
     if item is None:
         return NOTHING
     changed = msgspec.structs.replace(
@@ -135,9 +167,22 @@ def reduce_todo_updated(view: StateView, event: TodoUpdated, ctx: ReduceContext)
 
 
 def reduce_todo_deleted(view: StateView, event: TodoDeleted, _ctx: ReduceContext) -> Reduction:
-    """The item goes; nothing for one that is not there."""
-    item = view.named(_name(event.id))
+    """The item goes."""
+    item = _item(view, event)
     return Reduction(operations=(Delete(item.id),)) if item is not None else NOTHING
+
+
+def _item(view: StateView, event: TodoCompleted | TodoExpanded | TodoUpdated | TodoDeleted) -> Chunk | None:
+    """The item that an event names. `None` for one that is not there, where the event is lenient.
+
+    Raises `UnknownItem`.
+    """
+    item = view.named(_name(event.id))
+    if item is not None or event.lenient:
+        return item
+    todos = view.named(TODOS)
+    listed = view.children(todos.id) if todos is not None else ()
+    raise UnknownItem(event.id, tuple(child.name.removeprefix(_name("")) for child in listed))
 
 
 def _items(items: Iterable[TodoItem], ctx: ReduceContext) -> list[Chunk]:

@@ -71,6 +71,11 @@ class Undeclared(e.Event):
     """Has no wire name."""
 
 
+@e.event("of_no_plugin")
+class OfNoPlugin(e.Event):
+    """Declared, and in no plug-in of the engine."""
+
+
 @frozen
 class Place:
     """Where things go wrong: an engine in memory with a thread of two messages, and an empty folder."""
@@ -380,6 +385,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     # input, threads, dispatching
     (errors.InvalidEvent, lambda p: p.thread.dispatch(e.UserMessage(content="\ud800"))),
     (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
+    (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
@@ -397,6 +403,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ThreadHasForks, delete_what_has_a_fork),
     (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
     (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
+    (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
     (errors.EngineClosed, to_a_closed_engine),
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
@@ -431,6 +438,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
         ),
     ),
     (errors.NestedTooDeep, lambda p: refused(nested(BATCH_DEPTH_MAX + 1))),
+    (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),
+    (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
     (errors.StaleEvent, undo_on_a_state_that_has_changed),
     # compaction, context, storage
     (errors.NothingToCompact, compact_what_is_critical),

@@ -177,7 +177,7 @@ class AgentLifecycle:
         drawn_from = (done, *sources)
         facts = await self._learned(task, Said(text=result, sources=drawn_from))
         events: list[Event] = [
-            TaskCompleted(content=result, task_id=task.task_id),
+            TaskCompleted(content=result, task_id=task.task_id, lenient=True),
             self._keeper.episode(
                 "completed", [f"Completed: {task.task}", result], task.task_id, (*drawn_from, *await self._asked(task))
             ),
@@ -195,12 +195,12 @@ class AgentLifecycle:
         ended: list[Event]
         if isinstance(error, asyncio.CancelledError):
             what = "stopped"
-            ended = [TaskTerminated(content=what, task_id=task.task_id)]
+            ended = [TaskTerminated(content=what, task_id=task.task_id, lenient=True)]
         else:
             code = "" if isinstance(error, str) else type(error).__name__
             ended = [
                 SystemFailure(content=what, code=code),
-                TaskAbandoned(content=what, task_id=task.task_id),
+                TaskAbandoned(content=what, task_id=task.task_id, lenient=True),
             ]
         sources = (failed, *await self._asked(task))
         episode = self._keeper.episode("failed", [f"Failed: {task.task}", what], task.task_id, sources)

@@ -223,14 +223,14 @@ class CompactionRun(msgspec.Struct, frozen=True, kw_only=True):
     async def _context(self, chunks: Sequence[Chunk], earlier: tuple[SummaryLine, ...]) -> CompactionContext:
         replaced = sum(chunk.tokens for chunk in chunks) + sum(estimate_text(line.text) for line in earlier)
         budget = min(int(replaced * self.policy.ratio), self.policy.summary_tokens_max // 2)
-        task = self.state.named("task")
+        goals = [c.text for c in self.state.chunks() if c.type == ChunkType.TASK]
         system = [c.text for c in self.state.chunks() if c.type == ChunkType.SYSTEM]
         taken = set(self.plan.chunk_ids)
         summaries = [c.text for c in self.state.chunks() if c.type == ChunkType.COMPACTED and c.id not in taken]
         return CompactionContext(
             thread_id=self.thread_id,
             budget_tokens=max(budget, 32),
-            task_goal=task.text if task is not None else "",
+            task_goal="\n".join(goals),
             progress_summary="\n".join(summaries),
             system_context="\n".join(system),
             earlier=earlier,

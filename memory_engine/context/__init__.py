@@ -1,9 +1,9 @@
 """The model's context: the builder, the renderers, recall, and the invariants that keep it valid."""
 
-from memory_engine.context.budget import ContextPolicy, ContextShares, Room, Split
+from memory_engine.context.budget import ContextPolicy, Room, Split
 from memory_engine.context.builder import Context, ContextBuilder, Spent
 from memory_engine.context.rendering import Message, Renderer
 
 __all__ = [
-    "Context", "ContextBuilder", "ContextPolicy", "ContextShares", "Message", "Renderer", "Room", "Spent", "Split",
+    "Context", "ContextBuilder", "ContextPolicy", "Message", "Renderer", "Room", "Spent", "Split",
 ]  # fmt: skip

@@ -5,18 +5,28 @@ a policy divides the budget among summaries, turns and recall (`divide_by_policy
 newest turn alone exceeds the budget, the newest turns that fit are chosen there too. The default policy is here.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
-from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens, shorten
+from memory_engine.context.rendering import (
+    Message,
+    RenderedChunk,
+    assemble,
+    keep_last_lines,
+    message_tokens,
+    shorten,
+)
 from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 
+REFILL = 0.93
+"""When the oldest turns no longer fit, the window is cut to this share of its room, so that
+it moves once in a while and not at every turn (each move costs the prompt cache)."""
 RECALLED_MAX = 4_000
 """Tokens of recalled originals beyond which more of them hardly help (see docs/context.md)."""
 
@@ -47,16 +57,9 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
     previous: int = 0
 
 
-class ContextPolicy(Protocol):
-    """Divides the room. A plain function will do.
-
-    It learns neither the question nor the finds, so the text before the recalled block is the same for every
-    question, and a provider's prompt cache holds.
-    """
-
-    def __call__(self, room: Room) -> Split:
-        """The most that each part may take; negative numbers are refused with `ValueError`. Pure."""
-        ...
+Splitter = Callable[[Room], Split]
+"""Divides the room. It learns neither the question nor the finds, so the text before the recalled block is the same for
+every question, and a provider's prompt cache holds. Pure; negative numbers are refused with `ValueError`."""
 
 
 def _tokens(_policy: object, attribute: "Attribute[int]", value: int) -> None:
@@ -70,46 +73,63 @@ def _share(_shares: object, attribute: "Attribute[float]", value: float) -> None
 
 
 @frozen(kw_only=True)
-class ContextShares:
-    """The policy of shares: a little for summaries and recent turns, the rest for recall.
+class ContextPolicy:
+    """What is in a context beside what always is, in which order, and with which share of the budget.
 
-    `summary`, `recent` and `previous` are shares of `Room.flowing`. Recall takes the rest, up to
-    `recalled_max` tokens; where a large room leaves some over, recent turns take that too. Where there is no
-    summary and all turns fit, they are all in, whatever their share.
+    `blocks` are the names of the standing blocks in their order, or a mapping of names to their shares of the budget;
+    `None` takes all that plug-ins contribute, `()` none.
+
+    `summary`, `recent` and `previous` are shares of `Room.flowing` in a context with a query: a little for summaries
+    and recent turns, the rest for recall, up to `recalled_max` tokens. Of what a large room leaves over, first recent
+    turns are taken, then summaries, then more is recalled. Where there is no summary and all turns fit, they are all
+    in, whatever their share. `split` is a function of your own in place of these shares.
+
+    `refill` is the share of its room that the window of turns is cut to when the oldest no longer fit. A smaller one
+    moves it less often, and each move costs the prompt cache; a larger one uses more of the budget.
     """
 
+    blocks: Sequence[str] | Mapping[str, float] | None = None
     summary: float = field(default=0.08, validator=_share)
     recent: float = field(default=0.12, validator=_share)
     previous: float = field(default=0.25, validator=_share)
     recalled_max: int = field(default=RECALLED_MAX, validator=_tokens)
+    split: Splitter | None = None
+    refill: float = field(default=REFILL, validator=_share)
 
     def __call__(self, room: Room) -> Split:
         """The most that each part may take."""
-        if not room.summaries and room.recent <= room.flowing:
-            return Split(summary=0, recent=room.flowing, recalled=self.recalled_max)
+        if self.split is not None:
+            return self.split(room)
+        spare = room.flowing - room.recent - room.summaries
+        if spare >= (self.recalled_max if room.summaries else 0):
+            return Split(summary=room.summaries, recent=room.flowing, recalled=max(self.recalled_max, spare))
         summary = int(room.flowing * self.summary)
+        recent = max(int(room.flowing * self.recent), room.flowing - summary - self.recalled_max)
         return Split(
-            summary=summary,
-            recent=max(int(room.flowing * self.recent), room.flowing - summary - self.recalled_max),
+            summary=max(summary, room.flowing - min(recent, room.recent) - self.recalled_max),
+            recent=recent,
             recalled=self.recalled_max,
             previous=int(room.flowing * self.previous),
         )
 
 
-DEFAULT_POLICY = ContextShares()
-
-
-REFILL = 0.75
-"""When the oldest turns no longer fit, the window is cut to this share of its room, so that
-it moves once in a while and not at every turn (each move costs the prompt cache)."""
+GRAIN = 32
+"""The room of a window beside a question is given in steps of so many tokens, so that few windows are kept up."""
+BORDER_MIN = 80
+"""Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
 SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""
-LEAST = 64
-"""Tokens that the newest atom needs at least, by assumption, where a budget is too small for it."""
+QUESTION_SHARE = 0.5
+"""The share of the room that the message being worked on may take once newer turns have pushed it out of the window."""
 SPARED_SHARE = 0.25
 """The share of a room that is kept for recall even where the newest turn does not fit."""
+ASKED_CHARS_MAX = 2_000
+"""The characters of a message that say what it asks of the results that follow it."""
 WINDOWS_MAX = 64
 """Rooms for which a growing flow remembers where their windows begin."""
+
+
+DEFAULT_POLICY = ContextPolicy()
 
 
 class Costed(msgspec.Struct, frozen=True):
@@ -124,6 +144,11 @@ class Costed(msgspec.Struct, frozen=True):
     def is_summary(self) -> bool:
         """Whether it is a summary, which stands for earlier chunks."""
         return self.atom.chunks[0].category is Category.MEMORY
+
+    @property
+    def is_spoken(self) -> bool:
+        """Whether a person, or the agent that leads, says something in it."""
+        return any(chunk.type in SPOKEN for chunk in self.atom.chunks)
 
 
 def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: TokenCounter) -> Costed:
@@ -140,25 +165,29 @@ def cost(atom: Atom, render: Callable[[Chunk], Iterable[Message]], counter: Toke
 class Window(msgspec.Struct, frozen=True):
     """The newest turns that fit into a room, kept up as turns are added.
 
-    It walks from the oldest turn, so that the start of the window depends on the log alone
-    and moves only when it has to.
+    It walks from the oldest turn, so that the start of the window depends on the log alone and moves only when it has
+    to. The turn before `start` is shown too, cut to `border` tokens; 0: it is not.
     """
 
     room: int
+    refill: float = REFILL
     start: int = 0
+    border: int = 0
     _tokens: int = 0
     _seen: int = 0
 
     def over(self, turns: Sequence[Costed]) -> "Window":
         """The window after the rest of these turns, whose first ones this window has seen already."""
-        total, start, room = self._tokens, self.start, self.room
+        total, start, border, room = self._tokens, self.start, self.border, self.room
+        goal = int(room * self.refill)
         for n in range(self._seen, len(turns)):
             total += turns[n].tokens
-            if total > room:
-                while start <= n and total > room * REFILL:
+            if total + border > room:
+                while start <= n and total > (goal if start < n else room):
                     total -= turns[start].tokens
                     start += 1
-        return Window(room, start, total, len(turns))
+                border = goal - total if start and goal - total >= BORDER_MIN else 0
+        return Window(room, self.refill, start, border, total, len(turns))
 
 
 class Flow(msgspec.Struct, frozen=True):
@@ -171,8 +200,10 @@ class Flow(msgspec.Struct, frozen=True):
     summaries: Sequence[Costed] = ()
     turns: Sequence[Costed] = ()
     fixed_tokens: int = 0
+    asked: int = -1
+    """The place among the turns of the newest message of a person, which is being worked on; -1: there is none."""
     head: "Flow | None" = None
-    windows: dict[int, Window] = msgspec.field(default_factory=dict[int, Window])
+    windows: dict[tuple[int, float], Window] = msgspec.field(default_factory=dict[tuple[int, float], Window])
 
     @classmethod
     def of(cls, costed: Iterable[Costed]) -> "Flow":
@@ -182,7 +213,8 @@ class Flow(msgspec.Struct, frozen=True):
         turns: list[Costed] = []
         for one in costed:
             (fixed if one.fixed else summaries if one.is_summary else turns).append(one)
-        return cls(fixed, summaries, turns, tokens_of(fixed))
+        asked = next((n for n in range(len(turns) - 1, -1, -1) if turns[n].is_spoken), -1)
+        return cls(fixed, summaries, turns, tokens_of(fixed), asked)
 
     def plus(self, later: "Flow") -> "Flow":
         """The same, extended by the atoms that follow."""
@@ -191,22 +223,31 @@ class Flow(msgspec.Struct, frozen=True):
             [*self.summaries, *later.summaries],
             [*self.turns, *later.turns],
             self.fixed_tokens + later.fixed_tokens,
+            len(self.turns) + later.asked if later.asked >= 0 else self.asked,
             self,
         )
 
     def alone(self) -> "Flow":
         """The same without `head`, whose windows it takes over."""
         known = list(self.head.windows.items())[-WINDOWS_MAX:] if self.head is not None else ()
-        windows = {room: window.over(self.turns) for room, window in known}
+        windows = {key: window.over(self.turns) for key, window in known}
         return replace(self, head=None, windows=windows | self.windows)
 
-    def window(self, room: int) -> Window:
+    def window(self, room: int, refill: float = REFILL) -> Window:
         """The window of a room over the turns."""
-        window = self.windows.get(room)
+        window = self.windows.get((room, refill))
         if window is None:
-            before = self.head.window(room) if self.head is not None else Window(room)
-            window = self.windows[room] = before.over(self.turns)
+            before = self.head.window(room, refill) if self.head is not None else Window(room, refill)
+            window = self.windows[room, refill] = before.over(self.turns)
         return window
+
+    def asked_in(self, place: int) -> frozenset[str]:
+        """The terms of the message that the turn at this place followed, and so was made for."""
+        for n in range(place - 1, -1, -1):
+            if self.turns[n].is_spoken:
+                text = " ".join(c.text for c in self.turns[n].atom.chunks if c.type in SPOKEN)
+                return frozenset(terms(text[:ASKED_CHARS_MAX]))
+        return frozenset()
 
     def atoms(self) -> list[Costed]:
         """All of them, in the order of the state."""
@@ -217,25 +258,63 @@ def _in_order(costed: Iterable[Costed]) -> list[Costed]:
     return sorted(costed, key=lambda c: c.atom.positions[0])
 
 
-def choose_newest(flow: Flow, room: int, counter: TokenCounter) -> list[Costed] | None:
-    """The atoms to include, in order; `None` where the fixed ones alone do not fit."""
+def choose_newest(flow: Flow, room: int, counter: TokenCounter, refill: float = REFILL) -> list[Costed] | None:
+    """The atoms to include, in order; `None` where the fixed ones and something of the newest do not fit."""
     room -= flow.fixed_tokens
     if room < 0:
         return None
-    turns = flow.turns
-    kept = _newest_within(flow.summaries, int(room * SUMMARY_SHARE) if turns else room)
-    room -= tokens_of(kept)
-    window = list(turns[flow.window(room).start :])
-    if turns and not window:
-        newest = _shortened(turns[-1], room, counter)
-        if newest is None and kept:
-            room += tokens_of(kept)
-            kept = []
-            newest = _shortened(turns[-1], room, counter)
-        if newest is None:
-            return None
-        window = [newest]
-    return _in_order([*flow.fixed, *kept, *window])
+    kept = summaries_within(flow, room, int(room * SUMMARY_SHARE), counter)
+    turns = _newest_turns(flow, room - tokens_of(kept), counter, refill)
+    if turns is None and kept:
+        kept, turns = [], _newest_turns(flow, room, counter, refill)
+    return None if turns is None else _in_order([*flow.fixed, *kept, *turns])
+
+
+def _newest_turns(flow: Flow, room: int, counter: TokenCounter, refill: float) -> list[Costed] | None:
+    """The newest turns that fit, and the message that is being worked on, however much followed it.
+
+    `None` where not even a part of the newest turn fits.
+    """
+    window, asked = flow.window(room, refill), flow.asked
+    if not 0 <= asked < min(window.start, len(flow.turns) - 1):
+        return _shown(flow, window, counter)
+    question = _cut_to(flow.turns[asked], int(room * QUESTION_SHARE), counter)
+    if question is None:
+        return _shown(flow, window, counter)
+    window = flow.window(room - -(-question.tokens // GRAIN) * GRAIN, refill)
+    rest = _shown(flow, window, counter)
+    if rest is None:
+        return None
+    return [question, *(turn for turn in rest if turn.atom is not question.atom)]
+
+
+def _shown(flow: Flow, window: Window, counter: TokenCounter) -> list[Costed] | None:
+    """The turns of a window, and the one before it as far as it fits; `None` where the newest does not fit at all."""
+    turns = list(flow.turns[window.start :])
+    if window.border:
+        before = window.start - 1
+        cut = _cut_to(flow.turns[before], window.border, counter, flow.asked_in(before))
+        turns[:0] = [cut] if cut is not None else []
+    return turns if turns or not flow.turns else None
+
+
+def summaries_within(flow: Flow, room: int, share: int, counter: TokenCounter) -> list[Costed]:
+    """The newest summaries, in at most `share` tokens, or in all that the turns leave of the room.
+
+    The last one that fits in part has its newest lines: a summary stands for what nothing else in the context says.
+    """
+    left = share
+    if tokens_of(flow.summaries) > share:
+        left = max(share, room - tokens_of(flow.turns))
+    kept: list[Costed] = []
+    for summary in reversed(flow.summaries):
+        fitting = summary if summary.tokens <= left else _last_lines(summary, left, counter)
+        if fitting is not None:
+            kept.append(fitting)
+            left -= fitting.tokens
+        if fitting is not summary:
+            break
+    return kept
 
 
 class Divided(msgspec.Struct, frozen=True):
@@ -258,10 +337,10 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, counter: Toke
     offered = _room(flow, flowing, at)
     split = _split(policy, offered)
     if offered.newest > flowing:
-        return _cut(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), counter)
-    kept = _newest_within(flow.summaries, min(split.summary, flowing - offered.newest))
+        return _cut(flow, room, min(split.recalled, int(flowing * SPARED_SHARE)), counter, policy.refill)
+    kept = summaries_within(flow, 0, min(split.summary, flowing - offered.newest), counter)
     left = flowing - tokens_of(kept)
-    start = min(at, flow.window(min(split.recent, left)).start)
+    start = min(at, flow.window(min(split.recent, left), policy.refill).start)
     if start == at > 0 and turns[at - 1].tokens <= min(split.previous, left - offered.newest):
         start -= 1
     chosen = _in_order([*flow.fixed, *kept, *turns[start:]])
@@ -270,7 +349,7 @@ def divide_by_policy(flow: Flow, room: int, policy: ContextPolicy, counter: Toke
 
 def whole(flow: Flow, policy: ContextPolicy) -> Divided:
     """All atoms, where no budget is given: the policy says how much is recalled beside them."""
-    flowing = tokens_of(flow.turns) + tokens_of(flow.summaries) + RECALLED_MAX
+    flowing = tokens_of(flow.turns) + tokens_of(flow.summaries) + policy.recalled_max
     return Divided(flow.atoms(), _split(policy, _room(flow, flowing, _newest_turn(flow))).recalled)
 
 
@@ -313,33 +392,29 @@ def _split(policy: ContextPolicy, room: Room) -> Split:
     return split
 
 
-def _cut(flow: Flow, room: int, spared: int, counter: TokenCounter) -> Divided | None:
+def _cut(flow: Flow, room: int, spared: int, counter: TokenCounter, refill: float) -> Divided | None:
     """The newest atoms and summaries that fit, with or without some room kept for recall."""
     for least_recalled in (spared, 0):
-        chosen = choose_newest(flow, room - least_recalled, counter)
+        chosen = choose_newest(flow, room - least_recalled, counter, refill)
         if chosen is not None:
             return Divided(chosen, least_recalled)
     return None
 
 
-def _newest_within(costed: Sequence[Costed], room: int) -> list[Costed]:
-    kept: list[Costed] = []
-    for c in reversed(costed):
-        if c.tokens > room:
-            break
-        room -= c.tokens
-        kept.append(c)
-    return kept
+def _cut_to(costed: Costed, room: int, counter: TokenCounter, asked: frozenset[str] = frozenset()) -> Costed | None:
+    """The atom in at most `room` tokens, its longest texts cut where they must be; `None` where that cannot be.
 
-
-def _shortened(costed: Costed, room: int, counter: TokenCounter) -> Costed | None:
-    pieces = shorten(costed.pieces, room, counter)
+    Of a cut text its beginning and its end stay, and what it says about the terms that were asked.
+    """
+    if costed.tokens <= room:
+        return costed
+    pieces = shorten(costed.pieces, room, counter, asked)
     if pieces is None:
         return None
     return replace(costed, pieces=pieces, tokens=sum(message_tokens(m, counter) for m in assemble(pieces)))
 
 
-def least(flow: Flow) -> int:
-    """The tokens needed at least: all fixed atoms, and something of the newest one."""
-    flowing = [c for c in flow.atoms() if not c.fixed]
-    return flow.fixed_tokens + (min(flowing[-1].tokens, LEAST) if flowing else 0)
+def _last_lines(summary: Costed, room: int, counter: TokenCounter) -> Costed | None:
+    pieces = tuple(keep_last_lines(piece, room, counter) for piece in summary.pieces)
+    tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
+    return replace(summary, pieces=pieces, tokens=tokens) if tokens <= room else None

@@ -6,14 +6,15 @@ holds, until a compaction or a forget changes the state itself. Passages recalle
 everything that stays, directly before the newest turn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 import msgspec
 from attrs import evolve, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.budget import (
+    DEFAULT_POLICY,
     ContextPolicy,
     Costed,
     Flow,
@@ -21,7 +22,6 @@ from memory_engine.context.budget import (
     cost,
     divide_by_policy,
     last_spoken,
-    least,
     tokens_of,
     whole,
 )
@@ -31,11 +31,14 @@ from memory_engine.context.rendering import (
     RenderedChunk,
     Renderer,
     assemble,
+    fair_shares,
+    keep_last_lines,
     message_tokens,
     render,
     render_held,
     render_xml,
 )
+from memory_engine.context.standing import Place, Standing, StandingBlock
 from memory_engine.context.thinking import carried_thinking, running_thinking, thinking_tokens
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.lazy import lazy_module
@@ -52,8 +55,12 @@ else:
     openai_responses = lazy_module("memory_engine.context.forms.openai_responses")
     turns = lazy_module("memory_engine.context.forms.turns")
 
-TRAILING = frozenset({Category.SCRATCHPAD, Category.TASK, Category.ENVIRONMENT})
-"""Types of chunks that change in place, and so stand last."""
+TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
+"""Chunks that change in place, and so stand last, by category, with the share of a budget that each may take."""
+TRAILING_MIN = 96
+"""Tokens that each of these may take of a small budget too."""
+STANDING = -2
+"""The position of a piece that is in no state."""
 FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
 
@@ -62,10 +69,11 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
 
     `pinned` counts the chunks that are always in: instructions, CRITICAL chunks, scratchpad, task, to-do list,
-    environment.
+    environment; `standing` the blocks that views contribute.
     """
 
     pinned: int = 0
+    standing: int = 0
     summary: int = 0
     recent: int = 0
     recalled: int = 0
@@ -80,7 +88,8 @@ class Context:
 
     `recalled` are the passages that a `query` brought, as they are shown, oldest first, and `recalled_text` the
     text of their block; `recall_failure` says why an embedder or a re-ranker took no part although there is one.
-    In `chunks` the block is one chunk with the status RECALLED, which is in no state.
+    In `chunks` the block is one chunk with the status RECALLED, which is in no state. So is each of the `standing`
+    blocks: the preferences of the user, the tenant's `agent.md` and the like, as they are shown.
 
     `messages` are chat-completions messages; `render` gives the same context as the request of a provider.
     `thinking_tokens` are those of the running tool loop's thinking, which `messages` and `tokens` leave out.
@@ -100,8 +109,10 @@ class Context:
     recalled: tuple[Hit, ...] = ()
     recalled_text: str = field(default="", repr=False)
     recall_failure: str = ""
-    pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False)
-    """The chunks in order, each with its messages; the last `trailing` change in place."""
+    standing: tuple[StandingBlock, ...] = ()
+    pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
+    """The chunks with their own messages, in the order of the context: what `messages` were put together from. The last
+    `trailing` change in place."""
     trailing: int = 0
     thinking: tuple[str, ...] = ()
     """The ids of the thinking that a provider gets back, if it is its own."""
@@ -147,12 +158,52 @@ class Context:
         return render_xml(self.chunks)
 
 
+class Shown(Protocol):
+    """The chunks that a context is made of: a state, or an arrangement of chunks in its place."""
+
+    @property
+    def seq(self) -> int:
+        """The last event that it holds."""
+        ...
+
+    def chunks(self) -> Iterable[Chunk]:
+        """The chunks, in order."""
+        ...
+
+    def children(self, chunk_id: str) -> Iterable[Chunk]:
+        """The chunks in a container, in order."""
+        ...
+
+
+@frozen
+class Arranged:
+    """Chunks in place of those that flow in a state; those that stand last are the state's own."""
+
+    state: State
+    flowing: Sequence[Chunk]
+
+    @property
+    def seq(self) -> int:
+        """The last event that the state holds."""
+        return self.state.seq
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks, in order."""
+        yield from self.flowing
+        yield from (chunk for chunk in self.state.chunks() if chunk.category in TRAILING)
+
+    def children(self, chunk_id: str) -> Iterable[Chunk]:
+        """The chunks in a container, in order."""
+        return self.state.children(chunk_id)
+
+
 class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A context without its recalled block. The block may take `room` tokens; `before` is its place in `pieces`."""
 
-    state: State
+    state: Shown
     thread_id: str
     pieces: tuple[RenderedChunk, ...]
+    standing: tuple[StandingBlock, ...]
     spent: Spent
     room: int
     before: int
@@ -176,65 +227,104 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
 
     def finished(self, block: RenderedChunk | None = None) -> Context:
         """The context, with this block if there is one."""
-        counter = self.builder.counter
         if block is None:
-            made = _finish(self.state, self.thread_id, self.pieces, self.spent, counter)
-        else:
-            pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
-            spent = replace(self.spent, recalled=self.tokens(block))
-            made = evolve(_finish(self.state, self.thread_id, pieces, spent, counter), recalled_text=block.chunk.text)
-        return _with_thinking(made, self.thinking, counter)
+            return self._context(self.pieces, self.spent)
+        pieces = (*self.pieces[: self.before], block, *self.pieces[self.before :])
+        spent = replace(self.spent, recalled=self.tokens(block))
+        return evolve(self._context(pieces, spent), recalled_text=block.chunk.text)
+
+    def _context(self, pieces: Sequence[RenderedChunk], spent: Spent) -> Context:
+        made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter)
+        return evolve(_with_thinking(made, self.thinking, self.builder.counter), standing=self.standing)
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The rendered chunks of a state: atoms, and the pieces that always stand after them.
+    """The rendered chunks of a state: atoms, and the pieces that are in beside them.
 
-    `fixed` are the tokens of those pieces, and of the `thinking` that a provider gets back.
+    `first` stand after the instructions, `turn` before the newest turn, `trailing` after all atoms. `fixed` are the
+    tokens of these, and of the `thinking` that a provider gets back (`carried`).
     """
 
     flow: Flow
     trailing: Sequence[RenderedChunk]
+    first: Sequence[RenderedChunk]
+    turn: Sequence[RenderedChunk]
     fixed: int
+    standing: int
     thinking: tuple[Chunk, ...] = ()
+    carried: int = 0
 
     @classmethod
-    def of(cls, flow: Flow, trailing: Sequence[RenderedChunk], counter: TokenCounter) -> "Layout":
-        """Lay out atoms and the pieces that stand after them."""
-        fixed = FRAME + sum(message_tokens(m, counter) for piece in trailing for m in piece.messages)
-        return cls(flow, trailing, fixed)
+    def of(
+        cls,
+        flow: Flow,
+        trailing: Sequence[RenderedChunk],
+        counter: TokenCounter,
+        blocks: "Sequence[ShownBlock]" = (),
+    ) -> "Layout":
+        """Lay out atoms and the pieces beside them."""
+        first = [one.piece for one in blocks if one.place == "first"]
+        turn = [one.piece for one in blocks if one.place == "turn"]
+        standing = _piece_tokens([*first, *turn], counter)
+        fixed = FRAME + _piece_tokens(trailing, counter) + standing
+        return cls(flow, trailing, first, turn, fixed, standing)
 
-    def carrying(self, thinking: tuple[Chunk, ...], max_tokens: int | None, counter: TokenCounter) -> "Layout":
-        """The same with room for thinking, if the newest turn fits beside it."""
-        held = replace(self, fixed=self.fixed + thinking_tokens(thinking, counter), thinking=thinking)
-        if not thinking or max_tokens is None or choose_newest(self.flow, max_tokens - held.fixed, counter):
-            return held
-        return self
+    def beside(self, blocks: "Sequence[ShownBlock]", counter: TokenCounter) -> "Layout":
+        """The same with other blocks beside the atoms."""
+        return Layout.of(self.flow, self.trailing, counter, blocks).carrying(self.thinking, counter)
 
-    def within(self, max_tokens: int | None, thread_id: str, counter: TokenCounter) -> list[Costed]:
-        """The atoms that a budget leaves room for, in order. Raises `ContextBudgetError`."""
+    def carrying(self, thinking: tuple[Chunk, ...], counter: TokenCounter) -> "Layout":
+        """The same with room for thinking."""
+        carried = thinking_tokens(thinking, counter)
+        return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
+
+    def within(
+        self, max_tokens: int | None, counter: TokenCounter, policy: ContextPolicy = DEFAULT_POLICY
+    ) -> list[Costed] | None:
+        """The atoms that a budget leaves room for, in order; `None` where it is too small for those that must be in."""
         if max_tokens is None:
             return self.flow.atoms()
-        chosen = choose_newest(self.flow, max_tokens - self.fixed, counter)
-        if chosen is None:
-            raise self.overrun(thread_id, max_tokens)
-        return chosen
-
-    def overrun(self, thread_id: str, max_tokens: int) -> ContextBudgetError:
-        """The error for a budget that not even the fixed chunks fit, with the tokens needed at least."""
-        return ContextBudgetError(thread_id, max(self.fixed + least(self.flow), max_tokens + 1), max_tokens)
+        return choose_newest(self.flow, max_tokens - self.fixed, counter, policy.refill)
 
     def pieces(self, chosen: Sequence[Costed]) -> tuple[RenderedChunk, ...]:
-        """The pieces of these atoms, in the order of the state, and those that stand after them."""
-        return (*in_order(chosen), *self.trailing)
+        """The pieces of these atoms, in the order of the state, with those that stand beside them."""
+        flowing = in_order(chosen)
+        if not self.first and not self.turn:
+            return (*flowing, *self.trailing)
+        places = range(len(flowing))
+        spoken = last_spoken(self.flow)
+        instructed = next((n for n in places if flowing[n].chunk.category is not Category.SYSTEM), len(flowing))
+        newest = next((n for n in places if flowing[n].position == spoken), len(flowing))
+        parts = (flowing[:instructed], self.first, flowing[instructed:newest], self.turn, flowing[newest:])
+        return tuple(piece for part in (*parts, self.trailing) for piece in part)
 
-    def spent(self, chosen: Sequence[Costed], counter: TokenCounter) -> Spent:
-        """The tokens of each part: of these atoms, and of the pieces after them."""
+    def spent(self, chosen: Sequence[Costed]) -> Spent:
+        """The tokens of each part: of these atoms, and of the pieces beside them."""
         flow = Flow.of(chosen)
         return Spent(
-            pinned=self.fixed - thinking_tokens(self.thinking, counter) + flow.fixed_tokens,
+            pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
+            standing=self.standing,
             summary=tokens_of(flow.summaries),
             recent=tokens_of(flow.turns),
         )
+
+
+class ShownBlock(msgspec.Struct, frozen=True):
+    """A standing block as it fits into its share, with its place and its piece."""
+
+    place: Place
+    block: StandingBlock
+    piece: RenderedChunk
+
+
+def _unsaid(blocks: Sequence[ShownBlock], chosen: Sequence[Costed], thread_id: str) -> list[ShownBlock]:
+    """The blocks but for those that repeat what these atoms say themselves: all they tell is of their events."""
+    said = {(thread_id, piece.chunk.said_at) for one in chosen for piece in one.pieces} if blocks else set()
+    return [one for one in blocks if not said.issuperset((line.thread_id, line.seq) for line in one.block.lines)]
+
+
+def _piece_tokens(pieces: Iterable[RenderedChunk], counter: TokenCounter) -> int:
+    return sum(message_tokens(message, counter) for piece in pieces for message in piece.messages)
 
 
 @frozen
@@ -252,32 +342,56 @@ class ContextBuilder:
         """The tokens of messages."""
         return sum(message_tokens(message, self.counter) for message in messages)
 
-    def build(self, state: State, thread_id: str, max_tokens: int | None = None) -> Context:
+    def build(
+        self,
+        state: Shown,
+        thread_id: str,
+        max_tokens: int | None = None,
+        *,
+        policy: ContextPolicy = DEFAULT_POLICY,
+        standing: Sequence[Standing] = (),
+    ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
-        CRITICAL chunks are always in; then the newest atom (its texts cut if they must be), the
-        summaries, and the newest turns that fit. Raises `ContextBudgetError` where CRITICAL
-        chunks and the newest atom cannot fit at all.
+        Always in are CRITICAL chunks, the message being worked on, and the newest atom (texts cut if they must be);
+        then come the standing blocks, the summaries, and the newest turns that fit. Raises `ContextBudgetError` where
+        those that are always in cannot fit at all.
         """
-        layout = self._layout(state, max_tokens)
-        chosen = layout.within(max_tokens, thread_id, self.counter)
-        spent = layout.spent(chosen, self.counter)
-        made = _finish(state, thread_id, layout.pieces(chosen), spent, self.counter)
-        return _with_thinking(made, layout.thinking, self.counter)
+        blocks = self._blocks(state, max_tokens, standing)
+        layout = self._layout(state, max_tokens, blocks, policy)
+        chosen = layout.within(max_tokens, self.counter, policy)
+        if chosen is None:
+            raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
+        blocks = _unsaid(blocks, chosen, thread_id)
+        layout = layout.beside(blocks, self.counter)
+        made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
+        made = _with_thinking(made, layout.thinking, self.counter)
+        return evolve(made, standing=tuple(one.block for one in blocks))
 
-    def draft(self, state: State, thread_id: str, max_tokens: int | None, policy: ContextPolicy) -> ContextDraft:
+    def draft(
+        self,
+        state: Shown,
+        thread_id: str,
+        max_tokens: int | None,
+        policy: ContextPolicy,
+        *,
+        standing: Sequence[Standing] = (),
+    ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
-        layout = self._layout(state, max_tokens)
+        blocks = self._blocks(state, max_tokens, standing)
+        layout = self._layout(state, max_tokens, blocks, policy)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
         else:
             fitting = divide_by_policy(layout.flow, max_tokens - layout.fixed, policy, self.counter)
             if fitting is None:
-                raise layout.overrun(thread_id, max_tokens)
+                raise self.overrun(state, thread_id, max_tokens, policy, standing)
             divided = fitting
+        blocks = _unsaid(blocks, divided.chosen, thread_id)
+        layout = layout.beside(blocks, self.counter)
         pieces = layout.pieces(divided.chosen)
         spoken = last_spoken(layout.flow)
         flowing = pieces[: len(pieces) - len(layout.trailing)]
@@ -285,26 +399,89 @@ class ContextBuilder:
             state=state,
             thread_id=thread_id,
             pieces=pieces,
-            spent=layout.spent(divided.chosen, self.counter),
+            standing=tuple(one.block for one in blocks),
+            spent=layout.spent(divided.chosen),
             room=divided.recalled,
             before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
             builder=self,
             thinking=layout.thinking,
         )
 
-    def trailing(self, state: StateView) -> list[RenderedChunk]:
-        """The pieces that stand after all atoms, in the order of the state."""
-        return [
+    def trailing(self, state: Shown | StateView, max_tokens: int | None) -> list[RenderedChunk]:
+        """The pieces that stand after all atoms, in the order of the state, each kind within its share of a budget."""
+        pieces = [
             RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
             for chunk in state.chunks()
             if chunk.category in TRAILING
         ]
+        if max_tokens is None:
+            return pieces
+        room = {category: max(TRAILING_MIN, int(max_tokens * share)) for category, share in TRAILING.items()}
+        sizes = [self.tokens(piece.messages) for piece in pieces]
+        if all(sum(s for s, p in zip(sizes, pieces, strict=True) if p.chunk.category is c) <= room[c] for c in room):
+            return pieces
+        fair: dict[Category, Iterator[int]] = {}
+        for category, most in room.items():
+            of = [size for size, piece in zip(sizes, pieces, strict=True) if piece.chunk.category is category]
+            fair[category] = iter(fair_shares(of, most))
+        limits = [next(fair[piece.chunk.category]) for piece in pieces]
+        return [
+            piece if size <= limit else keep_last_lines(piece, limit, self.counter)
+            for piece, size, limit in zip(pieces, sizes, limits, strict=True)
+        ]
 
-    def _layout(self, state: State, max_tokens: int | None) -> Layout:
+    def _layout(
+        self, state: Shown, max_tokens: int | None, blocks: Sequence[ShownBlock], policy: ContextPolicy
+    ) -> Layout:
         top = [chunk for chunk in state.chunks() if chunk.category not in TRAILING]
-        flow = Flow.of(cost(atom, self.messages, self.counter) for atom in atoms_of(top))
-        thinking = carried_thinking(top, max_tokens, self.counter)
-        return Layout.of(flow, self.trailing(state), self.counter).carrying(thinking, max_tokens, self.counter)
+        layout = Layout.of(self._flow(top), self.trailing(state, max_tokens), self.counter, blocks)
+        return self.with_thinking(layout, top, max_tokens, policy)
+
+    def with_thinking(
+        self, layout: Layout, chunks: Sequence[Chunk], max_tokens: int | None, policy: ContextPolicy = DEFAULT_POLICY
+    ) -> Layout:
+        """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it."""
+        thinking = carried_thinking(chunks, max_tokens, self.counter)
+        if not thinking:
+            return layout
+        held = layout.carrying(thinking, self.counter)
+        return held if held.within(max_tokens, self.counter, policy) is not None else layout
+
+    def _blocks(self, state: Shown, max_tokens: int | None, standing: Sequence[Standing]) -> list[ShownBlock]:
+        """The standing blocks as they fit into their shares, without those that a renderer hides."""
+        shown = []
+        for one in standing:
+            block = one.within(max_tokens, self.counter)
+            messages = tuple(self.messages(block.chunk(state.seq))) if block.lines else ()
+            if messages:
+                piece = RenderedChunk(block.chunk(state.seq), messages, STANDING)
+                shown.append(ShownBlock(one.source.place, block, piece))
+        return shown
+
+    def _flow(self, chunks: Iterable[Chunk]) -> Flow:
+        return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms_of(chunks))
+
+    def overrun(
+        self,
+        state: Shown,
+        thread_id: str,
+        max_tokens: int,
+        policy: ContextPolicy = DEFAULT_POLICY,
+        standing: Sequence[Standing] = (),
+    ) -> ContextBudgetError:
+        """The error for a budget that is too small, with the smallest one that is not."""
+
+        def fits(budget: int) -> bool:
+            layout = self._layout(state, budget, self._blocks(state, budget, standing), policy)
+            return layout.within(budget, self.counter, policy) is not None
+
+        low, high = max_tokens, 2 * max(max_tokens, TRAILING_MIN)
+        while not fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(middle) else (middle, high)
+        return ContextBudgetError(thread_id, high, max_tokens)
 
 
 def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
@@ -313,7 +490,7 @@ def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
 
 
 def _finish(
-    state: State, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+    state: Shown, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}

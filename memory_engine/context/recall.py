@@ -19,6 +19,7 @@ from memory_engine.context.budget import ContextPolicy
 from memory_engine.context.builder import Context, ContextBuilder, ContextDraft
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.recall_from import searchable
+from memory_engine.context.standing import Standing
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
 from memory_engine.recall.hits import Hit, Shown, shown
@@ -62,7 +63,9 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
     others: Sequence[ThreadHandle] = ()
 
 
-async def recalled_context(thread: ThreadHandle, state: State, recall: RecallRequest) -> Context:
+async def recalled_context(
+    thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[Standing] = ()
+) -> Context:
     """The context of a state with the passages that a question recalls.
 
     Raises `ContextBudgetError`, `InvalidSearch` for a thread that this one may not recall from, `ThreadNotFound`.
@@ -70,7 +73,7 @@ async def recalled_context(thread: ThreadHandle, state: State, recall: RecallReq
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    draft = kernel[ContextBuilder].draft(state, thread.id, recall.max_tokens, recall.policy)
+    draft = kernel[ContextBuilder].draft(state, thread.id, recall.max_tokens, recall.policy, standing=standing)
     if draft.room < ROOM_MIN or not state.seq:
         return draft.finished()
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
@@ -181,17 +184,20 @@ class _Visible:
 
     def __init__(self, draft: ContextDraft) -> None:
         self._thread_id = draft.thread_id
-        chunks = [chunk for piece in draft.pieces for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
+        own = [piece for piece in draft.pieces if piece.position >= 0]
+        chunks = [chunk for piece in own for chunk in (piece.chunk, *draft.state.children(piece.chunk.id))]
         cut = {piece.chunk.id for piece in draft.pieces if piece.shortened}
         self._whole = {chunk.seq for chunk in chunks if chunk.id not in cut}
         self._partly = {chunk.seq for chunk in chunks if chunk.id in cut}
         self._partly |= {_seq(id_) for chunk in chunks if not chunk.lines for id_ in chunk.parent_ids}
+        blocks = [block for block in draft.standing if not block.left_out]
+        self._standing = {(line.thread_id, line.seq) for block in blocks for line in block.lines}
         self._text = _plain("\n".join(str(m.get("content")) for p in draft.pieces for m in p.messages))
 
     def shows(self, hit: Hit) -> bool:
         """Whether the draft shows a passage: its event's chunk, or its words."""
         own = hit.thread_id == self._thread_id
-        if own and hit.seq in self._whole:
+        if (own and hit.seq in self._whole) or (hit.thread_id, hit.seq) in self._standing:
             return True
         text = _plain(hit.text)
         if len(text) < COVERED_CHARS_MIN and not (own and hit.seq in self._partly):

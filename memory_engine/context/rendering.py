@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.invariants import NOBODY
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
 from memory_engine.core.images import image_tokens
 from memory_engine.core.lazy import lazy_module
+from memory_engine.core.text import terms
 from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
 
 if TYPE_CHECKING:
@@ -75,18 +77,17 @@ def render_system(chunk: Chunk) -> Iterable[Message]:
 
 def render_user(chunk: Chunk) -> Iterable[Message]:
     """A person's message; the speaker's name stands before it where there is one."""
-    return ({"role": "user", "content": message_content(_spoken_by(chunk.label, chunk.content))},)
+    return ({"role": "user", "content": message_content(_spoken(chunk.label, chunk.content))},)
 
 
-def _spoken_by(speaker: str, content: Content) -> Content:
-    """Content with the speaker's name before its first words, or before the image that it begins with."""
+def _spoken(speaker: str, content: Content) -> Content:
+    """Content with the speaker's name before its first text, or before its parts where an image comes first."""
     if not speaker:
         return content
     if isinstance(content, str):
         return f"{speaker}: {content}"
-    match content:
-        case (TextPart(text=text), *rest):
-            return (TextPart(f"{speaker}: {text}"), *rest)
+    if content and isinstance(content[0], TextPart):
+        return (TextPart(f"{speaker}: {content[0].text}"), *content[1:])
     return (TextPart(f"{speaker}:"), *content)
 
 
@@ -240,6 +241,8 @@ MESSAGE_FRAME = 4
 """Tokens that each message takes beyond its text (role and delimiters)."""
 NO_RESULT = "[no result yet]"
 """Stands for the result of a call that has none: providers refuse an unanswered call."""
+LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
+"""Stands before lines for whose forerunners there was no room."""
 TEXT_TOKENS_MIN = 24
 """A text is never cut below this."""
 
@@ -351,31 +354,55 @@ def message_bytes(message: Message) -> bytes:
     return encode_json(message) + b"\n"
 
 
-def shorten(pieces: Sequence[RenderedChunk], room: int, counter: TokenCounter) -> tuple[RenderedChunk, ...] | None:
-    """The pieces with their longest texts cut so that they fit into `room`; `None` where they cannot."""
-    current = list(pieces)
-    for _ in range(64):
-        over = sum(message_tokens(m, counter) for m in assemble(current)) - room
-        if over <= 0:
-            return tuple(current)
-        sizes = [_text_tokens(piece, counter) for piece in current]
-        longest = max(range(len(current)), key=sizes.__getitem__)
-        target = max(TEXT_TOKENS_MIN, sizes[longest] - over - 16)
-        if target >= sizes[longest]:
+def shorten(
+    pieces: Sequence[RenderedChunk], room: int, counter: TokenCounter, asked: frozenset[str] = frozenset()
+) -> tuple[RenderedChunk, ...] | None:
+    """The pieces with their longest texts cut so that they fit into `room` tokens; `None` where they cannot.
+
+    The beginning and the end of a text stay, and between them what it says about the terms that were `asked`.
+    """
+    sizes = [_text_tokens(piece, counter) for piece in pieces]
+    texts = room - _assembled_tokens(pieces, counter) + sum(sizes)
+    for _ in range(_TRIES_MAX):
+        targets = fair_shares(sizes, texts)
+        if any(target < min(TEXT_TOKENS_MIN, size) for size, target in zip(sizes, targets, strict=True)):
             return None
-        current[longest] = _cut(current[longest], target, sizes[longest])
+        cut = tuple(
+            piece if target >= size else _cut(piece, target, _Cut(size, asked, counter))
+            for piece, size, target in zip(pieces, sizes, targets, strict=True)
+        )
+        over = _assembled_tokens(cut, counter) - room
+        if over <= 0:
+            return cut
+        texts -= over
     return None
 
 
-def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
-    texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
-    return sum(map(counter.count, texts))
+_TRIES_MAX = 16
 
 
-def _cut(piece: RenderedChunk, tokens: int, of: int) -> RenderedChunk:
-    """The piece with its texts cut to about `tokens` of `of`: head and tail stay, a mark says how much is left out."""
+def _assembled_tokens(pieces: Sequence[RenderedChunk], counter: TokenCounter) -> int:
+    return sum(message_tokens(message, counter) for message in assemble(pieces))
+
+
+def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
+    """What each gets of a room: all it needs where that is less than an even part of what the smaller ones leave."""
+    shares = [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for n, place in enumerate(order):
+        shares[place] = min(sizes[place], room // (len(order) - n))
+        room -= shares[place]
+    return shares
+
+
+def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> RenderedChunk:
+    """The piece with its texts cut at their beginning to the last lines that fit into `room` tokens.
+
+    The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
+    cut itself.
+    """
     messages = tuple(
-        {**message, "content": _cut_text(content, tokens, of, piece.chunk.id)}
+        {**message, "content": _last_lines(content, room - MESSAGE_FRAME, piece.chunk.id, counter)}
         if isinstance(content := message.get("content"), str)
         else message
         for message in piece.messages
@@ -383,9 +410,90 @@ def _cut(piece: RenderedChunk, tokens: int, of: int) -> RenderedChunk:
     return replace(piece, messages=messages, shortened=True)
 
 
-def _cut_text(text: str, tokens: int, of: int, chunk_id: str) -> str:
-    keep = max(40, len(text) * tokens // max(of, 1) - 40)
+def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> str:
+    heading, *rest = text.split("\n")
+    size = counter.count(heading)
+    most = room // 2 if rest else room
+    if size > most:
+        heading = _cut_text(heading, most, chunk_id, _Cut(size, frozenset(), counter))
+    lines = [line for line in rest if line.strip()]
+    kept = last_lines(lines, room - counter.count(f"{heading}\n"), counter, chunk_id)
+    earlier = len(lines) - len(kept)
+    return "\n".join([heading, *([LINES_LEFT_OUT.format(earlier)] if earlier else []), *kept])
+
+
+def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id: str = "it") -> list[str]:
+    """The last lines that fit into `room` tokens, with one that says how many do not (`LINES_LEFT_OUT`).
+
+    A line that is longer than half of the room is cut itself.
+    """
+    sizes = [counter.count(line) + 1 for line in lines]
+    if sum(sizes) <= room:
+        return list(lines)
+    room -= TEXT_TOKENS_MIN  # for the line that says what is left out
+    kept: list[str] = []
+    for line, size in zip(reversed(lines), reversed(sizes), strict=True):
+        shown = line
+        if size > room // 2:
+            shown = _cut_text(line, room // 2, chunk_id, _Cut(size, frozenset(), counter))
+        room -= counter.count(shown) + 1
+        if room < 0:
+            break
+        kept.append(shown)
+    return kept[::-1]
+
+
+def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
+    texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
+    return sum(map(counter.count, texts))
+
+
+class _Cut(msgspec.Struct, frozen=True):
+    """What texts of `size` tokens together are cut by: the terms that matter in them, and the counter."""
+
+    size: int
+    asked: frozenset[str]
+    counter: TokenCounter
+
+
+def _cut(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
+    """The piece with its texts cut to about `tokens`."""
+    messages = tuple(
+        {**message, "content": _cut_text(content, tokens, piece.chunk.id, how)}
+        if isinstance(content := message.get("content"), str)
+        else message
+        for message in piece.messages
+    )
+    return replace(piece, messages=messages, shortened=True)
+
+
+def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:
+    """Beginning and end of a text, and between them what was asked; marks say how much of which chunk is left out."""
+    mark = f"[… {{}} characters of {chunk_id} …]"
+    keep = max(40, len(text) * tokens // max(how.size, 1) - len(mark) - 8)
     if keep >= len(text):
         return text
-    head, tail = text[: keep * 2 // 3], text[len(text) - keep // 3 :]
-    return f"{head} [… {len(text) - len(head) - len(tail)} characters of {chunk_id} …] {tail}"
+    start, end = _asked_part(text, keep, tokens, how)
+    beside = keep - (end - start)
+    head = text[: min(start, max(beside * 2 // 3, beside - (len(text) - end)))]
+    tail = text[max(end, len(text) - (beside - len(head))) :]
+    left_out = len(text) - len(head) - len(tail) - (end - start)
+    said = f"{LEFT_OUT} {text[start:end]} " if end > start else ""
+    return f"{head} {said}{mark.format(left_out)} {tail}"
+
+
+def _asked_part(text: str, keep: int, tokens: int, how: _Cut) -> tuple[int, int]:
+    """Where the part begins and ends that says most about what was asked, between the beginning and the end of a text.
+
+    An empty span in the middle where it says nothing about it.
+    """
+    nothing = keep * 2 // 3, keep * 2 // 3
+    first, last = keep // 3, len(text) - keep // 4
+    if not how.asked.intersection(terms(text[first:last])):
+        return nothing
+    said = excerpt(text[first:last], how.asked, tokens // 3, how.counter)
+    said = said.removeprefix(f"{LEFT_OUT} ").removesuffix(f" {LEFT_OUT}")
+    start = text.find(said, first)
+    if not said or start < 0 or not how.asked.intersection(terms(said)):
+        return nothing
+    return start, start + len(said)

@@ -12,7 +12,6 @@ from memory_engine.context.budget import Costed, Flow, cost
 from memory_engine.context.builder import FRAME, TRAILING, ContextBuilder, Layout, in_order
 from memory_engine.context.invariants import Atom, Bonds
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_bytes, message_tokens
-from memory_engine.context.thinking import carried_thinking
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.operations import Operation
@@ -169,14 +168,16 @@ class ContextSeries:
         bonds = self._bonds or self._read_again()
         tail = self._tail(bonds)
         if self._trailing is None:
-            self._trailing = builder.trailing(self._draft)
+            self._trailing = builder.trailing(self._draft, self.max_tokens)
         before: Sequence[Message] = ()
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
             layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
-            thinking = carried_thinking(bonds.chunks, self.max_tokens, builder.counter)
-            layout = layout.carrying(thinking, self.max_tokens, builder.counter)
-            tail = layout.within(self.max_tokens, self._thread_id, builder.counter)
+            layout = builder.with_thinking(layout, bonds.chunks, self.max_tokens)
+            chosen = layout.within(self.max_tokens, builder.counter)
+            if chosen is None:
+                raise builder.overrun(self.state(), self._thread_id, self.max_tokens)
+            tail = chosen
         else:
             before, tokens, size = self.settled.messages, FRAME + self.settled.tokens, self.settled.bytes
         messages = assemble([*in_order(tail), *self._trailing])

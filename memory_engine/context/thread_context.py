@@ -1,13 +1,27 @@
 """The context of a thread, now or at a past moment, with or without a question."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 
-from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
-from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.context.standing import BlockSources, Situation, Standing
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.state import State
+from memory_engine.core.threads import ThreadRecord
+from memory_engine.errors import ContextBudgetError, InvalidSearch
+from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike
+
+SCOPES = frozenset({"user", "tenant", "agent", "industry"})
+"""Kinds of threads that blocks are read from, and that have none themselves."""
+TOOL_FRAME = 8
+"""Tokens that each tool takes beyond its JSON."""
 
 
 async def thread_context(  # noqa: PLR0913 - what a context is asked for with, by keyword
@@ -16,11 +30,16 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     *,
     at: MomentLike | None = None,
     query: str | None = None,
-    policy: ContextPolicy = DEFAULT_POLICY,
+    policy: ContextPolicy | Splitter = DEFAULT_POLICY,
     recall_from: Sequence[ThreadHandle] = (),
+    tools: Sequence[Mapping[str, object]] = (),
+    reserve: int = 0,
 ) -> Context:
     """See `Thread.context`."""
+    if query is None and recall_from:
+        raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
     kernel = thread.kernel
+    policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)
     if seq is None:
         runtime = await thread.followed()
@@ -29,7 +48,60 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
         state = runtime.state
     else:
         state = await thread.state(at=seq)
-    if query is not None:
-        wanted = RecallRequest(query=query, max_tokens=max_tokens, at=seq, policy=policy, others=recall_from)
-        return await recalled_context(thread, state, wanted)
-    return kernel[ContextBuilder].build(state, thread.id, max_tokens)
+    builder = kernel[ContextBuilder]
+    reserved = reserve + sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in tools)
+    room = None if max_tokens is None else max_tokens - reserved
+    standing = await standing_blocks(thread, state, policy, query=query, at=seq)
+    try:
+        if query is not None:
+            wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
+            return await recalled_context(thread, state, wanted, standing)
+        return builder.build(state, thread.id, room, policy=policy, standing=standing)
+    except ContextBudgetError as error:
+        raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
+
+
+async def standing_blocks(
+    thread: ThreadHandle, state: State, policy: ContextPolicy, *, query: str | None = None, at: int | None = None
+) -> list[Standing]:
+    """The standing blocks of a conversation, as of then. Raises `ValueError` for a block that is not there."""
+    chosen = thread.kernel[BlockSources].chosen(policy.blocks)
+    if not chosen:
+        return []
+    record = await _record(thread)
+    if record is None or record.kind in SCOPES:
+        return []
+    situation = Situation(
+        thread=thread if at is None else PastHandle(thread.kernel, thread.id, at),
+        state=state,
+        user_id=record.user_id,
+        tenant_id=record.tenant_id,
+        agent_id=record.agent_id,
+        question=query or _asked(state),
+        is_asked=query is not None,
+        moment=await _moment(thread, at),
+    )
+    read = [(source, share, await source.read(situation)) for source, share in chosen]
+    return [Standing(block, source, share) for source, share, block in read if block is not None and block.lines]
+
+
+async def _record(thread: ThreadHandle) -> ThreadRecord | None:
+    runtime = thread.kernel[OpenThreads].get(thread.id)
+    if runtime is not None:
+        return runtime.record
+    found = await thread.kernel.store.threads(ThreadFilter(id=thread.id))
+    return found[0][0] if found else None
+
+
+async def _moment(thread: ThreadHandle, at: int | None) -> datetime | None:
+    """The time at which the thread stood at a seq, by which other threads are read."""
+    if at is None:
+        return None
+    rows = await thread.kernel.reader.rows_at(thread.id, {at})
+    return to_datetime(rows[at].recorded_at_us if at in rows else 0)
+
+
+def _asked(state: State) -> str:
+    """The message that is being worked on."""
+    spoken = [chunk for chunk in state.chunks() if chunk.type in SPOKEN]
+    return spoken[-1].text if spoken else ""

@@ -1,5 +1,6 @@
 """Chunks: the immutable units of retained context."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -56,6 +57,8 @@ class ChunkType(StrEnum):
     RECALLED = "recalled"
 
 
+INSTRUCTIONS = "session:instructions"
+"""The name of the chunk that holds the instructions of the session."""
 RECALLED = "recalled"
 """The status of a chunk that was recalled from memory: nothing is learned or promoted from it a second time."""
 INTERRUPTED = "interrupted"
@@ -120,6 +123,25 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def is_compactable(self) -> bool:
         """Whether it counts towards, and may be taken by, a compaction of the working flow."""
         return self.category is Category.WORKING_FLOW and self.retention in COMPACTABLE
+
+
+def is_of_session(chunk: Chunk) -> bool:
+    """Whether the chunk holds the instructions that a session began with.
+
+    By its name; or, in the state of an older log, by all that tells it from other instructions: injected ones bear the
+    label `system`, and a thread starts with its own at seq 1. One at seq 1 without a label may be either: it is not.
+    """
+    if chunk.type != ChunkType.SYSTEM or chunk.category is not Category.SYSTEM:
+        return False
+    if chunk.name:
+        return chunk.name == INSTRUCTIONS
+    return chunk.label != "system" and chunk.id.endswith(".0") and bool(chunk.label or chunk.seq > 1)
+
+
+def outdated_instructions(chunks: Iterable[Chunk]) -> frozenset[str]:
+    """The ids of those chunks that hold the instructions of sessions before the newest one that has any."""
+    sessions = sorted(filter(is_of_session, chunks), key=lambda chunk: chunk.seq)
+    return frozenset(chunk.id for chunk in sessions[:-1])
 
 
 def content_text(content: Content) -> str:

@@ -7,7 +7,7 @@ lines does not repeat them: it names the event's body that it shares.
 import math
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Never
 
 import msgspec
 
@@ -16,7 +16,14 @@ from memory_engine.core.events.base import Body, Event, UnknownEvent
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.operations import Operation
 from memory_engine.core.reduction import Reduction
-from memory_engine.errors import EventDecodeError, InvalidEvent, ReducerError, UndeclaredEvent
+from memory_engine.errors import (
+    DuplicateRegistration,
+    EventDecodeError,
+    InvalidEvent,
+    ReducerError,
+    UndeclaredEvent,
+    UnknownEventClass,
+)
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 GENESIS = sha256(b"memory_engine log, version 1").digest()
@@ -48,14 +55,12 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
     """The payload, and the event as the log will give it back, so that reducers see what replay will see.
 
     Raises `InvalidEvent` for values that JSON or the schema cannot hold (NaN, lone surrogates,
-    wrong types, keys that are not strings), `UndeclaredEvent` for an unknown class.
+    wrong types, keys that are not strings) and for what is not an event, `UndeclaredEvent` for a class without
+    `@event`, `UnknownEventClass` for one that the registry does not have.
     """
     cls = type(event)
     if cls not in registry:
-        if cls.event_type and "event_type" in cls.__dict__:
-            registry.register(cls)
-        else:
-            raise UndeclaredEvent(cls.__qualname__)
+        _explain_unknown(event, registry)
     try:
         payload = _ENCODER.encode(event)
         recorded = registry.decode(cls.event_type, cls.event_version, payload)
@@ -70,6 +75,21 @@ def encode_event(event: Event, registry: EventRegistry) -> tuple[bytes, Event]:
     if recorded != event:
         _explain_difference(event)
     return payload, recorded
+
+
+def _explain_unknown(event: object, registry: EventRegistry) -> Never:
+    """Raise for a value that the registry has no class of."""
+    if isinstance(event, type):
+        raise InvalidEvent(event.__qualname__, "dispatch", "the class is given, and not one event of it")
+    if not isinstance(event, Event):
+        name = type(event).__qualname__
+        raise InvalidEvent(name, "dispatch", f"a {name} is not an event")
+    cls = type(event)
+    if not cls.event_type or "event_type" not in cls.__dict__:
+        raise UndeclaredEvent(cls.__qualname__)
+    if registry.has_type(cls.event_type):
+        raise DuplicateRegistration("event type", cls.event_type)
+    raise UnknownEventClass(cls.event_type, cls.__qualname__)
 
 
 def _split_place(why: str) -> tuple[str, str]:

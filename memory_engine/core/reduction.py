@@ -17,7 +17,7 @@ from memory_engine.core.executor import apply_to_draft, check_ids
 from memory_engine.core.operations import Add, Operation
 from memory_engine.core.state import StateDraft, StateView
 from memory_engine.core.tokens import estimate_chunk
-from memory_engine.errors import DuplicateRegistration, InvalidOperation, ReducerError
+from memory_engine.errors import DuplicateRegistration, EventRefused, InvalidOperation, ReducerError
 
 
 class Reduction(msgspec.Struct, frozen=True, gc=False):
@@ -59,7 +59,10 @@ E_contra = TypeVar("E_contra", bound=Event, contravariant=True)
 
 
 class Reducer(Protocol[E_contra]):
-    """Pure, synchronous, total: no clock, no randomness but `ctx`'s, no I/O, no mutation."""
+    """Pure, synchronous, total: no clock, no randomness but `ctx`'s, no I/O, no mutation.
+
+    To refuse an event that does not fit the state, raise an `InvalidOperation` that says why.
+    """
 
     def __call__(self, view: StateView, event: E_contra, ctx: ReduceContext, /) -> Reduction:
         """The effect of `event` on the state that `view` shows."""
@@ -133,7 +136,7 @@ def reduce_into(
     """Run the reducers one after the other on the draft; each sees the changes of the one before.
 
     Returns the whole reduction, tokens stamped. Raises `ReducerError` naming event, reducer
-    and operation; the draft is then of no further use.
+    and operation, `EventRefused` where a reducer refuses the event; the draft is then of no further use.
     """
     whole = NOTHING
     for entry in reducers:
@@ -149,18 +152,29 @@ def reduce_into(
 
 def _run(draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str) -> Reduction:
     try:
-        reduction = entry.reduce(draft, event, ctx)
+        reduction = _reduced(draft, entry, event, ctx, thread_id)
         stamped = [_stamped(chunk) for chunk in reduction.chunks]
         check_ids(stamped, seq=ctx.seq)
         apply_to_draft(draft, reduction.operations, stamped, seq=ctx.seq)
         # with the parents that the executor gave those that replace others
         return Reduction(tuple(reduction.operations), tuple([draft.get(chunk.id) or chunk for chunk in stamped]))
+    except ReducerError:
+        raise
     except InvalidOperation as error:
         operation = str(getattr(error, "operation", ""))
         raise ReducerError(thread_id, event.event_type, entry.name, operation, str(error)) from error
     except Exception as error:  # the boundary to user code: every error becomes the typed one
         why = f"{type(error).__name__}: {error}"
         raise ReducerError(thread_id, event.event_type, entry.name, "", why) from error
+
+
+def _reduced(
+    draft: StateDraft, entry: RegisteredReducer, event: Event, ctx: ReduceContext, thread_id: str
+) -> Reduction:
+    try:
+        return entry.reduce(draft, event, ctx)
+    except InvalidOperation as error:
+        raise EventRefused(thread_id, event.event_type, entry.name, "", str(error)) from error
 
 
 def _stamped(chunk: Chunk) -> Chunk:

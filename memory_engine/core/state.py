@@ -49,6 +49,10 @@ class StateView(Protocol):
         """The chunk that bears this logical name now."""
         ...
 
+    def bearers(self, name: str) -> tuple[Chunk, ...]:
+        """All chunks that bear this logical name, oldest first."""
+        ...
+
     def last(self) -> Chunk | None:
         """The last chunk at the top."""
         ...
@@ -108,6 +112,11 @@ class _StateQueries:
         """The chunk that bears this logical name now: of several, the newest."""
         bearers = self._names.get(name)
         return self.get(bearers[-1]) if bearers else None
+
+    def bearers(self, name: str) -> tuple[Chunk, ...]:
+        """All chunks that bear this logical name, oldest first."""
+        found = map(self.get, self._names.get(name) or ())
+        return tuple(chunk for chunk in found if chunk is not None)
 
     def last(self) -> Chunk | None:
         """The last chunk at the top."""

@@ -12,6 +12,7 @@ MemoryEngineError
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
 │   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
+│   ├── UnknownEventClass        an event of a plug-in that the engine was not opened with
 │   ├── InvalidIdentifier
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
@@ -39,10 +40,12 @@ MemoryEngineError
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
 │   └── ReducerError
+│       └── EventRefused         the event does not fit the state
 ├── InvalidOperation             an operation that the executor refuses
 │   ├── UnknownChunk, DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
 │   ├── ConflictingPosition, ForeignAnchor, NotAContainer, TypeChanged
 │   ├── EmptyBatch, RepeatedChunk, ScatteredBatch, CriticalChunk, NestedTooDeep
+│   ├── UnknownTask, UnknownItem   a task that does not run, an item that the to-do list does not have
 │   └── StaleEvent               it was made from a state that has changed since
 ├── CompactionError
 │   ├── NothingToCompact
@@ -75,6 +78,7 @@ from memory_engine.errors.base import DispatchError as DispatchError
 from memory_engine.errors.base import DuplicateRegistration as DuplicateRegistration
 from memory_engine.errors.base import EngineClosed as EngineClosed
 from memory_engine.errors.base import EventNotFound as EventNotFound
+from memory_engine.errors.base import EventRefused as EventRefused
 from memory_engine.errors.base import EventTooLarge as EventTooLarge
 from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
 from memory_engine.errors.base import IngestError as IngestError
@@ -95,6 +99,7 @@ from memory_engine.errors.base import ThreadExists as ThreadExists
 from memory_engine.errors.base import ThreadHasForks as ThreadHasForks
 from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
+from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
@@ -124,6 +129,8 @@ from memory_engine.errors.operations import StaleEvent as StaleEvent
 from memory_engine.errors.operations import TypeChanged as TypeChanged
 from memory_engine.errors.operations import UndeclaredChunk as UndeclaredChunk
 from memory_engine.errors.operations import UnknownChunk as UnknownChunk
+from memory_engine.errors.operations import UnknownItem as UnknownItem
+from memory_engine.errors.operations import UnknownTask as UnknownTask
 from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
 from memory_engine.errors.replay import CompactionNotLive as CompactionNotLive
 from memory_engine.errors.replay import ImportRefused as ImportRefused

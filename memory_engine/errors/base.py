@@ -182,6 +182,21 @@ class UntrackedEvents(InvalidInput):
 
 
 @facts
+class UnknownEventClass(InvalidInput):
+    """An event of a class that the engine was not opened with."""
+
+    event_type: str
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"this engine does not know {self.name} ({self.event_type!r}), and could neither reduce nor show it; "
+            f"open it with the plug-in that has it: memory_engine.open(..., plugins=[...]) with {self.name} among its "
+            "events; nothing was written"
+        )
+
+
+@facts
 class MissingExtra(InvalidInput):
     """A feature needs an optional package."""
 
@@ -342,3 +357,10 @@ class ReducerError(DispatchError):
     def __str__(self) -> str:
         at = f" at operation {self.operation}" if self.operation else ""
         return f"reducer {self.reducer!r} failed on {self.event_type!r} in thread {self.thread_id!r}{at}: {self.why}"
+
+
+class EventRefused(ReducerError):
+    """The event does not fit the state: its reducer says so. Nothing was written; `__cause__` says why."""
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} does not take this {self.event_type!r}: {self.why}; nothing was written"

@@ -1,10 +1,13 @@
 """Errors of operations that the executor refuses."""
 
-from memory_engine.errors.base import MemoryEngineError, facts
+from memory_engine.errors.base import MemoryEngineError, cut, facts
 
 
 class InvalidOperation(MemoryEngineError):
-    """An operation that does not fit the state. The state is as it was."""
+    """An operation that does not fit the state. The state is as it was.
+
+    A reducer that raises one refuses its event: the sender gets `EventRefused`, which it caused.
+    """
 
 
 @facts
@@ -169,3 +172,34 @@ class StaleEvent(InvalidOperation):
 
     def __str__(self) -> str:
         return f"it was made of the state after event {self.seen} and comes after event {self.seq - 1}: make it anew"
+
+
+@facts
+class UnknownTask(InvalidOperation):
+    """No task of this id runs; or none is named, and several run."""
+
+    task_id: str
+    running: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if not self.task_id:
+            return f"{len(self.running)} tasks run ({_listed(self.running)}): say which with task_id"
+        return f"no task {cut(self.task_id)!r} runs" + (f"; {_listed(self.running)} do" if self.running else "")
+
+
+@facts
+class UnknownItem(InvalidOperation):
+    """The to-do list has no item of this id."""
+
+    item_id: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        has = f"it has {_listed(self.known)}" if self.known else "there is none"
+        return f"the to-do list has no item {cut(self.item_id)!r}; {has}"
+
+
+def _listed(ids: tuple[str, ...]) -> str:
+    """The first ten ids, as a message shows them."""
+    more = f" and {len(ids) - 10} more" if len(ids) > 10 else ""
+    return ", ".join(repr(cut(one)) for one in ids[:10]) + more

@@ -86,7 +86,7 @@ class EventReader:
     def _event(self, value: Mapping[str, object]) -> Event:
         name = text_of(value, "type")
         if name not in self._versions:
-            raise UnusableRecord(f"the event type {name[:60]!r} is not known here")
+            raise UnusableRecord(f"the event type {name[:60]!r} is not known here; open the engine with its plug-in")
         newest = self._versions[name]
         version = _number(value, "version") or newest
         payload = value.get("payload")

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from memory_engine.context.builder import TRAILING, Context, ContextBuilder
-from memory_engine.context.rendering import Message, render_held
-from memory_engine.core.chunks import Category, Chunk, Retention
+from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.events.roles import Reference, Role, roles_of
 from memory_engine.core.state import State
 from memory_engine.errors import UnknownRow, UnknownView
@@ -115,6 +114,7 @@ class _Blocks:
         self._builder = past.kernel[ContextBuilder]
         self._tracer = Tracer(past)
         self._above: dict[str, list[str]] = {}
+        self._pieces = {piece.chunk.id: piece for piece in context.pieces}
 
     async def explain(self) -> Why:
         """The whole tree."""
@@ -123,7 +123,8 @@ class _Blocks:
         shown = [*(chunk.id for chunk in context.chunks if state.get(chunk.id) is not None), *context.excluded]
         refs: list[ChunkRef] = [(past.id, chunk_id) for chunk_id in shown]
         passages = await self._places(context.recalled)
-        await self._tracer.follow(refs, [place for place in passages if place is not None])
+        standing = {(line.thread_id, line.seq) for block in context.standing for line in block.lines if line.seq}
+        await self._tracer.follow(refs, [*(place for place in passages if place is not None), *sorted(standing)])
         await self._tracer.follow(self._recalled_chunks(passages))
         await self._tracer.settle()
         tree = Tree(self._tracer.trace, past.kernel.reducers)
@@ -156,9 +157,11 @@ class _Blocks:
 
     def _block(self, tree: Tree, state: State, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
         if state.get(chunk.id) is None:
-            return self._recalled_block(tree, chunk, passages)
+            if chunk.type == ChunkType.RECALLED:
+                return self._recalled_block(tree, chunk, passages)
+            return self._standing_block(tree, chunk)
         shortened = chunk.id in self._context.shortened
-        messages = self._messages(state, chunk, shortened=shortened)
+        messages = self._pieces[chunk.id].messages
         pinned = chunk.retention is Retention.CRITICAL or chunk.category in (*TRAILING, Category.SYSTEM)
         facts: dict[str, object] = {
             "roles": [str(message["role"]) for message in messages],
@@ -182,15 +185,6 @@ class _Blocks:
             children=(shown, *inner),
         )
 
-    def _messages(self, state: State, chunk: Chunk, *, shortened: bool) -> list[Message]:
-        """The messages of a chunk as they were sent."""
-        if shortened:
-            mark = f" characters of {chunk.id} …]"
-            return [message for message in self._context.messages if mark in message_text(message)]
-        if chunk.category in TRAILING:
-            return list(render_held(chunk, state.children(chunk.id), self._builder.renderers))
-        return list(self._builder.messages(chunk))
-
     def _left_out(self, tree: Tree) -> Why | None:
         excluded = self._context.excluded
         if not excluded:
@@ -205,7 +199,29 @@ class _Blocks:
             children=tuple(tree.chunk((self._past.id, one), relation="left out", level=2) for one in excluded),
         )
 
-    # recalled passages
+    # standing blocks and recalled passages
+
+    def _standing_block(self, tree: Tree, chunk: Chunk) -> Why:
+        block = next(one for one in self._context.standing if one.name == chunk.type)
+        messages = self._pieces[chunk.id].messages
+        places = dict.fromkeys((line.thread_id, line.seq) for line in block.lines if line.seq)
+        return Why(
+            kind="block",
+            id=chunk.id,
+            thread_id=self._past.id,
+            seq=self._context.seq,
+            title=f"standing: {block.name}, {len(block.lines)} lines",
+            text="\n".join(map(message_text, messages)),
+            facts={
+                "roles": [str(message["role"]) for message in messages],
+                "tokens": self._builder.tokens(messages),
+                "left_out": block.left_out,
+                "pinned": False,
+            },
+            children=tuple(
+                tree.event(place, relation="said by", level=2) for place in places if place in self._tracer.trace.events
+            ),
+        )
 
     def _recalled_block(self, tree: Tree, chunk: Chunk, passages: Sequence[EventRef | None]) -> Why:
         messages = list(self._builder.messages(chunk))

@@ -12,7 +12,7 @@ from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.errors import EngineClosed, PastIsReadOnly, ThreadNotFound
+from memory_engine.errors import EngineClosed, InvalidEvent, PastIsReadOnly, ThreadNotFound
 from memory_engine.projections.base import Projection, ReadableRows, Rows
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import rows_at
@@ -110,6 +110,8 @@ class ThreadHandle:
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none (those recorded already, by id, count as appended)."""
         self.check_present("events")
+        if isinstance(events, Event | NewEvent | None):
+            raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
         if not events:
             return ()
         threads = self.kernel[OpenThreads]

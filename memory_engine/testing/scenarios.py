@@ -130,14 +130,7 @@ def registries(plugins: Sequence[Plugin]) -> tuple[EventRegistry, ReducerRegistr
     """The events and reducers of an engine with these plug-ins."""
     events, reducers = EventRegistry(), ReducerRegistry()
     for plugin in (*builtin_plugins(), *plugins):
-        for cls in plugin.events:
-            events.register(cls)
-        for event_type, version, upcaster in plugin.upcasters:
-            events.register_upcaster(event_type, version, upcaster)
-        for cls, reducer, name, order in plugin.reducers:
-            reducers.add(cls, reducer, name=name, order=order)
-        for name, reducer in plugin.replaced_reducers:
-            reducers.replace(name, reducer)
+        plugin.install(events, reducers)
     return events, reducers
 
 

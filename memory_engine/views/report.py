@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from attrs import field, frozen
 
+from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message
+from memory_engine.context.thread_context import standing_blocks
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.conversation.fold import (
     CONVERSATION,
@@ -77,7 +79,9 @@ async def memory_report(thread: ThreadHandle, *, at: int | None = None) -> Repor
 
 async def _context_messages(thread: ThreadHandle, at: int | None) -> list[Message]:
     """The whole context, without the compaction that asking for it may begin: a report changes nothing."""
-    return thread.kernel[ContextBuilder].build(await thread.state(at=at), thread.id).messages
+    state = await thread.state(at=at)
+    standing = await standing_blocks(thread, state, DEFAULT_POLICY, at=at)
+    return thread.kernel[ContextBuilder].build(state, thread.id, standing=standing).messages
 
 
 def figures_of(

@@ -311,7 +311,7 @@ async def test_a_thread_that_is_archived_is_named_when_it_cannot_forget() -> Non
         await user.archive()
         with pytest.raises(ThreadClosed, match="user:acme/u1"):
             await thread.forget(event_ids=[event_id])
-        assert [user.id, "preferences"] == await found(engine)
+        assert ["t", user.id, "preferences"] == await found(engine)  # the conversation of that user shows it
 
 
 async def test_what_was_recalled_from_a_forgotten_event_goes_with_it() -> None:

@@ -87,11 +87,22 @@ def test_a_plugins_older_versions_are_read() -> None:
 
 
 async def test_a_plugin_is_one_engines_own() -> None:
-    """Another engine has neither its reducers nor its renderers; nothing is registered by an import."""
+    """Another engine does not know its events, and refuses them; nothing is registered by an import."""
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread()
+        with pytest.raises(errors.UnknownEventClass, match="InvoicePaid"):
+            await thread.dispatch(InvoicePaid(amount_cents=1))
+        assert 0 == (await thread.info()).events
+
+
+async def test_a_class_with_a_reducer_is_known() -> None:
+    """A plug-in that reduces events of a class brings the class with it."""
+    plugin = Plugin("p")
+    plugin.reducer(InvoicePaid)(noting("note"))
+    async with memory_engine.open(":memory:", plugins=[plugin]) as engine:
+        thread = await engine.create_thread()
         await thread.dispatch(InvoicePaid(amount_cents=1))
-        assert 0 == len(await thread.state())
+        assert 1 == len(await thread.state())
 
 
 def test_reducers_run_in_order() -> None:

@@ -101,7 +101,7 @@ def test_an_interrupted_ingest_keeps_what_it_has(tmp_path: Path) -> None:
         assert (130, b"interrupted\n") == (child.wait(), child.stderr.read())
     found = json.loads(call("verify", "--db", path, "--json").stdout)
     assert found["ok"]
-    assert found["events"] > 100
+    assert 0 < found["events"] < 400_000
 
 
 def test_output_on_a_terminal_fits_it(db: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 import memory_engine
 from memory_engine import (
-    ContextShares,
+    ContextPolicy,
     LlmTextResponse,
     SessionStarted,
 )
@@ -24,7 +24,7 @@ async def test_without_a_question_nothing_changes() -> None:
             await thread.settle()
         plain = await thread.context(600)
         await thread.context(600, query=ASKED)
-        assert plain == await thread.context(600, policy=ContextShares(summary=0, recent=0))
+        assert plain == await thread.context(600, policy=ContextPolicy(summary=0, recent=0))
     assert ((), "", 0) == (plain.recalled, plain.recalled_text, plain.spent.recalled)
 
 
@@ -49,7 +49,7 @@ async def test_of_a_large_room_recent_turns_take_most() -> None:
     async with memory_engine.open(":memory:", config=KEPT) as engine:
         thread = await engine.create_thread()
         await thread.dispatch_all([*said, *turns(40)])
-        context = await thread.context(6_000, query=ASKED, policy=ContextShares(recalled_max=1_000))
+        context = await thread.context(6_000, query=ASKED, policy=ContextPolicy(recalled_max=1_000))
     assert 900 < context.spent.recalled <= 1_000
     assert 3_300 < context.spent.recent
 
@@ -128,7 +128,7 @@ async def test_a_policy_of_ones_own() -> None:
 def test_shares_are_checked(wrong: dict[str, float]) -> None:
     """A share is from 0 to 1, a number of tokens is not negative."""
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        ContextShares(**wrong)  # type: ignore[arg-type]
+        ContextPolicy(**wrong)  # type: ignore[arg-type]
 
 
 # The prompt cache.

@@ -241,6 +241,8 @@ async def test_what_is_anothers_is_never_recalled() -> None:
             await thread.context(600, query=ASKED, recall_from=[engine.thread("nowhere")])
         with pytest.raises(errors.InvalidSearch, match="seq of this thread"):
             await thread.context(600, query=ASKED, recall_from=[thread], at=0)
+        with pytest.raises(errors.InvalidSearch, match="give a query"):
+            await thread.context(600, recall_from=[thread])
 
 
 async def test_other_threads_are_not_searched_by_themselves() -> None:

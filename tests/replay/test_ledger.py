@@ -171,7 +171,7 @@ async def test_a_full_budget_moves_the_window() -> None:
         await say(thread, exchanges(20))
         found = await thread.cache_ledger(max_tokens=1_500)
         check(found)
-        assert 1 <= len(found.breaks) <= 6
+        assert 1 <= len(found.breaks) <= 16
         assert {"the window moved: the budget of 1,500 tokens is full"} == {one.why for one in found.breaks}
         assert {"user_message", "llm_text_response"} >= {one.event_type for one in found.breaks}
         for one in found.calls:

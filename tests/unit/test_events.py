@@ -48,16 +48,16 @@ SAMPLES: tuple[Event, ...] = (
     e.SubagentError(call_id="c4", content="Lost.", agent_id="a2"),
     e.SkillError(call_id="c3", content="Broken.", name="skill"),
     e.SystemFailure(content="No network.", code="ENET"),
-    e.TaskStarted(goal="Find it.", task_id="t1"),
-    e.TaskCompleted(content="Found it.", task_id="t1"),
-    e.TaskAbandoned(content="No use.", task_id="t1"),
-    e.TaskTerminated(content="Stop.", task_id="t1"),
+    e.TaskStarted(goal="Find it.", task_id="t1", single=True),
+    e.TaskCompleted(content="Found it.", task_id="t1", lenient=True, single=True),
+    e.TaskAbandoned(content="No use.", task_id="t1", lenient=True, single=True),
+    e.TaskTerminated(content="Stop.", task_id="t1", lenient=True, single=True),
     e.TodoSet(items=(e.TodoItem("1", "buy milk", "in_progress"), e.TodoItem("2", "drink it"))),
-    e.TodoCompleted(id="1"),
-    e.TodoExpanded(id="2", items=(e.TodoItem("3", "find a glass", "completed"),)),
-    e.TodoUpdated(id="2", text="drink it all", status="in_progress"),
-    e.TodoDeleted(id="3"),
-    e.MemoryMarkCritical(chunk_ids=("1.0", "2.0")),
+    e.TodoCompleted(id="1", lenient=True),
+    e.TodoExpanded(id="2", items=(e.TodoItem("3", "find a glass", "completed"),), lenient=True),
+    e.TodoUpdated(id="2", text="drink it all", status="in_progress", lenient=True),
+    e.TodoDeleted(id="3", lenient=True),
+    e.MemoryMarkCritical(chunk_ids=("1.0", "2.0"), lenient=True),
     e.MemoryForget(chunk_ids=("1.0",), seqs=(2, 3), reason="asked to", summaries=("4.0",), call_ids=("c1",),
                    reach=(e.Reach(e.Destination("agent", "b", "acme"), (1, 2)),)),
     e.ThreadSeeded(chunks=(e.InitialChunk("Be kind.", "system", "critical", "rules"), e.InitialChunk(MIXED))),
@@ -78,11 +78,11 @@ SAMPLES: tuple[Event, ...] = (
     )),
     e.ExternalInject(content=MIXED, source="mail", retention="ephemeral"),
     e.ExternalTimer(content="Tick.", timer_id="tm1"),
-    e.EnvironmentChange(content="Raining.", key="weather"),
+    e.EnvironmentChange(content="Raining.", key="weather", single=True),
     e.ExecutionRetry(content="Again.", attempt=3),
     e.ExecutionResume(content="Go."),
     e.ExecutionPause(content="Wait."),
-    e.SessionStarted(content="You are helpful.", session_id="s1"),
+    e.SessionStarted(content="You are helpful.", session_id="s1", beside=True),
     e.SessionEnded(content="Bye.", session_id="s1"),
     *VIEW_SAMPLES,
 )  # fmt: skip
@@ -235,6 +235,60 @@ async def test_an_unknown_event_is_preserved(tmp_path: Path) -> None:
         assert (await thread.verify()).ok
 
 
+async def test_an_event_of_a_forgotten_plug_in_is_refused() -> None:
+    """It could neither be reduced nor shown: the error names event and class, and nothing is written."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        with pytest.raises(errors.UnknownEventClass, match="open it with the plug-in that has it") as caught:
+            await thread.dispatch_all([e.UserMessage(content="pay"), InvoicePaid(content="paid")])
+        assert ("invoice_paid", "InvoicePaid") == (caught.value.event_type, caught.value.name)
+        assert 0 == (await thread.info()).events
+
+
+NO_EVENTS: list[object] = [None, "Hello", 5, {"content": "Hello"}, e.UserMessage, e.TodoItem("1", "x")]
+
+
+@pytest.mark.parametrize("value", NO_EVENTS, ids=str)
+async def test_what_is_no_event_is_refused(value: object) -> None:
+    """Alone, in an envelope or in a list; and so is an event where a list of them is due."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        wrong = cast("Event", value)
+        for sent in (thread.dispatch(wrong), thread.dispatch(NewEvent(wrong)), thread.dispatch_all([wrong])):
+            with pytest.raises(errors.InvalidEvent, match="cannot be recorded"):
+                await sent
+        for alone in (e.UserMessage(content="Hello"), NewEvent(e.UserMessage(content="Hello")), None):
+            with pytest.raises(errors.InvalidEvent, match="a list of events is expected"):
+                await thread.dispatch_all(cast("list[Event]", alone))
+        assert 0 == (await thread.info()).events
+
+
+OLDER = {
+    "task_started": b'{"goal":"Win.","task_id":"t"}',
+    "task_completed": b'{"task_id":"t"}',
+    "task_abandoned": b"{}",
+    "task_terminated": b"{}",
+    "environment_change": b'{"content":"Rain."}',
+    "todo_completed": b'{"id":"1"}',
+    "todo_expanded": b'{"id":"1","items":[]}',
+    "todo_updated": b'{"id":"1"}',
+    "todo_deleted": b'{"id":"1"}',
+    "memory_mark_critical": b'{"chunk_ids":["1.0"]}',
+    "session_started": b'{"content":"Be kind."}',
+}
+"""Version 1 of events whose reducers do something else now."""
+
+
+@pytest.mark.parametrize("name", OLDER)
+def test_version_1_says_that_it_is_reduced_as_it_was(name: str) -> None:
+    """A field that is false in a new event is set, and nothing else is another."""
+    read, new = (builtin_registry().decode(name, version, OLDER[name]) for version in (1, 2))
+    assert isinstance(read, Event)
+    assert isinstance(new, Event)
+    differing = {field for field in read.__struct_fields__ if getattr(read, field) != getattr(new, field)}
+    assert (1, True) == (len(differing), getattr(read, differing.pop()))
+
+
 async def test_verifying_an_unknown_event_names_it(tmp_path: Path) -> None:
     """What cannot be reduced here is not called sound: the report names seq, type and version."""
     path = str(tmp_path / "log.db")
@@ -283,6 +337,9 @@ class Anything(Event, frozen=True):
     table: dict[str, object] = msgspec.field(default_factory=dict)
 
 
+anything = Plugin("anything", events=[Anything])
+
+
 class Undeclared(Event, frozen=True):
     """An event without a wire name."""
 
@@ -317,7 +374,7 @@ BAD = [
 async def test_bad_input_is_refused(value: Event | e.TodoItem, error: type[errors.InvalidInput]) -> None:
     """What the log could not give back as it is raises, and nothing is written."""
     bad = e.TodoSet(items=(value,)) if isinstance(value, e.TodoItem) else value
-    async with memory_engine.open(":memory:") as engine:
+    async with memory_engine.open(":memory:", plugins=[anything]) as engine:
         thread = await engine.create_thread()
         with pytest.raises(error):
             await thread.dispatch_all([e.UserMessage(content="good"), bad])
@@ -326,7 +383,8 @@ async def test_bad_input_is_refused(value: Event | e.TodoItem, error: type[error
 
 def test_an_error_names_the_place() -> None:
     """The message says where in the event the value stands."""
-    found = given().when(Anything(value=[1, {"x": float("nan")}])).then_raises(errors.InvalidEvent)
+    odd = Anything(value=[1, {"x": float("nan")}])
+    found = given(plugins=[anything]).when(odd).then_raises(errors.InvalidEvent)
     assert "event 'anything' cannot be recorded: nan is not a JSON number at $.value[1].x; nothing was written" == str(
         found
     )
@@ -337,7 +395,7 @@ def test_an_error_names_the_place() -> None:
 async def test_values_that_json_can_hold_come_back_equal() -> None:
     """Nesting, integers of any size, empty values and any Unicode are recorded faithfully."""
     value: object = {"": [None, True, -(2**63), 2**64 - 1, 10**30 + 1, 0.1, -0.0, "\x00\u2028é👩‍👩‍👧", [], {}]}
-    async with memory_engine.open(":memory:") as engine:
+    async with memory_engine.open(":memory:", plugins=[anything]) as engine:
         thread = await engine.create_thread()
         await thread.dispatch(Anything(value=value))
         assert Anything(value=value) == (await thread.latest(1))[0].event

@@ -160,6 +160,7 @@ def test_what_does_not_fit_is_refused(operation: Operation, chunks: list[Chunk],
 def test_every_invalid_operation_is_in_the_table() -> None:
     """No class of error is without a case."""
     cases = {type(error) for _, _, _, error in INVALID} | {errors.ForeignChunkId, errors.StaleEvent}
+    cases |= {errors.UnknownTask, errors.UnknownItem}
     assert set(errors.InvalidOperation.__subclasses__()) == cases
 
 

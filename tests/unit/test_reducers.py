@@ -1,11 +1,12 @@
 """The built-in reducers, family by family: what each event does to a state."""
 
+import msgspec
 import pytest
 
 from memory_engine import errors
 from memory_engine import events as e
 from memory_engine.compaction.forgetting import WITHHELD
-from memory_engine.core.chunks import REDACTED, Category, Chunk, ChunkType, Retention
+from memory_engine.core.chunks import REDACTED, Category, Chunk, ChunkType, Retention, outdated_instructions
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.operations import Add, BatchReplace, Update
 from memory_engine.events import Event
@@ -107,16 +108,16 @@ def test_without_content_it_says_what_it_is(event: Event, text: str) -> None:
 
 
 def test_a_goal_stays_in_view() -> None:
-    """A task's goal is CRITICAL, apart from the working flow, and bears the name `task`."""
+    """A task's goal is CRITICAL, apart from the working flow, and bears the name of its task."""
     outcome = given(HELLO).when(e.TaskStarted(goal="Win.", task_id="t")).then(state=["Hello", "Win."])
     chunk = only(outcome)
-    assert (Retention.CRITICAL, Category.TASK, "task", "t", "started") == (
+    assert (Retention.CRITICAL, Category.TASK, "task:t", "t", "started") == (
         chunk.retention, chunk.category, chunk.name, chunk.label, chunk.status
     )  # fmt: skip
 
 
 def test_a_new_task_takes_the_place_of_the_old() -> None:
-    """There is one goal at a time, where the first one stood."""
+    """Without an id there is one task at a time: the new goal stands where the first one stood."""
     scenario = given(e.TaskStarted(goal="Win."), HELLO)
     scenario.when(e.TaskStarted(goal="Draw.")).then(operations=["UPDATE 1.0 -> 3.0"], state=["Draw.", "Hello"])
 
@@ -137,8 +138,55 @@ def test_an_ended_task_leaves_one_line(end: Event, status: str) -> None:
 
 
 def test_a_task_that_never_began_can_end() -> None:
-    """Reducers are total: an end without a beginning is only a line."""
+    """An end that names no task, where none runs, is only a line."""
     given().when(e.TaskCompleted()).then(operations=["ADD 1.0"], state=["Task completed"])
+
+
+TWO = (e.TaskStarted(goal="Win.", task_id="a"), e.TaskStarted(goal="Draw.", task_id="b"))
+
+
+def test_two_tasks_at_once_are_two() -> None:
+    """Each has its goal, and ends under its own id with its own goal; begun again, it has another goal."""
+    scenario = given(*TWO)
+    assert ["Win.", "Draw."] == [chunk.text for chunk in scenario.state.chunks()]
+    ended = scenario.when(e.TaskCompleted(content="3:0", task_id="a"))
+    ended.then(operations=["DELETE 1.0", "ADD 3.0"], state=["Draw.", "Task completed: Win.: 3:0"])
+    again = scenario.when(e.TaskStarted(goal="Win twice.", task_id="a"))
+    again.then(operations=["UPDATE 1.0 -> 3.0"], state=["Win twice.", "Draw."])
+    beside = scenario.when(e.TaskStarted(goal="Have fun."))
+    beside.then(operations=["ADD 3.0"], state=["Win.", "Draw.", "Have fun."])
+
+
+@pytest.mark.parametrize(("end", "status"), ENDS)
+def test_an_end_without_an_id_is_that_of_the_one_task(end: Event, status: str) -> None:
+    """Of the one without an id, else of the only one; where several run and none is meant, it is refused."""
+    given(TWO[0]).when(end).then(state=[f"Task {status}: Win.: 3:0"])
+    given(*TWO, e.TaskStarted(goal="Fun.")).when(end).then(state=["Win.", "Draw.", f"Task {status}: Fun.: 3:0"])
+    error = given(*TWO).when(end).then_raises(errors.UnknownTask)
+    assert "2 tasks run ('a', 'b'): say which with task_id" == str(error)
+
+
+@pytest.mark.parametrize("kind", [e.TaskCompleted, e.TaskAbandoned, e.TaskTerminated])
+def test_a_task_that_does_not_run_does_not_end(kind: type[e.TaskCompleted]) -> None:
+    """It is refused by name; a lenient end, whose beginning may have been forgotten, leaves its line."""
+    refused = given(*TWO).when(kind(task_id="nope"))
+    assert errors.UnknownTask("nope", ("a", "b")) == refused.then_raises(errors.UnknownTask)
+    assert "'nope' runs; 'a', 'b' do; nothing was written" in str(refused.error)
+    outcome = given(*TWO).when(kind(content="so", task_id="nope", lenient=True))
+    assert ["Win.", "Draw."] == [chunk.text for chunk in outcome.then().state.chunks()][:2]
+    assert "so" in only(outcome).text
+
+
+def test_a_task_of_version_1_is_ended_by_its_id() -> None:
+    """All tasks of an older log bear one name: what runs there ends under its own id and under no other."""
+    scenario = given(e.TaskStarted(goal="Win.", task_id="a", single=True))
+    assert "task" == only(given().when(e.TaskStarted(goal="Win.", task_id="a", single=True))).name
+    scenario.when(e.TaskStarted(goal="Draw.", task_id="a")).then(operations=["UPDATE 1.0 -> 2.0"], state=["Draw."])
+    scenario.when(e.TaskStarted(goal="Draw.", task_id="b")).then(state=["Win.", "Draw."])
+    scenario.when(e.TaskCompleted(task_id="a")).then(state=["Task completed: Win."])
+    scenario.when(e.TaskCompleted(task_id="b")).then_raises(errors.UnknownTask)
+    scenario.when(e.TaskCompleted(task_id="b", single=True)).then(state=["Task completed: Win."])
+    scenario.when(e.TaskStarted(goal="Draw.", task_id="b", single=True)).then(state=["Draw."])
 
 
 # To-do lists.
@@ -188,11 +236,13 @@ def test_an_expanded_item_is_followed_by_its_parts() -> None:
     )
 
 
-def test_expanding_what_is_gone_appends() -> None:
-    """If the item is not there its parts go to the end; without a list they are the list."""
+def test_expanding_what_is_gone_is_refused() -> None:
+    """Leniently, the parts go to the end; without a list they are the list."""
     parts = (e.TodoItem("c", "pan"), e.TodoItem("d", "oil"))
-    given(LIST).when(e.TodoExpanded(id="?", items=parts)).then(state=["", "milk", "eggs", "pan", "oil"])
-    given().when(e.TodoExpanded(id="?", items=parts)).then(state=["", "pan", "oil"])
+    given(LIST).when(e.TodoExpanded(id="?", items=parts)).then_raises(errors.UnknownItem)
+    lenient = e.TodoExpanded(id="?", items=parts, lenient=True)
+    given(LIST).when(lenient).then(state=["", "milk", "eggs", "pan", "oil"])
+    given().when(lenient).then(state=["", "pan", "oil"])
 
 
 def test_expanding_knows_items_that_are_there() -> None:
@@ -200,10 +250,22 @@ def test_expanding_knows_items_that_are_there() -> None:
     given(LIST).when(e.TodoExpanded(id="a", items=(e.TodoItem("b", "eggs"),))).then(operations=[])
 
 
-@pytest.mark.parametrize("event", [e.TodoCompleted(id="?"), e.TodoUpdated(id="?", text="x"), e.TodoDeleted(id="?")])
-def test_an_item_that_is_not_there_changes_nothing(event: Event) -> None:
-    """A model may name what never was; the state stays as it is."""
-    given(LIST).when(event).then(operations=[], state=["", "milk", "eggs"])
+MISSED = [
+    e.TodoCompleted(id="?"),
+    e.TodoUpdated(id="?", text="x"),
+    e.TodoDeleted(id="?"),
+    e.TodoExpanded(id="?", items=()),
+]
+
+
+@pytest.mark.parametrize("event", MISSED)
+def test_an_item_that_is_not_there_is_refused(event: Event) -> None:
+    """A model may name what never was: the error lists the items; a lenient event changes nothing."""
+    found = given(LIST).when(event).then_raises(errors.UnknownItem)
+    assert "the to-do list has no item '?'; it has 'a', 'b'" == str(found)
+    assert "there is none" in str(given().when(event).then_raises(errors.UnknownItem))
+    lenient = msgspec.structs.replace(event, lenient=True)
+    given(LIST).when(lenient).then(operations=[], state=["", "milk", "eggs"])
 
 
 def test_an_item_is_deleted() -> None:
@@ -233,11 +295,20 @@ def test_a_seed_of_no_known_retention_is_refused() -> None:
 
 
 def test_a_chunk_is_marked_critical() -> None:
-    """A new version takes its place, with its text and lineage; what is gone or CRITICAL is let be."""
+    """A new version takes its place, with its text and lineage; what is CRITICAL is let be."""
     scenario = given(HELLO, e.TaskStarted(goal="Win."))
-    outcome = scenario.when(e.MemoryMarkCritical(chunk_ids=("1.0", "9.9", "2.0", "1.0")))
+    outcome = scenario.when(e.MemoryMarkCritical(chunk_ids=("1.0", "2.0", "1.0")))
     outcome.then(operations=["UPDATE 1.0 -> 3.0"], state=["Hello", "Win."])
     assert (Retention.CRITICAL, ("1.0",)) == (only(outcome).retention, only(outcome).parent_ids)
+
+
+def test_a_chunk_that_is_not_there_is_not_marked() -> None:
+    """The error names it; leniently, it is passed over."""
+    scenario = given(HELLO)
+    error = scenario.when(e.MemoryMarkCritical(chunk_ids=("1.0", "99.9"))).then_raises(errors.UnknownChunk)
+    assert "MARK CRITICAL: chunk '99.9' is not in the state" == str(error)
+    lenient = e.MemoryMarkCritical(chunk_ids=("1.0", "99.9"), lenient=True)
+    scenario.when(lenient).then(operations=["UPDATE 1.0 -> 2.0"])
 
 
 @pytest.mark.parametrize("what", [e.MemoryForget(chunk_ids=("1.0",)), e.MemoryForget(seqs=(1,))])
@@ -363,6 +434,40 @@ def test_the_environment_is_as_it_is_now() -> None:
     scenario.when(e.EnvironmentChange(content="sun", key="sky")).then(
         operations=[Update("1.0", "3.0")], state=["sun", "wind"]
     )
+
+
+def test_changes_without_a_key_stand_for_themselves() -> None:
+    """Side by side, and beside those with keys; the sixteen newest, since a session may never end."""
+    rain, wind = e.EnvironmentChange(content="rain"), e.EnvironmentChange(content="wind")
+    scenario = given(rain, e.EnvironmentChange(content="dark", key="light"))
+    scenario.when(wind).then(operations=["ADD 3.0"], state=["rain", "dark", "wind"])
+    scenario.when(e.EnvironmentChange(content="sun", single=True)).then(operations=["UPDATE 1.0 -> 3.0"])
+    many = given(*(e.EnvironmentChange(content=str(n)) for n in range(20)))
+    assert [str(n) for n in range(4, 20)] == [chunk.text for chunk in many.state.chunks()]
+
+
+def test_a_session_begins_with_its_own_instructions() -> None:
+    """They stand where those of the session before stood; other instructions stay; none are as before."""
+    seeded = e.ThreadSeeded(chunks=(e.InitialChunk("Be kind."),))
+    injected = e.ExternalInject(content="Be quick.", source="system", retention="critical")
+    scenario = given(seeded, e.SessionStarted(content="Monday.", session_id="1"), injected, HELLO)
+    outcome = scenario.when(e.SessionStarted(content="Tuesday.", session_id="2"))
+    outcome.then(operations=["UPDATE 2.0 -> 5.0"], state=["Be kind.", "Tuesday.", "Be quick.", "Hello"])
+    assert ("2", "session:instructions") == (only(outcome).label, only(outcome).name)
+    scenario.when(e.SessionStarted(session_id="2")).then(operations=[])
+
+
+def test_a_new_session_ends_the_instructions_of_an_older_log() -> None:
+    """Version 1 let them stand side by side; seeded and injected ones are told from them and stay."""
+    seeded = e.ThreadSeeded(chunks=(e.InitialChunk("Be kind."),))
+    injected = e.ExternalInject(content="Be quick.", source="system", retention="critical")
+    older = [e.SessionStarted(content=str(n), session_id=named, beside=True) for n, named in enumerate(("", "s", ""))]
+    scenario = given(seeded, *older, injected)
+    assert ["Be kind.", "0", "1", "2", "Be quick."] == [chunk.text for chunk in scenario.state.chunks()]
+    assert {"2.0", "3.0"} == outdated_instructions(scenario.state.chunks())
+    outcome = scenario.when(e.SessionStarted(content="now"))
+    outcome.then(operations=["UPDATE 2.0 -> 6.0", "DELETE 3.0", "DELETE 4.0"], state=["Be kind.", "now", "Be quick."])
+    assert frozenset() == outdated_instructions(outcome.state.chunks())
 
 
 def test_a_sessions_instructions_stay() -> None:

@@ -183,7 +183,10 @@ def _newest_turn(pieces: Sequence[RenderedChunk]) -> int:
     """The position of the first piece that a new question changes: what was recalled for it, else the question."""
     recalled = (n for n, piece in enumerate(pieces) if piece.chunk.type == ChunkType.RECALLED)
     spoken = (n for n in range(len(pieces) - 1, -1, -1) if pieces[n].chunk.type in SPOKEN)
-    return min((n for n in (next(recalled, None), next(spoken, None)) if n is not None), default=len(pieces))
+    newest = min((n for n in (next(recalled, None), next(spoken, None)) if n is not None), default=len(pieces))
+    while newest and pieces[newest - 1].position < 0:  # a standing block, which belongs to the turn
+        newest -= 1
+    return newest
 
 
 def _turn(message: Message, piece: RenderedChunk | None, zone: Zone, ids: _Ids) -> FormTurn | None:

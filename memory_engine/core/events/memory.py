@@ -9,11 +9,15 @@ from memory_engine.core.events.delivery import Delivery, Destination
 from memory_engine.core.events.roles import ChunkId, Id, JsonText, Name, Seq
 
 
-@event("memory_mark_critical", role="memory", chunks="copies")
+@event("memory_mark_critical", version=2, role="memory", chunks="copies")
 class MemoryMarkCritical(Event):
-    """These chunks may never be compacted from here on."""
+    """These chunks may never be compacted from here on.
+
+    Refused with `UnknownChunk` where one is not in the state. `lenient`, as in version 1: it is passed over.
+    """
 
     chunk_ids: tuple[ChunkId, ...]
+    lenient: bool = False
 
 
 class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,13 +80,18 @@ class ThreadSeeded(Event):
         return tuple(Body(content=chunk.content) for chunk in self.chunks)
 
 
-@event("session_started", tracked=True, role="system")
+@event("session_started", version=2, tracked=True, role="system")
 class SessionStarted(Event):
-    """A session begins. `content` is its instructions: the system prompt, kept whole."""
+    """A session begins. `content` is its instructions: the system prompt, kept whole.
+
+    They take the place of the instructions that the session before it began with. A session without any goes on
+    under those that stand. `beside`, as in version 1: they stand beside those of the sessions before.
+    """
 
     content: Content = ""
     session_id: Id = ""
     native: JsonText = ""
+    beside: bool = False
 
 
 @event("session_ended", tracked=True, role="system")
@@ -135,9 +144,14 @@ class ExternalTimer(Event):
     timer_id: Id = ""
 
 
-@event("environment_change", role="system")
+@event("environment_change", version=2, role="system")
 class EnvironmentChange(Event):
-    """The world around the agent changed. A later change under the same `key` replaces it."""
+    """The world around the agent changed. A later change under the same `key` replaces it.
+
+    Without a key it stands for itself, with the fifteen before it that have none. `single`, as in version 1: it
+    replaces the latest of these.
+    """
 
     content: Content
     key: Name = ""
+    single: bool = False

@@ -11,6 +11,14 @@ Upcaster = Callable[[dict[str, object]], dict[str, object]]
 """Pure: the payload of schema v as plain JSON values → the payload of schema v + 1."""
 
 
+def as_before(field: str) -> Upcaster:
+    """The upcaster of events whose reducer does something else from the next version on.
+
+    It sets the `field` by which the reducer knows to do what it did.
+    """
+    return lambda payload: {**payload, field: True}
+
+
 class EventRegistry:
     """The event types that one engine knows. Importing a module registers nothing."""
 
@@ -53,6 +61,10 @@ class EventRegistry:
     def classes(self) -> tuple[type[Event], ...]:
         """Every known class, in the order of registration."""
         return tuple(self._classes.values())
+
+    def has_type(self, name: str) -> bool:
+        """Whether a class of this name is known."""
+        return name in self._classes
 
     def tracks(self, name: str) -> bool:
         """Whether the head of a thread remembers the latest event of a type."""

@@ -1,6 +1,9 @@
 """Tasks: the agent's goals and their outcomes; and its to-do list.
 
-The list is a container chunk; each item is a child.
+Several tasks may run at once, each under its `task_id`. One without an id is the thread's one task. The list is a
+container chunk; each item is a child.
+
+`single` and `lenient` stand for what version 1 of an event did, so that a log that holds one is reduced as it was.
 """
 
 from typing import Literal
@@ -11,36 +14,52 @@ from memory_engine.core.events.base import Event, event
 from memory_engine.core.events.roles import Id
 
 
-@event("task_started")
+@event("task_started", version=2)
 class TaskStarted(Event):
-    """A task begins; its goal stays in view, whatever is compacted."""
+    """A task begins; its goal stays in view, whatever is compacted, until the task of this id ends.
+
+    Begun again under the id of a running one, it is that task with another goal. `single`: it takes the place of the
+    one without an id, whatever its own.
+    """
 
     goal: str
     task_id: Id = ""
+    single: bool = False
 
 
-@event("task_completed", chunks="versions")
+@event("task_completed", version=2, chunks="versions")
 class TaskCompleted(Event):
-    """The task is done."""
+    """The task of this id is done; without an id, the one that runs.
+
+    Refused with `UnknownTask` where no task of the id runs, or no id says which of several is meant. `lenient`: then
+    it is recorded all the same, as for a task whose beginning may have been forgotten. `single`: the task without an
+    id ends, if there is one.
+    """
 
     content: str = ""
     task_id: Id = ""
+    lenient: bool = False
+    single: bool = False
 
 
-@event("task_abandoned", chunks="versions")
+@event("task_abandoned", version=2, chunks="versions")
 class TaskAbandoned(Event):
-    """The agent gave the task up."""
+    """The agent gave the task up. See `TaskCompleted`."""
 
     content: str = ""
     task_id: Id = ""
+    lenient: bool = False
+    single: bool = False
 
 
-@event("task_terminated", chunks="versions")
+@event("task_terminated", version=2, chunks="versions")
 class TaskTerminated(Event):
-    """The task was stopped from outside."""
+    """The task was stopped from outside. See `TaskCompleted`."""
 
     content: str = ""
     task_id: Id = ""
+    lenient: bool = False
+    single: bool = False
 
 
 TodoStatus = Literal["pending", "in_progress", "completed"]
@@ -61,35 +80,45 @@ class TodoSet(Event):
     items: tuple[TodoItem, ...]
 
 
-@event("todo_completed")
+@event("todo_completed", version=2)
 class TodoCompleted(Event):
-    """An item is done."""
+    """An item is done.
+
+    Refused with `UnknownItem` where the list has no such item. `lenient`: then it changes nothing.
+    """
 
     id: Id
+    lenient: bool = False
 
 
-@event("todo_expanded")
+@event("todo_expanded", version=2)
 class TodoExpanded(Event):
-    """An item is split: the new items follow it."""
+    """An item is split: the new items follow it.
+
+    Refused with `UnknownItem` where the list has no such item. `lenient`: then they go to its end.
+    """
 
     id: Id
     items: tuple[TodoItem, ...]
+    lenient: bool = False
 
 
-@event("todo_updated")
+@event("todo_updated", version=2)
 class TodoUpdated(Event):
-    """An item's text or status changes; a field that is `None` stays."""
+    """An item's text or status changes; a field that is `None` stays. Refused as `TodoCompleted` is."""
 
     id: Id
     text: str | None = None
     status: TodoStatus | None = None
+    lenient: bool = False
 
 
-@event("todo_deleted")
+@event("todo_deleted", version=2)
 class TodoDeleted(Event):
-    """An item is dropped."""
+    """An item is dropped. Refused as `TodoCompleted` is."""
 
     id: Id
+    lenient: bool = False
 
 
 def upcast_todo_set_v1(payload: dict[str, object]) -> dict[str, object]:

@@ -1,16 +1,16 @@
-"""The agent's messages: the conversation's memory in chat-completions form.
+"""The conversation's memory as chunks, from which a context is built like any other.
 
 Order: instructions, summary, exchanges, cached results, the question, the work done for it. Each part
 changes less often than the one after it, so that a provider's prompt cache holds as far as can be.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from attrs import frozen
 
-from memory_engine.context.rendering import Message, Renderer, render_all
 from memory_engine.core.chunks import Category, Chunk, ChunkType, content_text
+from memory_engine.core.events.base import ToolCall
 from memory_engine.core.state import StateView
 from memory_engine.core.tool_calls import cache_key, canonical
 from memory_engine.errors import InvalidParameters
@@ -23,7 +23,6 @@ NO_ANSWER = "[no answer]"
 """Stands for the answer that a question did not get: two questions in a row would read as one."""
 EMPTY = "[empty message]"
 """Stands for an empty text, which some providers refuse."""
-SUMMARY_HEADING = "[Summary of earlier conversation]"
 
 _GOES_ON = frozenset(
     {ChunkType.AGENT_ACTION, ChunkType.CLARIFICATION, ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE}
@@ -42,21 +41,19 @@ class Remembered:
     cached: Sequence[CacheEntry]
     cycle: CycleRow | None
     chunks: Sequence[Chunk]
-    renderers: Mapping[str, Renderer]
 
 
-def build_messages(memory: Remembered) -> list[Message]:
-    """The messages in order, every call directly followed by its result."""
-    done = render_all(memory.chunks, memory.renderers)
+def arranged(memory: Remembered) -> list[Chunk]:
+    """The memory as chunks, in order. Those that are in no state bear the seq of what they come from."""
     shown = _answered_keys(memory.chunks)
     return [
-        *render_all(memory.system, memory.renderers),
+        *memory.system,
         *_summary(memory.summary),
         *_turns(memory.exchanges, memory.screen),
         *_uncached(memory.screen, memory.finished_at),
-        *(m for entry in memory.cached if entry.key not in shown for m in cached_pair(entry)),
-        *([_said("user", memory.cycle.question)] if memory.cycle is not None else []),
-        *done,
+        *(c for entry in memory.cached if entry.key not in shown for c in cached_pair(entry)),
+        *([_said(memory.cycle.seq, "question", memory.cycle.question)] if memory.cycle is not None else []),
+        *memory.chunks,
     ]
 
 
@@ -91,53 +88,55 @@ def final_answer(chunks: Sequence[Chunk]) -> str | None:
     return None
 
 
-def cached_pair(entry: CacheEntry) -> list[Message]:
+def cached_pair(entry: CacheEntry) -> tuple[Chunk, Chunk]:
     """A cached result as a call and its result, under an id of its own.
 
     It stands as a tool's result, not as a note: a tool's text must not speak with a person's
     authority. A pair each, in the order of caching, so that one that comes or goes leaves those before it.
     """
-    return call_pair(f"cached_{entry.key[:24]}", entry.tool, entry.parameters, entry.result)
+    call = ToolCall(id=f"cached_{entry.key[:24]}", name=entry.tool, arguments=entry.parameters)
+    return _call_pair(entry.seq, call, entry.result)
 
 
-def call_pair(call_id: str, tool: str, arguments: str, result: str) -> list[Message]:
-    """A call and its result."""
-    call = {"id": call_id, "type": "function", "function": {"name": tool, "arguments": arguments}}
-    return [
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": call_id, "content": result},
-    ]
+def _call_pair(seq: int, call: ToolCall, result: str) -> tuple[Chunk, Chunk]:
+    return (
+        Chunk(id=f"{seq}.call.{call.id}", type=ChunkType.AGENT_ACTION, calls=(call,)),
+        Chunk(id=f"{seq}.result.{call.id}", type=ChunkType.ACTION_RESULT, content=result, call_id=call.id),
+    )
 
 
-def _summary(summary: SummaryRow | None) -> list[Message]:
-    if summary is None or not summary.text:
-        return []
-    return [{"role": "user", "content": f"{SUMMARY_HEADING}\n{summary.text}"}]
+def _summary(summary: SummaryRow | None) -> Iterator[Chunk]:
+    if summary is not None and summary.text:
+        yield Chunk(
+            id=f"{summary.seq}.summary", type=ChunkType.COMPACTED, content=summary.text, category=Category.MEMORY
+        )
 
 
-def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterator[Message]:
+def _turns(exchanges: Sequence[ExchangeRow], screen: ScreenRow | None) -> Iterator[Chunk]:
     """The exchanges as pairs; the screen stands where it was told."""
     waiting = screen
     for row in exchanges:
         if waiting is not None and row.seq > waiting.seq:
-            yield _said("assistant", told(waiting.content))
+            yield _said(waiting.seq, "screen", told(waiting.content), ChunkType.AGENT_RESPONSE)
             waiting = None
-        yield _said("user", row.question)
-        yield {"role": "assistant", "content": row.answer if row.answer.strip() else NO_ANSWER}
+        yield _said(row.seq, "question", row.question)
+        answer = row.answer if row.answer.strip() else NO_ANSWER
+        yield _said(row.seq, "answer", answer, ChunkType.AGENT_RESPONSE)
     if waiting is not None:
-        yield _said("assistant", told(waiting.content))
+        yield _said(waiting.seq, "screen", told(waiting.content), ChunkType.AGENT_RESPONSE)
 
 
-def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Message]:
+def _uncached(screen: ScreenRow | None, finished_at: int) -> Iterator[Chunk]:
     """Proactive results that nobody wanted cached: they serve the first exchange after the screen was told."""
     if screen is not None and screen.seq > finished_at:
         for result in screen.results:
             if result.duration <= 0:
-                yield from call_pair(result.call_id, result.tool, result.parameters, result.result)
+                call = ToolCall(id=result.call_id, name=result.tool, arguments=result.parameters)
+                yield from _call_pair(screen.seq, call, result.result)
 
 
-def _said(role: str, text: str) -> Message:
-    return {"role": role, "content": text if text.strip() else EMPTY}
+def _said(seq: int, part: str, text: str, type: ChunkType = ChunkType.USER_MESSAGE) -> Chunk:
+    return Chunk(id=f"{seq}.{part}", type=type, content=text if text.strip() else EMPTY)
 
 
 def _covers_after(chunk: Chunk, seq: int) -> bool:

@@ -7,8 +7,10 @@ import logging
 
 import msgspec
 
-from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
+from memory_engine.context.builder import Arranged, Context, ContextBuilder
 from memory_engine.context.rendering import Message, render_all
+from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
@@ -37,7 +39,7 @@ from memory_engine.views.conversation.fold import (
 )
 from memory_engine.views.conversation.messages import (
     Remembered,
-    build_messages,
+    arranged,
     cycle_chunks,
     final_answer,
     last_response,
@@ -160,8 +162,12 @@ class Conversation:
 
     # the turn
 
-    async def prepare_messages(self, user_message: str) -> list[Message]:
+    async def prepare_messages(
+        self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = DEFAULT_POLICY
+    ) -> list[Message]:
         """Open a cycle with a person's question, and give the messages of the next model call.
+
+        Budget and policy are those of `Thread.context`; without a budget all of the memory is in.
 
         A second call with the same question goes on with the open cycle, also after a crash: nothing is
         recorded twice, and the agent's work so far is in the messages. Another question leaves the
@@ -174,7 +180,7 @@ class Conversation:
             _log.warning("flows of thread %r could not be reviewed: %s", self._thread.id, error)
         cycle = await opened(self._thread, user_message)
         await roll(self._thread)
-        return build_messages(await self._remembered(None, cycle))
+        return (await self._built(None, cycle, max_tokens, policy)).messages
 
     async def finalize_cycle(self, question: str, answer: str) -> Exchange:
         """Close the open cycle with its final answer, then roll exchanges over the limits into the summary.
@@ -212,8 +218,14 @@ class Conversation:
 
     async def messages(self, *, at: int | None = None) -> list[Message]:
         """The agent's messages as things stand (or stood, `at` an earlier seq). Changes nothing."""
-        rows = await self._thread.rows(CONVERSATION, at=at)
-        return build_messages(await self._remembered(at, cycle_of(rows)))
+        return (await self.context(at=at)).messages
+
+    async def context(
+        self, max_tokens: int | None = None, *, at: int | None = None, policy: ContextPolicy = DEFAULT_POLICY
+    ) -> Context:
+        """The context that `prepare_messages` gives: as `Thread.context`, of exchanges in place of turns."""
+        at = await self._thread.upto(at)
+        return await self._built(at, cycle_of(await self._thread.rows(CONVERSATION, at=at)), max_tokens, policy)
 
     async def exchanges(self, *, at: int | None = None) -> list[Exchange]:
         """The live exchanges, oldest first."""
@@ -282,12 +294,19 @@ class Conversation:
         screen = screen_of(await self._thread.rows(SCREEN, at=at))
         return screen.seq if screen is not None else 0
 
-    async def _remembered(self, at: int | None, cycle: CycleRow | None) -> Remembered:
+    async def _built(
+        self, at: int | None, cycle: CycleRow | None, max_tokens: int | None, policy: ContextPolicy
+    ) -> Context:
+        thread, state = self._thread, await self._state(at)
+        standing = await standing_blocks(thread, state, policy, query=cycle.question if cycle else None, at=at)
+        view = Arranged(state, arranged(await self._remembered(state, at, cycle)))
+        return thread.kernel[ContextBuilder].build(view, thread.id, max_tokens, policy=policy, standing=standing)
+
+    async def _remembered(self, state: State, at: int | None, cycle: CycleRow | None) -> Remembered:
         screen = screen_of(await self._thread.rows(SCREEN, at=at))
         cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))
         rows = await self._thread.rows(CONVERSATION, at=at)
         exchanges, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
-        state = await self._state(at)
         seq = screen.seq if screen is not None else 0
         return Remembered(
             system=system_chunks(state),
@@ -298,5 +317,4 @@ class Conversation:
             cached=cached,
             cycle=cycle,
             chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
-            renderers=self._thread.kernel[ContextBuilder].renderers,
         )

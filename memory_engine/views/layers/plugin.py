@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
+from memory_engine.context.standing import Situation, StandingBlock, StandingLine
+from memory_engine.core.chunks import RECALLED
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import MEMORY, SUMMARY, pieces
 from memory_engine.store.passages import Extracted, Text
@@ -16,7 +18,7 @@ from memory_engine.views.layers.events import (
     MemoryShared,
     ResultsOffloaded,
 )
-from memory_engine.views.layers.fold import EPISODIC, LAYERS
+from memory_engine.views.layers.fold import EPISODIC, LAYERS, EntryRow, keys_of
 from memory_engine.views.layers.grants import GRANTS
 from memory_engine.views.layers.offloads import reduce_memory_recalled, reduce_results_offloaded
 
@@ -30,6 +32,29 @@ PLUGIN.silent(MemoryRecalled, MemoryRevoked, MemoryShared)
 PLUGIN.projection(EPISODIC)
 PLUGIN.projection(LAYERS)
 PLUGIN.projection(GRANTS)
+
+
+@PLUGIN.context_block("agent_memory")
+async def _block(situation: Situation) -> StandingBlock | None:
+    """What the agent of a conversation knows, and the rules it goes by, the latest last.
+
+    What was put into the conversation as recalled memory is not said a second time.
+    """
+    agent = await situation.agent()
+    if agent is None:
+        return None
+    rows = await agent.rows(LAYERS)
+    keys = [*keys_of(rows, "semantic"), *keys_of(rows, "procedural")]
+    entries = sorted((row for key in keys if (row := rows.get(key)) is not None), key=lambda row: row.seq)
+    recalled = "\n".join(chunk.text for chunk in situation.state.chunks() if chunk.status == RECALLED)
+    new = (row for row in entries if row.content not in recalled)
+    lines = (StandingLine(f"- {_told(row)}", agent.id, row.seq) for row in new)
+    return StandingBlock(name="agent_memory", heading="What you know and go by:", lines=tuple(lines))
+
+
+def _told(row: EntryRow) -> str:
+    name = row.condition if row.layer == "procedural" else row.key if row.key != row.event_id else ""
+    return " ".join(f"{name}: {row.content}".split() if name else row.content.split())
 
 
 @PLUGIN.passages(MemoryAppended)

@@ -1,7 +1,12 @@
 """The plug-in of flows and playbooks."""
 
+from collections.abc import Iterator
+
+from memory_engine.context.standing import Situation, StandingBlock, StandingLine
+from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
+from memory_engine.recall.service import Recall
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.playbooks.events import (
     FeedbackGiven,
@@ -13,11 +18,35 @@ from memory_engine.views.playbooks.events import (
 )
 from memory_engine.views.playbooks.flow import FLOWS
 from memory_engine.views.playbooks.playbook import PLAYBOOKS
+from memory_engine.views.playbooks.view import Playbooks
 
 PLUGIN = Plugin("playbooks", events=[FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved])
 PLUGIN.silent(FlowCompleted, PlaybookPromoted)
 PLUGIN.projection(FLOWS)
 PLUGIN.projection(PLAYBOOKS)
+
+
+@PLUGIN.context_block("playbook", place="turn")
+async def _block(situation: Situation) -> StandingBlock | None:
+    """The user's playbook that fits the question best, unless it is on the scratchpad already.
+
+    A request that came without a query is compared by words alone: reading a context asks no embedder unasked.
+    """
+    user = await situation.user()
+    if user is None or not situation.question:
+        return None
+    if situation.thread.kernel[Recall].embedder is not None and not situation.is_asked:
+        return None
+    found = await Playbooks(user).find(situation.question, limit=1)
+    if not found or any(found[0].playbook.text == one.text for one in _snippets(situation)):
+        return None
+    heading, *steps = found[0].playbook.text.splitlines()
+    lines = tuple(StandingLine(step, user.id, found[0].playbook.seq) for step in steps)
+    return StandingBlock(name="playbook", heading=heading, lines=lines)
+
+
+def _snippets(situation: Situation) -> Iterator[Chunk]:
+    return (chunk for chunk in situation.state.everything() if chunk.type == ChunkType.SNIPPET)
 
 
 @PLUGIN.passages(PlaybookSaved)

@@ -1,5 +1,7 @@
 """The plug-in of preferences."""
 
+from memory_engine.context.rendering import render_system
+from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.core.codec import encode_json
 from memory_engine.core.lazy import regex
 from memory_engine.plugins import Plugin
@@ -7,14 +9,30 @@ from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.preferences.events import PreferenceRemoved, PreferenceUpdated
 from memory_engine.views.preferences.fold import PREFERENCES
+from memory_engine.views.preferences.view import Preferences
 
 PLUGIN = Plugin("preferences", events=[PreferenceUpdated, PreferenceRemoved])
 PLUGIN.projection(PREFERENCES)
+PLUGIN.renderer("preferences")(render_system)
+
+
+@PLUGIN.context_block("preferences")
+async def _block(situation: Situation) -> StandingBlock | None:
+    """What holds for the user of a conversation, the latest change last."""
+    user = await situation.user()
+    if user is None:
+        return None
+    found = sorted((await Preferences(user).all()).values(), key=lambda one: (one.seq, one.key))
+    lines = (
+        StandingLine(f"- {one.key}: {_said(one.value)}{f' ({one.reason})' if one.reason else ''}", user.id, one.seq)
+        for one in found
+    )
+    return StandingBlock(name="preferences", heading="Preferences of the user, to be followed:", lines=tuple(lines))
 
 
 @PLUGIN.passages(PreferenceUpdated)
 def _preference(event: PreferenceUpdated, _seq: int) -> Extracted:
-    value = event.value if isinstance(event.value, str) else encode_json(event.value).decode()
+    value = _said(event.value)
     rule = f" {event.rule.name}" if event.rule is not None else ""
     said = f"{_words(event.key)}: {value}{rule}"
     key = f"preference:{event.key}"
@@ -25,6 +43,10 @@ def _preference(event: PreferenceUpdated, _seq: int) -> Extracted:
 @PLUGIN.passages(PreferenceRemoved)
 def _preference_removed(event: PreferenceRemoved, _seq: int) -> Extracted:
     return Extracted(keys=(f"preference:{event.key}",))
+
+
+def _said(value: object) -> str:
+    return value if isinstance(value, str) else encode_json(value).decode()
 
 
 _WITHIN_WORDS = regex(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -238,6 +238,12 @@ class AgentMd:
         shown = [PromotedText(line.id, line.text) for line in _sorted(rows)]
         return render(_own(rows), shown, thread_id=self._thread.id)
 
+    async def parts(self) -> tuple[OwnText | None, tuple[PromotedLine, ...]]:
+        """People's own text with where it is from, and the promoted lines, oldest first."""
+        rows = await self._thread.rows(AGENT_MD)
+        own = rows.get(OWN)
+        return own if isinstance(own, OwnText) else None, _sorted(rows)
+
     async def own_text(self, *, at: int | None = None) -> str:
         """People's own text."""
         return _own(await self._thread.rows(AGENT_MD, at=at))

@@ -1,10 +1,12 @@
 """The plug-in of promotion and `agent.md`."""
 
+from memory_engine.context.rendering import render_system
+from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.core.chunks import content_text
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import PIECE_MAX, pieces
 from memory_engine.store.passages import NOTHING, Extracted, Text
-from memory_engine.views.promotion.agent_md import AGENT_MD
+from memory_engine.views.promotion.agent_md import AGENT_MD, AgentMd, one_line
 from memory_engine.views.promotion.events import (
     AgentMdPromoted,
     AgentMdRemoved,
@@ -18,6 +20,20 @@ PLUGIN = Plugin("promotion", events=[ReportSaved, PromotionDecided, AgentMdUploa
 PLUGIN.silent(PromotionDecided)
 PLUGIN.projection(PROMOTION)
 PLUGIN.projection(AGENT_MD)
+PLUGIN.renderer("agent_md")(render_system)
+
+
+@PLUGIN.context_block("agent_md", share=0.15)
+async def _block(situation: Situation) -> StandingBlock | None:
+    """The tenant's `agent.md`: people's own text, then the promoted lines."""
+    tenant = await situation.tenant()
+    if tenant is None:
+        return None
+    own, promoted = await AgentMd(tenant).parts()
+    written = own.content.splitlines() if own is not None else ()
+    lines = [StandingLine(line, tenant.id, own.seq) for line in written if own is not None and line.strip()]
+    lines += [StandingLine(f"- {one_line(line.text)}", tenant.id, line.id) for line in promoted]
+    return StandingBlock(name="agent_md", heading="From agent.md:", lines=tuple(lines))
 
 
 @PLUGIN.passages(ReportSaved)

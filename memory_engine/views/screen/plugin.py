@@ -1,14 +1,28 @@
 """The plug-in of screen context."""
 
+from memory_engine.context.rendering import render_assistant
+from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
-from memory_engine.views.screen.events import ScreenInjected
-from memory_engine.views.screen.view import SCREEN, reduce_screen_injected
+from memory_engine.views.screen.events import ScreenInjected, told
+from memory_engine.views.screen.view import SCREEN, reduce_screen_injected, screen_of
 
 PLUGIN = Plugin("screen", events=[ScreenInjected])
 PLUGIN.reducer(ScreenInjected)(reduce_screen_injected)
 PLUGIN.projection(SCREEN)
+PLUGIN.renderer("screen")(render_assistant)
+
+
+@PLUGIN.context_block("screen", place="turn")
+async def _block(situation: Situation) -> StandingBlock | None:
+    """The person's screen, once the message that told of it is no longer in the context."""
+    screen = screen_of(await situation.thread.rows(SCREEN))
+    if screen is None:
+        return None
+    first, *others = told(screen.content).splitlines()
+    lines = (StandingLine(line, situation.thread.id, screen.seq) for line in others or [first])
+    return StandingBlock(name="screen", heading=first if others else "", lines=tuple(lines))
 
 
 @PLUGIN.passages(ScreenInjected)

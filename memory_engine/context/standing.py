@@ -1,0 +1,159 @@
+"""Standing blocks: what holds for every call, beside what was said in the thread.
+
+The preferences of its user, the tenant's `agent.md`, the agent's memory, the screen, a playbook: each is a block of
+lines that a view contributes (`Plugin.context_block`). A policy says which are in, in which order, and with which share
+of the budget. Blocks that rarely change stand after the instructions, so that a provider's prompt cache holds; those
+that fit the question stand before the newest turn.
+"""
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.context.rendering import LINES_LEFT_OUT, last_lines
+from memory_engine.core.chunks import RECALLED, Category, Chunk, Retention
+from memory_engine.core.state import State
+from memory_engine.core.tokens import TokenCounter
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.store.reader import seq_of
+
+Place = Literal["first", "turn"]
+"""`first`: after the instructions. `turn`: before the newest turn."""
+
+
+class StandingLine(msgspec.Struct, frozen=True):
+    """A line of a block, and the event that it comes from; the text may be of any length, but is one line."""
+
+    text: str
+    thread_id: str = ""
+    seq: int = 0
+
+
+class StandingBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """A block as it stands in a context. `left_out` counts the lines for which its share had no room."""
+
+    name: str
+    heading: str
+    lines: tuple[StandingLine, ...]
+    left_out: int = 0
+
+    @property
+    def text(self) -> str:
+        """The heading, how many lines are left out, and the lines."""
+        left_out = [LINES_LEFT_OUT.format(self.left_out)] if self.left_out else []
+        return "\n".join([self.heading, *left_out, *(line.text for line in self.lines)])
+
+    def chunk(self, seq: int) -> Chunk:
+        """The block as a chunk, which is in no state; its type is the block's name."""
+        return Chunk(
+            id=f"{seq}.{self.name}",
+            type=self.name,
+            content=self.text,
+            retention=Retention.DISPOSABLE,
+            category=Category.ENVIRONMENT,
+            status=RECALLED,
+        )
+
+
+class Situation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a block is read for: a thread, now or as it was, and the question that is being worked on.
+
+    `moment` is when the thread was so (`None`: now). `is_asked`: the question was given with the call, so that an
+    embedder may be asked about it.
+    """
+
+    thread: ThreadHandle
+    state: State
+    user_id: str
+    tenant_id: str
+    agent_id: str
+    question: str = ""
+    is_asked: bool = False
+    moment: datetime | None = None
+
+    async def user(self) -> ScopeHandle | None:
+        """The thread of the user as of the same time; `None` if there is none."""
+        return await self._scope("user", self.user_id, self.tenant_id)
+
+    async def tenant(self) -> ScopeHandle | None:
+        """The thread of the tenant as of the same time."""
+        return await self._scope("tenant", self.tenant_id, "")
+
+    async def agent(self) -> ScopeHandle | None:
+        """The thread of the agent as of the same time."""
+        return await self._scope("agent", self.agent_id, self.tenant_id)
+
+    async def _scope(self, kind: str, scope_id: str, tenant_id: str) -> ScopeHandle | None:
+        if not scope_id:
+            return None
+        scope = ScopeHandle(self.thread.kernel, kind, scope_id, tenant_id)
+        if not await scope.exists():
+            return None
+        if self.moment is not None:
+            scope.as_of = await seq_of(scope.kernel.store, scope.id, self.moment)
+        return scope
+
+
+ReadBlock = Callable[[Situation], Coroutine[object, object, StandingBlock | None]]
+"""Reads a block; `None` where there is nothing to say. The lines stand oldest first: of too many the newest are in."""
+
+
+class BlockSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A block that a plug-in contributes: its name, its place, and how it is read.
+
+    It may take `share` of a budget, and `least` tokens of a small one too.
+    """
+
+    name: str
+    read: ReadBlock
+    place: Place = "first"
+    share: float = 0.1
+    least: int = 96
+
+    def room(self, max_tokens: int | None, share: float | None = None) -> int | None:
+        """The tokens that it may take of a budget; `None`: any number."""
+        if max_tokens is None:
+            return None
+        return max(self.least, int(max_tokens * (self.share if share is None else share)))
+
+
+class BlockSources(msgspec.Struct, frozen=True):
+    """The blocks of one engine, in the order in which they stand."""
+
+    sources: tuple[BlockSource, ...] = ()
+
+    def chosen(self, blocks: Sequence[str] | Mapping[str, float] | None) -> list[tuple[BlockSource, float | None]]:
+        """Those that a policy names, in its order, with its shares; `None`: all of them.
+
+        Raises `ValueError` for a name that no plug-in contributes.
+        """
+        if blocks is None:
+            return [(source, None) for source in self.sources]
+        known = {source.name: source for source in self.sources}
+        unknown = [name for name in blocks if name not in known]
+        if unknown:
+            raise ValueError(f"there is no block {unknown[0]!r}; there are {', '.join(known) or 'none'}")
+        shares = blocks if isinstance(blocks, Mapping) else dict.fromkeys(blocks)
+        return [(known[name], share) for name, share in shares.items()]
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A block that was read for a context, its place, and the tokens that it may take of a budget (`None`: any)."""
+
+    block: StandingBlock
+    source: BlockSource
+    share: float | None
+
+    def within(self, max_tokens: int | None, counter: TokenCounter) -> StandingBlock:
+        """The block with the newest of its lines that fit into its share."""
+        block, room = self.block, self.source.room(max_tokens, self.share)
+        if room is None:
+            return block
+        shown = last_lines([line.text for line in block.lines], room - counter.count(block.heading), counter)
+        left_out = len(block.lines) - len(shown)
+        lines = [replace(line, text=text) for line, text in zip(block.lines[left_out:], shown, strict=True)]
+        return replace(block, lines=tuple(lines), left_out=left_out)
