@@ -65,6 +65,24 @@ def test_opening_loads_what_every_engine_needs() -> None:
     assert len(ours(found)) <= OPENING_MAX
 
 
+RENDER = """
+import asyncio, memory_engine
+async def main():
+    async with memory_engine.open(":memory:") as engine:
+        context = await (await engine.create_thread()).context()
+        for form in ("openai.chat", "openai.responses", "anthropic"):
+            context.render(form)
+asyncio.run(main())
+"""
+
+
+def test_a_request_is_made_without_its_sdk() -> None:
+    """An SDK takes seconds to import, and need not be there; a form is loaded when it is asked for."""
+    forms = "memory_engine.context.forms"
+    assert set() == loaded(RENDER) & {"anthropic", "openai"}
+    assert set() == {name for name in loaded(OPEN) if name.startswith(forms)}
+
+
 def test_importing_the_package_loads_nothing_of_it() -> None:
     """Names come when they are asked for."""
     assert {"memory_engine"} == ours(loaded("import memory_engine"))

@@ -36,7 +36,6 @@ from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
 
 ContentBlock = dict[str, object]
-BREAKPOINT: ContentBlock = {"type": "ephemeral"}
 NAME = "anthropic"
 TITLE_CHARS_MAX = 200
 _SEALS = {"thinking": "signature", "redacted_thinking": "data"}
@@ -109,7 +108,7 @@ def _say(messages: list[_Spoken], role: str, blocks: Iterable[ContentBlock], zon
 
 def _mark(blocks: Iterable[ContentBlock]) -> None:
     for block in blocks:
-        block["cache_control"] = BREAKPOINT
+        block["cache_control"] = {"type": "ephemeral"}
 
 
 def _others(turn: FormTurn) -> Iterator[ContentBlock]:
