@@ -352,6 +352,19 @@ async def test_the_prefix_stays_from_call_to_call() -> None:
     assert chat(first) == chat(second)[: len(chat(first))]
 
 
+async def test_standing_blocks_stand_with_the_instructions() -> None:
+    """What holds for every call is behind the first breakpoint."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
+        await engine.user("u1", tenant_id="acme").preferences.update("verbosity", "concise")
+        await thread.dispatch_all([e.SessionStarted(content="Be kind."), user("one"), ANSWER, user("two")])
+        context = await thread.context(2_000)
+    request = context.render("anthropic")
+    assert "verbosity: concise" in str(request.system[-1])
+    assert "cache_control" in request.system[-1]
+    assert ["No.", "two"] == marked(context)[1:]
+
+
 # What is a provider's own.
 
 

@@ -12,6 +12,8 @@ import memory_engine
 from memory_engine import Chunk, CompactionPolicy, Context, Engine, EngineConfig, Plugin, errors
 from memory_engine import events as e
 from memory_engine.context import Message
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
 from tests.engine.provider_rules import broken_in_anthropic, broken_in_chat, broken_in_responses
@@ -160,7 +162,7 @@ async def fitting(engine: Engine, thread_id: str, max_tokens: int | None, query:
         return None
 
 
-@settings(max_examples=120)
+@settings(max_examples=250)
 @given(st.lists(EVENTS, max_size=14), st.none() | st.integers(20, 400))
 async def test_every_form_obeys_its_providers_rules(events: list[Event], max_tokens: int | None) -> None:
     """Parallel and repeated calls, missing and early results, failures, thinking of any kind, images and files."""
@@ -170,7 +172,7 @@ async def test_every_form_obeys_its_providers_rules(events: list[Event], max_tok
         assert max_tokens is None or context.tokens + context.thinking_tokens <= max_tokens
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(st.lists(EVENTS, min_size=4, max_size=14), st.lists(EVENTS, max_size=6), st.booleans())
 async def test_a_compaction_and_recall_break_no_rule(
     before: list[Event], after: list[Event], has_question: bool
@@ -196,7 +198,7 @@ def shown_otherwise(chunk: Chunk) -> Iterable[Message]:
     yield {"role": "assistant", "content": [{"type": "text", "text": "Well."}, image]}
 
 
-@settings(max_examples=40)
+@settings(max_examples=80)
 @given(st.lists(EVENTS, max_size=10), st.sampled_from(["user_message", "agent_response", "thinking", "error", "*"]))
 async def test_renderers_of_ones_own_break_no_rule(events: list[Event], chunk_type: str) -> None:
     """What they show is brought into each form, too."""
@@ -205,6 +207,25 @@ async def test_renderers_of_ones_own_break_no_rule(events: list[Event], chunk_ty
     context = await context_of(events, None, plugin)
     assert context is not None
     check(context)
+
+
+@settings(max_examples=60)
+@given(st.lists(EVENTS, max_size=20), st.integers(100, 1_500))
+async def test_a_series_of_contexts_keeps_the_same_room_for_thinking(events: list[Event], max_tokens: int) -> None:
+    """What the cache ledger measures is what the model saw, also while thinking goes back to its provider."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all(events)
+        messages = MeasuredMessages(engine.kernel[ContextBuilder])
+        series = ContextSeries(memory_engine.State(), thread.id, max_tokens, messages)
+        async for event in thread.events():
+            series.step(event.operations, event.chunks, event.seq)
+        expected = await fitting(engine, thread.id, max_tokens)
+        if expected is None:
+            with pytest.raises(errors.ContextBudgetError):
+                series.context()
+        else:
+            assert expected.messages == series.context().messages
 
 
 @pytest.mark.parametrize("form", ["openai", "chat", ""])
