@@ -18,8 +18,10 @@ from memory_engine.core.events.compaction import (
     CompactionStarted,
     CompactionUndone,
     EventSkipped,
+    MendedEvent,
     Replacement,
     RestoredChunk,
+    ThreadRereduced,
 )
 from memory_engine.core.events.delivery import Delivery, Destination, FactsDelivered
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
@@ -176,7 +178,7 @@ __all__ = [
     "FeedbackGiven", "FilePart", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText", "Layer", "LayerLine",
     "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking",
     "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted",
-    "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked", "MemoryShared", "Name",
+    "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked", "MemoryShared", "MendedEvent", "Name",
     "ParentAgentMessage", "PatternApproved", "PatternProposed", "PatternPublished", "PatternRejected",
     "PatternRevoked", "PatternWithdrawn", "PatternsJoined", "PatternsLeft", "PlaybookCall", "PlaybookPromoted",
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
@@ -185,7 +187,8 @@ __all__ = [
     "Seq", "SeqBack", "SeqBound", "SeqText", "SessionEnded", "SessionStarted", "SkillError", "SkillResult",
     "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatusWord", "SubagentError",
     "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TaskAbandoned", "TaskCompleted",
-    "TaskStarted", "TaskTerminated", "TextPart", "ThreadSeeded", "TodoCompleted", "TodoDeleted", "TodoExpanded",
+    "TaskStarted", "TaskTerminated", "TextPart", "ThreadRereduced", "ThreadSeeded", "TodoCompleted", "TodoDeleted",
+    "TodoExpanded",
     "TodoItem", "TodoSet", "TodoUpdated", "ToolCacheDropped", "ToolCacheHit", "ToolCall", "ToolError", "ToolResult",
     "ToolResultCached", "UnknownEvent", "Upcaster", "Usage", "UserMessage", "builtin_registry", "event",
     "upcast_todo_set_v1",

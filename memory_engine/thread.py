@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
     from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, what_if, why
+    from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import VerifyProgress
@@ -61,6 +62,7 @@ else:
     export = lazy_module("memory_engine.replay.export.export")
     ledger = lazy_module("memory_engine.replay.ledger")
     rebuild = lazy_module("memory_engine.replay.rebuild")
+    rereduction = lazy_module("memory_engine.replay.rereduce")
     to_pytest = lazy_module("memory_engine.replay.to_pytest")
     verify = lazy_module("memory_engine.replay.verify")
     what_if = lazy_module("memory_engine.replay.what_if")
@@ -286,8 +288,14 @@ class Thread(ThreadHandle):
             await self.kernel[CompactionService].settle(await self.runtime())
 
     async def originals(self, chunk_id: str) -> list[Chunk]:
-        """The originals that a summary stands for, through any number of compactions, in order."""
-        return await self.kernel.reader.originals(self.id, await self.chunk(chunk_id))
+        """The originals that a summary stands for, through any number of compactions, in order.
+
+        Without those that were forgotten. Raises `UnknownChunk`, `ForgottenChunk`.
+        """
+        reader = self.kernel.reader
+        found = await reader.originals(self.id, await self.chunk(chunk_id))
+        shown = await reader.shown(self.id, [chunk.id for chunk in found])
+        return list(shown.values())
 
     async def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest.
@@ -426,6 +434,29 @@ class Thread(ThreadHandle):
         if broken is not None and broken.kind in ("gap", "hash"):
             self.kernel[OpenThreads].refuse(self.id, IntegrityError(self.id, broken.seq, str(broken)))
         return report
+
+    async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":
+        """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do.
+
+        The state becomes what these give, by one event that holds the chunks that come and names those that go: what
+        was recorded stays. Chunks lead back to the events that they came of. `verify` then knows of the events that are
+        reduced to something else, and `undo_rereduce` takes it back. `dry_run` writes nothing, and reports the
+        differences. Views, and what search finds, are made anew by `rebuild`.
+
+        Raises `CannotRereduce` where nothing differs, and for an event that today's reducers refuse, whose class is
+        not known or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
+        """
+        self.check_present("mending")
+        return await rereduction.rereduce(self, from_seq, dry_run=dry_run, reason=reason)
+
+    async def undo_rereduce(self, *, reason: str = "") -> Receipt:
+        """Take back the latest `rereduce` that stands: what it brought goes, what it removed comes back.
+
+        What was forgotten since stays forgotten. Raises `CannotRereduce` where there is none, or a compaction covers
+        what it brought.
+        """
+        self.check_present("undoing")
+        return await rereduction.undo_rereduce(self, reason=reason)
 
     async def rebuild(
         self,

@@ -41,6 +41,7 @@ def core_plugin() -> Plugin:
     plugin.reducer(e.MemoryForget)(memory.reduce_memory_forget)
     plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
     plugin.reducer(e.CompactionUndone)(memory.reduce_compaction_undone)
+    plugin.reducer(e.ThreadRereduced)(memory.reduce_thread_rereduced)
     plugin.reducer(e.CompactionStarted, e.CompactionFailed, e.CompactionAbandoned)(memory.reduce_compaction_protocol)
     plugin.reducer(e.ExternalInject)(memory.reduce_external_inject)
     plugin.reducer(e.ExternalTimer)(memory.reduce_external_timer)

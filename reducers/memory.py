@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import msgspec
 
-from memory_engine.compaction.forgetting import Targets
 from memory_engine.core.chunks import INSTRUCTIONS, Category, Chunk, ChunkType, Retention, is_of_session
+from memory_engine.core.forgetting import Targets, remainders
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Update
 from memory_engine.core.reduction import NOTHING, ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
@@ -28,6 +28,7 @@ from memory_engine.events import (
     RestoredChunk,
     SessionEnded,
     SessionStarted,
+    ThreadRereduced,
     ThreadSeeded,
 )
 
@@ -74,18 +75,13 @@ def reduce_memory_forget(view: StateView, event: MemoryForget, ctx: ReduceContex
     targets = Targets(event)
     operations: list[Operation] = []
     chunks: list[Chunk] = []
-    for chunk in list(view.chunks()):
-        shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
-        if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
+    for chunk, kept in remainders(view, targets):
+        if kept is None:
             operations.append(Delete(chunk.id))
-        elif chunk.lines:
-            kept = targets.shortened(chunk)
-            if kept is not None:
-                shorter = msgspec.structs.replace(kept, id=ctx.new_id(), parent_ids=())
-                chunks.append(shorter)
-                operations.append(Update(chunk.id, shorter.id))
         else:
-            operations += [Delete(child.id) for child in view.children(chunk.id) if targets.brought(child)]
+            shorter = msgspec.structs.replace(kept, id=ctx.new_id(), parent_ids=())
+            chunks.append(shorter)
+            operations.append(Update(chunk.id, shorter.id))
     return Reduction(operations=tuple(operations), chunks=tuple(chunks))
 
 
@@ -112,6 +108,16 @@ def reduce_compaction_completed(_view: StateView, event: CompactionCompleted, ct
 
 def reduce_compaction_undone(_view: StateView, event: CompactionUndone, ctx: ReduceContext) -> Reduction:
     """Each chunk again at its place, then the summaries go. Refused where other events came before it."""
+    return _brought(event, event.summaries, ctx)
+
+
+def reduce_thread_rereduced(_view: StateView, event: ThreadRereduced, ctx: ReduceContext) -> Reduction:
+    """Each chunk at its place, then those that are no more go. Refused where other events came before it."""
+    return _brought(event, event.removed, ctx)
+
+
+def _brought(event: CompactionUndone | ThreadRereduced, gone: Sequence[str], ctx: ReduceContext) -> Reduction:
+    """The chunks that an event brings along, and those that go for them."""
     if event.seen and event.seen != ctx.seq - 1:
         raise StaleEvent(event.seen, ctx.seq)
     ids = {one.original: ctx.new_id() for one in event.restored}
@@ -121,7 +127,7 @@ def reduce_compaction_undone(_view: StateView, event: CompactionUndone, ctx: Red
         container, before, after = (ids.get(at, at) for at in (row[0].container, row[0].before, row[0].after))
         first = Add(ids[row[0].original], container, before, after, first=not (before or after))
         operations += _placed([ids[one.original] for one in row], first)
-    operations += [Delete(summary) for summary in event.summaries]
+    operations += [Delete(chunk_id) for chunk_id in gone]
     return Reduction(operations=tuple(operations), chunks=chunks)
 
 

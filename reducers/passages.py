@@ -34,6 +34,7 @@ from memory_engine.events import (
     TaskCompleted,
     TaskStarted,
     TaskTerminated,
+    ThreadRereduced,
     ThreadSeeded,
     TodoExpanded,
     TodoSet,
@@ -65,7 +66,7 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, EventSkipped, ExecutionPause, ExecutionResume,
-    ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted, TodoUpdated,
+    ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted, ThreadRereduced, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""
 

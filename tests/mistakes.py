@@ -65,6 +65,7 @@ from tests.scripted_compactors import Scripted
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
+CRITICAL = Chunk(id="3.0", type="note", retention=Retention.CRITICAL)
 
 
 class Undeclared(e.Event):
@@ -240,6 +241,12 @@ async def undo_on_a_state_that_has_changed(p: Place) -> None:
     )
 
 
+async def read_what_was_forgotten(p: Place) -> None:
+    """A chunk of a forgotten event."""
+    await p.thread.forget(event_ids=["first"])
+    await p.thread.chunk("1.0")
+
+
 async def compact_with(compactor: Scripted, p: Place) -> None:
     """Compact the two messages."""
     async with memory_engine.open(p.path, compactor=compactor) as engine:
@@ -410,6 +417,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ReadOnly, write_where_one_only_looks),
     # operations
     (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),
+    (errors.ForgottenChunk, read_what_was_forgotten),
     (errors.DuplicateChunk, lambda p: refused(Add("1.0"))),
     (errors.ForeignChunkId, lambda p: refused(Add("9.0"), chunks=[note("9.0")])),
     (errors.UndeclaredChunk, lambda p: refused(Add("3.0"))),
@@ -429,14 +437,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
             chunks=[Chunk(id="3.0", type="box", content="", is_container=True), note("3.1")],
         ),
     ),
-    (
-        errors.CriticalChunk,
-        lambda p: refused(
-            Add("3.0"),
-            BatchReplace(("3.0",)),
-            chunks=[Chunk(id="3.0", type="note", content="", retention=Retention.CRITICAL)],
-        ),
-    ),
+    (errors.CriticalChunk, lambda p: refused(Add("3.0"), BatchReplace(("3.0",)), chunks=[CRITICAL])),
     (errors.NestedTooDeep, lambda p: refused(nested(BATCH_DEPTH_MAX + 1))),
     (errors.UnknownTask, lambda p: raise_what_is_behind(p.thread.dispatch(e.TaskCompleted(task_id="nope")))),
     (errors.UnknownItem, lambda p: raise_what_is_behind(p.thread.dispatch(e.TodoCompleted(id="nope")))),
@@ -444,6 +445,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     # compaction, context, storage
     (errors.NothingToCompact, compact_what_is_critical),
     (errors.CompactorFailed, lambda p: compact_with(Scripted(no_summary), p)),
+    (errors.CannotRereduce, lambda p: p.thread.rereduce(1)),
     (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),

@@ -46,6 +46,7 @@ COMMANDS = {
     "ledger": CommandEntry("print what broke the prompt cache", "compactions:LEDGER"),
     "verify": CommandEntry("replay logs and compare hashes, operations and states", "verify:VERIFY"),
     "rebuild": CommandEntry("make the rows of states and views, and search indexes, again", "verify:REBUILD"),
+    "rereduce": CommandEntry("mend a thread whose reducers were missing or wrong", "rereduce:REREDUCE"),
     "to-pytest": CommandEntry("write a test of recorded events", "export:TO_PYTEST"),
     "export": CommandEntry("write a log to one file, with its hashes, redacted if asked to", "export:EXPORT"),
     "import": CommandEntry("make a thread of an exported log, with the same hashes", "export:IMPORT"),

@@ -11,7 +11,6 @@ import msgspec
 from attrs import field, frozen
 from msgspec.structs import replace
 
-from memory_engine.compaction.forgetting import Forgettings, Targets
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType
 from memory_engine.core.clock import to_datetime
@@ -25,6 +24,7 @@ from memory_engine.core.events.compaction import (
     CompactionUndone,
 )
 from memory_engine.core.events.memory import MemoryForget, SessionEnded
+from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import BatchReplace, Delete, Operation, Replace, Update, flattened
 from memory_engine.core.records import StoredEvent

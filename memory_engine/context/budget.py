@@ -115,7 +115,7 @@ class ContextPolicy:
 
 GRAIN = 32
 """The room of a window beside a question is given in steps of so many tokens, so that few windows are kept up."""
-BORDER_MIN = 80
+BORDER_MIN = 48
 """Tokens from which on the turn before the window is shown cut short, in what the window leaves over."""
 SUMMARY_SHARE = 0.5
 """The share of the room that summaries may take before turns are dropped in their favour."""

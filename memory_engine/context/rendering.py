@@ -363,22 +363,29 @@ def shorten(
     """
     sizes = [_text_tokens(piece, counter) for piece in pieces]
     texts = room - _assembled_tokens(pieces, counter) + sum(sizes)
+    found: tuple[RenderedChunk, ...] | None = None
     for _ in range(_TRIES_MAX):
         targets = fair_shares(sizes, texts)
         if any(target < min(TEXT_TOKENS_MIN, size) for size, target in zip(sizes, targets, strict=True)):
-            return None
+            return found
         cut = tuple(
             piece if target >= size else _cut(piece, target, _Cut(size, asked, counter))
             for piece, size, target in zip(pieces, sizes, targets, strict=True)
         )
         over = _assembled_tokens(cut, counter) - room
+        if over > 0 and found is not None:
+            return found
         if over <= 0:
-            return cut
+            found = cut
+            if over > -SLACK:
+                return found
         texts -= over
-    return None
+    return found
 
 
 _TRIES_MAX = 16
+SLACK = 8
+"""Tokens that a cut may leave unused."""
 
 
 def _assembled_tokens(pieces: Sequence[RenderedChunk], counter: TokenCounter) -> int:

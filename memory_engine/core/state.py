@@ -120,7 +120,7 @@ class _StateQueries:
 
     def last(self) -> Chunk | None:
         """The last chunk at the top."""
-        return next((placed.chunk for placed in reversed(self._top)), None)
+        return next(self.newest(), None)
 
     def children(self, chunk_id: str) -> Iterator[Chunk]:
         """The chunks in a container, in order."""
@@ -129,6 +129,10 @@ class _StateQueries:
     def chunks(self) -> Iterator[Chunk]:
         """The chunks at the top, in order."""
         return (placed.chunk for placed in self._top)
+
+    def newest(self) -> Iterator[Chunk]:
+        """The chunks at the top, the last one first."""
+        return (placed.chunk for placed in reversed(self._top))
 
     def everything(self) -> Iterator[Chunk]:
         """All chunks in order, each container's children after it."""

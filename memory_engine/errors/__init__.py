@@ -7,6 +7,7 @@ MemoryEngineError
 │   ├── InvalidMessage, NotContinued   a provider's message that cannot become events, a list that does not go on
 │   ├── SeqNotInLog              a moment that a thread's history does not have
 │   ├── NothingToBisect, InvalidExpression   a predicate that never turns, one that cannot be read
+│   ├── CannotRereduce           events that cannot, or need not, be reduced anew
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
@@ -42,7 +43,9 @@ MemoryEngineError
 │   └── ReducerError
 │       └── EventRefused         the event does not fit the state
 ├── InvalidOperation             an operation that the executor refuses
-│   ├── UnknownChunk, DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
+│   ├── UnknownChunk
+│   │   └── ForgottenChunk       the log holds it, and it was forgotten
+│   ├── DuplicateChunk, ForeignChunkId, UndeclaredChunk, UnplacedChunk
 │   ├── ConflictingPosition, ForeignAnchor, NotAContainer, TypeChanged
 │   ├── EmptyBatch, RepeatedChunk, ScatteredBatch, CriticalChunk, NestedTooDeep
 │   ├── UnknownTask, UnknownItem   a task that does not run, an item that the to-do list does not have
@@ -120,6 +123,7 @@ from memory_engine.errors.operations import DuplicateChunk as DuplicateChunk
 from memory_engine.errors.operations import EmptyBatch as EmptyBatch
 from memory_engine.errors.operations import ForeignAnchor as ForeignAnchor
 from memory_engine.errors.operations import ForeignChunkId as ForeignChunkId
+from memory_engine.errors.operations import ForgottenChunk as ForgottenChunk
 from memory_engine.errors.operations import InvalidOperation as InvalidOperation
 from memory_engine.errors.operations import NestedTooDeep as NestedTooDeep
 from memory_engine.errors.operations import NotAContainer as NotAContainer
@@ -132,6 +136,7 @@ from memory_engine.errors.operations import UnknownChunk as UnknownChunk
 from memory_engine.errors.operations import UnknownItem as UnknownItem
 from memory_engine.errors.operations import UnknownTask as UnknownTask
 from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
+from memory_engine.errors.replay import CannotRereduce as CannotRereduce
 from memory_engine.errors.replay import CompactionNotLive as CompactionNotLive
 from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange

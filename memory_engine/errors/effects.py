@@ -79,8 +79,9 @@ class ContextBudgetError(MemoryEngineError):
 
     def __str__(self) -> str:
         return (
-            f"thread {self.thread_id!r} needs {self.needed} tokens for its CRITICAL chunks, its scratchpad and lists, "
-            f"and its newest exchange; max_tokens is {self.max_tokens}: raise it, or shorten one of these"
+            f"thread {self.thread_id!r} needs {self.needed} tokens for its instructions, its CRITICAL chunks, the "
+            f"message being worked on and part of what followed; max_tokens is {self.max_tokens}: raise it, or shorten "
+            "these"
         )
 
 

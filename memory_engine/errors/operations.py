@@ -23,6 +23,13 @@ class UnknownChunk(InvalidOperation):
         return f"{self.operation}: chunk {self.chunk_id!r} is not in the state"
 
 
+class ForgottenChunk(UnknownChunk):
+    """The chunk was forgotten: the log holds it, and no view shows it."""
+
+    def __str__(self) -> str:
+        return f"chunk {self.chunk_id!r} was forgotten: no view shows it, at no moment"
+
+
 @facts
 class DuplicateChunk(InvalidOperation):
     """The chunk is in the state already."""

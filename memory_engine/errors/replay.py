@@ -182,3 +182,16 @@ class NoSuchTest(InvalidInput):
 
     def __str__(self) -> str:
         return f"no test can be made of {self.what}: {self.why}"
+
+
+@facts
+class CannotRereduce(InvalidInput):
+    """Events that cannot, or need not, be reduced anew. Nothing was written."""
+
+    thread_id: str
+    from_seq: int
+    why: str
+
+    def __str__(self) -> str:
+        at = f" from event {self.from_seq} on" if self.from_seq else ""
+        return f"thread {self.thread_id!r} cannot be reduced anew{at}: {self.why}; nothing was written"

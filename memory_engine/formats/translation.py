@@ -53,7 +53,7 @@ class Messages:
         known = checked(format)
         read = [as_object(plain(value, f"$[{n}]"), "a message", f"$[{n}]") for n, value in enumerate(values, first)]
         self.format: Format = known or detected(read, map(of_object, values))
-        self._units = [msgspec.structs.replace(unit, at=first + unit.at) for unit in _units(read, self.format)]
+        self._units = list(_units(read, self.format, first))
 
     @property
     def provider_ids(self) -> list[str]:
@@ -106,17 +106,24 @@ def _events(format: Format, unit: _Unit, dialogue: Dialogue, name: str) -> list[
     return _with_response(_read(format, unit.messages, dialogue, name), format, response.around)
 
 
-def _units(read: list[Json], format: Format) -> Iterator[_Unit]:
+def _units(read: list[Json], format: Format, first: int) -> Iterator[_Unit]:
     loose = 0
-    responses = [response_of(value, format) for value in read]
+    responses = [_response_at(n, value, format) for n, value in enumerate(read, first)]
     for n, (value, response) in enumerate(zip(read, responses, strict=True)):
         if response is None and format == openai_responses.FORMAT:
             loose += 1
             continue
-        yield from _runs(read[n - loose : n], n - loose)
+        yield from _runs(read[n - loose : n], first + n - loose)
         loose = 0
-        yield _Unit(n, response.messages if response else [value], response)
-    yield from _runs(read[len(read) - loose :], len(read) - loose)
+        yield _Unit(first + n, response.messages if response else [value], response)
+    yield from _runs(read[len(read) - loose :], first + len(read) - loose)
+
+
+def _response_at(place: int, value: Json, format: Format) -> WholeResponse | None:
+    try:
+        return response_of(value, format)
+    except InvalidMessage as error:
+        raise error.within(f"$[{place}]") from None
 
 
 def _runs(items: list[Json], start: int) -> Iterator[_Unit]:

@@ -8,6 +8,7 @@ from memory_engine.errors import InvalidMessage
 from memory_engine.formats.native import Json
 
 _DEPTH_MAX = 100
+_SCALARS = frozenset({str, int, bool, type(None)})
 _KINDS = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
 
 
@@ -16,33 +17,51 @@ def kind_of(value: object) -> str:
     return _KINDS.get(type(value), "a number")
 
 
-def plain(value: object, where: str = "$", depth: int = 0) -> object:
+def plain(value: object, where: str = "$") -> object:
     """A value as plain JSON: objects of an SDK become dictionaries of what is set in them.
 
     Raises `InvalidMessage` for what JSON does not hold.
     """
+    try:
+        return _plain(value, 0)
+    except InvalidMessage as error:
+        raise error.within(where) from None
+
+
+def _plain(value: object, depth: int) -> object:
+    if type(value) in _SCALARS:
+        return value
     if depth > _DEPTH_MAX:
-        raise InvalidMessage(where, f"it is nested more than {_DEPTH_MAX} deep")
+        raise InvalidMessage("$", f"it is nested more than {_DEPTH_MAX} deep")
     match value:
         case str():
             return value[:]  # of a subclass, such as a member of an enumeration, the text
-        case None | bool() | int():
-            return value
+        case int():
+            return int(value)
         case float() if math.isfinite(value):
             return value
         case Mapping():
-            return {_key(key, where): plain(one, f"{where}.{key}", depth + 1) for key, one in value.items()}
+            return {_key(key): _inside(one, f".{key}", depth) for key, one in value.items()}
         case list() | tuple():
-            return [plain(one, f"{where}[{n}]", depth + 1) for n, one in enumerate(value)]
+            return [_inside(one, f"[{n}]", depth) for n, one in enumerate(value)]
     dumped = _dumped(value)
     if dumped is None:
-        raise InvalidMessage(where, f"{_named(value)} is not a value of a message; give texts, numbers, lists, objects")
-    return plain(dumped, where, depth + 1)
+        raise InvalidMessage("$", f"{_named(value)} is not a value of a message; give texts, numbers, lists, objects")
+    return _plain(dumped, depth + 1)
 
 
-def _key(key: object, where: str) -> str:
+def _inside(value: object, place: str, depth: int) -> object:
+    if type(value) in _SCALARS:
+        return value
+    try:
+        return _plain(value, depth + 1)
+    except InvalidMessage as error:
+        raise error.within(f"${place}") from None
+
+
+def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise InvalidMessage(where, f"the key {key!r} is not a text")
+        raise InvalidMessage("$", f"the key {key!r} is not a text")
     return key
 
 

@@ -88,14 +88,13 @@ def _text_of(content: object) -> str:
 async def chunk(inspection: Inspection, query: Query) -> object:
     """A chunk with its whole text, also one that a compaction covers."""
     thread_id, chunk_id = query.text("thread"), query.text("id")
-    return chunk_as_data((await inspection.engine.reader.chunks(thread_id, [chunk_id]))[chunk_id])
+    return chunk_as_data(await inspection.engine.thread(thread_id).chunk(chunk_id))
 
 
 async def originals(inspection: Inspection, query: Query) -> object:
     """The chunks that a summary was made of, in order; of a summary among them the originals can be asked in turn."""
     thread_id, chunk_id = query.text("thread"), query.text("chunk")
-    reader = inspection.engine.reader
-    summary = (await reader.chunks(thread_id, [chunk_id]))[chunk_id]
+    summary = await inspection.engine.thread(thread_id).chunk(chunk_id)
     chunks = await inspection.states.chunks(thread_id, summary.parent_ids[:CHUNKS_MAX])
     return {"total": len(summary.parent_ids), "chunks": [chunk_row(one) for one in chunks.values()]}
 

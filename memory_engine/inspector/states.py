@@ -61,48 +61,55 @@ class States:
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
         self._thin: OrderedDict[tuple[str, int], State] = OrderedDict()
-        self._laid: OrderedDict[tuple[str, int], Laid] = OrderedDict()
-        self._whole: OrderedDict[tuple[str, int], State] = OrderedDict()
+        self._laid: OrderedDict[tuple[str, int, int], Laid] = OrderedDict()
+        self._whole: OrderedDict[tuple[str, int, int], State] = OrderedDict()
 
     async def laid(self, thread_id: str, seq: int) -> Laid:
         """The state after the event at `seq`, in its order. The chunks may lack what they share with their events."""
-        key = thread_id, seq
+        forgotten = await self._forgotten(thread_id, seq)
+        key = thread_id, seq, forgotten
         if key not in self._laid:
-            near = await self._is_near(thread_id, seq)
-            state = await (self.whole(thread_id, seq) if near else self._thinly(thread_id, seq))
+            is_whole = forgotten or await self._is_near(thread_id, seq)  # only whole chunks tell what is to be hidden
+            state = await (self.whole(thread_id, seq) if is_whole else self._thinly(thread_id, seq))
             self._laid[key] = await beside(lambda: _lay_out(state))
             _bound(self._laid)
         self._laid.move_to_end(key)
         return self._laid[key]
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
-        """Chunks with their contents, by id, read in slices."""
+        """Chunks with their contents, by id, read in slices; without those that were forgotten."""
         found: dict[str, Chunk] = {}
         for at in range(0, len(chunk_ids), SLICE):
-            found |= await self._reader.chunks(thread_id, chunk_ids[at : at + SLICE])
+            found |= await self._reader.shown(thread_id, chunk_ids[at : at + SLICE])
         return found
 
     async def whole(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`, with all contents."""
-        key = thread_id, seq
+        key = thread_id, seq, await self._forgotten(thread_id, seq)
         if key not in self._whole:
             if await self._is_near(thread_id, seq):
                 state = await self._reader.state_at(thread_id, seq)
             else:
-                state = await self._filled(thread_id, await self.laid(thread_id, seq))
-            self._whole[key] = state
+                state = await self._filled(thread_id, await self._thinly(thread_id, seq))
+            self._whole[key] = (await self._reader.forgotten(thread_id)).forgettings.hidden_in(state)
             _bound(self._whole)
         self._whole.move_to_end(key)
         return self._whole[key]
 
-    async def _filled(self, thread_id: str, laid: Laid) -> State:
+    async def _forgotten(self, thread_id: str, seq: int) -> int:
+        """The seq of the last forgetting, if it was after a seq: it changes what was there then."""
+        mark = (await self._reader.forgotten(thread_id)).mark
+        return mark if mark > seq else 0
+
+    async def _filled(self, thread_id: str, thin: State) -> State:
         draft = State().draft()
-        for at in range(0, len(laid.placed), SLICE):
-            some = laid.placed[at : at + SLICE]
+        placed = tuple(thin.placed())
+        for at in range(0, len(placed), SLICE):
+            some = placed[at : at + SLICE]
             chunks = await self._reader.chunks(thread_id, [place.chunk.id for place in some])
             for place in some:
                 draft.insert(Placed(chunks[place.chunk.id], place.key, place.container))
-        return draft.freeze(laid.state.seq)
+        return draft.freeze(thin.seq)
 
     async def _thinly(self, thread_id: str, seq: int) -> State:
         """The state without the contents, from the nearest that is kept."""
@@ -163,7 +170,11 @@ class Held(Past):
 
     def __init__(self, kernel: Kernel, thread_id: str, state: State) -> None:
         super().__init__(kernel, thread_id, state.seq)
-        self._state_then = state
+        self._held = state
+
+    async def state(self, *, at: MomentLike | None = None) -> State:
+        """The state at hand, or that of an earlier moment."""
+        return self._held if at is None else await super().state(at=at)
 
 
 def _lay_out(state: State) -> Laid:
@@ -177,7 +188,7 @@ def _lay_out(state: State) -> Laid:
     return Laid(state=state, placed=placed, by_type=sorted(by_type, key=lambda total: (-total.tokens, total.type)))
 
 
-def _bound(kept: "OrderedDict[tuple[str, int], T]") -> None:
+def _bound(kept: "OrderedDict[tuple[str, int, int], T]") -> None:
     """Drop the states used longest ago, where there are too many or all together hold too many chunks."""
     held = sum(map(len, kept.values()))
     while len(kept) > STATES_MAX or (held > CHUNKS_KEPT_MAX and len(kept) > 1):

@@ -10,6 +10,7 @@ import msgspec
 from attrs import define, field
 
 from memory_engine.core.chain import apply_rows, decode_row, live_chunk
+from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import Head, LiveChunk
@@ -77,6 +78,17 @@ async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, 
         if upto - kept_at >= max(WINDOW, ROWS_SHARE * len(rows)):
             await reader.snapshots.keep_rows(thread_id, view, upto, rows.encoded())
             kept_at = upto
+    return rows
+
+
+async def shown_rows_at(projection: Projection[V], reader: LogReader, thread_id: str, seq: int) -> Rows[V]:
+    """The same as they are given out: a view that reads forgettings has had those since too."""
+    rows = await rows_at(projection, reader, thread_id, seq)
+    if MemoryForget.event_type in (event_types(projection) or ()):
+        for event in (await reader.forgotten(thread_id)).events:
+            if event.seq > seq:
+                apply_one(projection, rows, event)
+                rows.keep()
     return rows
 
 

@@ -128,7 +128,7 @@ async def removed_at(past: PastHandle, chunk_ids: Sequence[str]) -> dict[str, in
             found.update(dict.fromkeys(ids, high))
             continue
         middle = (low + high) // 2
-        state = await past.state(at=middle)
+        state = await past.kernel.reader.state_at(past.id, middle)
         later = [one for one in ids if place(one)[0] > middle or state.get(one) is not None]
         earlier = [one for one in ids if place(one)[0] <= middle and state.get(one) is None]
         waiting += [(*span, some) for span, some in (((low, middle), earlier), ((middle, high), later)) if some]

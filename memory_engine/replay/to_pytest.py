@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from attrs import define, field, frozen
 
-from memory_engine.context.thread_context import thread_context
+from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.chain import is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
@@ -141,8 +141,9 @@ async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> s
         if is_redacted(row):
             why = f"the texts of event {row.seq} were taken out, so reducers make something else of it; leave it out"
             raise NoSuchTest(piece.what, why)
-    context = await thread_context(last)
-    return _source(piece, before, stored, await last.state(), context.messages)
+    after = await reader.state_at(last.id, last.seq)
+    context = last.kernel[ContextBuilder].build(after, last.id)
+    return _source(piece, before, stored, after, context.messages)
 
 
 @frozen

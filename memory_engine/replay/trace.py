@@ -107,9 +107,10 @@ class Tracer:
         """Find out which chunks are live, which were forgotten, and which events took away those that are not."""
         trace = self.trace
         for thread_id in {ref[0] for ref in trace.events}:
-            trace.forgotten[thread_id] = await self._forgettings(await self._past(thread_id))
+            trace.forgotten[thread_id] = await self._forgettings(thread_id)
         for thread_id in {ref[0] for ref in trace.chunks}:
-            trace.states[thread_id] = await (await self._past(thread_id)).state()
+            past = await self._past(thread_id)
+            trace.states[thread_id] = await self._kernel.reader.state_at(thread_id, past.seq)
         for (thread_id, seq), event in trace.events.items():
             for chunk_id in taken_by(event.operations):
                 trace.gone.setdefault((thread_id, chunk_id), seq)
@@ -263,19 +264,13 @@ class Tracer:
             self._pasts[thread_id] = PastHandle(self._kernel, thread_id, head.seq)
         return self._pasts[thread_id]
 
-    async def _forgettings(self, past: PastHandle) -> list[tuple[int, MemoryForget]]:
+    async def _forgettings(self, thread_id: str) -> list[tuple[int, MemoryForget]]:
+        """Those after the moment of the question too: no text that they forgot is told."""
         try:
-            if not (await self._kernel.store.head(past.id)).marks.get(MemoryForget.event_type):
-                return []
+            events = (await self._kernel.reader.forgotten(thread_id)).events
         except ThreadNotFound:
             return []
-        found = []
-        async for page in self._kernel.reader.pages(past.id, after=0, upto=past.seq, types={MemoryForget.event_type}):
-            for stored in page:
-                event = self._kernel.reader.decode(past.id, stored).event
-                if isinstance(event, MemoryForget):
-                    found.append((stored.seq, event))
-        return found
+        return [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
 
 
 def _named(recorded: RecordedEvent) -> list[Link]:

@@ -10,6 +10,7 @@ import msgspec
 from memory_engine.core.chain import decode_row, is_redacted, link_hash
 from memory_engine.core.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.compaction import MendedEvent, ThreadRereduced
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.json_form import JsonForm
@@ -38,6 +39,7 @@ from memory_engine.replay.differences import (
     reducers_behind,
     rows_differ,
 )
+from memory_engine.replay.mendings import digest_of, mendings
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
@@ -135,6 +137,7 @@ class _ThreadReplay(msgspec.Struct):
     previous: bytes = b""
     marks: dict[str, int] = {}
     redacted: int = 0
+    mended: dict[int, MendedEvent] = {}
 
     @property
     def thread_id(self) -> str:
@@ -212,6 +215,7 @@ class Verifier:
             await KeptSnapshots.of(self._store, thread_id, self._projections),
             await self._indexed(loaded),
         )
+        replay.mended = await self._mended(loaded)
         try:
             found = await self._run(replay, progress)
         except IntegrityError as error:
@@ -221,6 +225,13 @@ class Verifier:
             lines = await replay.passages.differences(self._store.passages)
             found = replay.diverged("search", lines=lines) if lines else None
         return replay.report(found)
+
+    async def _mended(self, loaded: LoadedThread) -> dict[int, MendedEvent]:
+        """The events that are known to be reduced to something else than is recorded (see `Thread.rereduce`)."""
+        if not loaded.head.marks.get(ThreadRereduced.event_type):
+            return {}
+        found = await mendings(self._reader, loaded.record.id, loaded.head.seq)
+        return {one.seq: one for _, event in found for one in event.mended}
 
     async def _indexed(self, loaded: LoadedThread) -> PassagesCheck | None:
         if self._extractors is None or not loaded.indexed:
@@ -258,6 +269,8 @@ class Verifier:
         if not isinstance(event, Event):
             why = f"version {stored.version} of {stored.type} is not known here"
             return _at(thread_id, stored, "undecodable", found=why)
+        before = replay.draft.freeze(seq - 1) if seq in replay.mended else None
+        replay.draft = before.draft() if before is not None else replay.draft
         entries = self._reducers.of_type(stored.type)
         context = ReduceContext(seq, stored.id, stored.recorded_at_us)
         try:
@@ -265,7 +278,12 @@ class Verifier:
         except MemoryEngineError as error:
             return _at(thread_id, stored, "reducer", reducer=getattr(error, "reducer", ""), found=str(error))
         record = encode_reduction(_joined(parts), event)
-        return None if record == stored.record else _operations(thread_id, stored, record, event, parts)
+        if record == stored.record:
+            return None
+        if before is not None and replay.mended[seq] == MendedEvent(seq, digest_of(stored.record), digest_of(record)):
+            replay.draft = before.draft()
+            return _as_recorded(replay, stored, self._events)
+        return _operations(thread_id, stored, record, event, parts)
 
     async def _check_rows(self, replay: _ThreadReplay) -> Divergence | None:
         for projection in self._projections:
@@ -282,7 +300,7 @@ class Verifier:
 
 
 def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegistry) -> Divergence | None:
-    """A redacted row: its hash is over the original, so it cannot be reduced again; its recorded operations count."""
+    """A row whose recorded operations count, whatever its reducers give: a redacted one, or one that was mended."""
     try:
         _, reduction = decode_row(replay.thread_id, stored, registry)
         apply_to_draft(replay.draft, reduction.operations, reduction.chunks, seq=stored.seq)
@@ -290,7 +308,7 @@ def _as_recorded(replay: _ThreadReplay, stored: StoredEvent, registry: EventRegi
         return _at(replay.thread_id, stored, "undecodable", found=error.why)
     except InvalidOperation as error:
         return _at(replay.thread_id, stored, "operations", found=str(error))
-    replay.redacted += 1
+    replay.redacted += is_redacted(stored)
     return None
 
 

@@ -119,7 +119,7 @@ class _Blocks:
     async def explain(self) -> Why:
         """The whole tree."""
         context, past = self._context, self._past
-        state = await past.kernel.reader.state_at(past.id, context.seq)
+        state = await past.kernel.reader.shown_at(past.id, context.seq)
         shown = [*(chunk.id for chunk in context.chunks if state.get(chunk.id) is not None), *context.excluded]
         refs: list[ChunkRef] = [(past.id, chunk_id) for chunk_id in shown]
         passages = await self._places(context.recalled)

@@ -12,10 +12,10 @@ from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.errors import EngineClosed, InvalidEvent, PastIsReadOnly, ThreadNotFound
+from memory_engine.errors import EngineClosed, ForgottenChunk, InvalidEvent, PastIsReadOnly, ThreadNotFound
 from memory_engine.projections.base import Projection, ReadableRows, Rows
 from memory_engine.projections.follower import ProjectionWorker
-from memory_engine.projections.rebuild import rows_at
+from memory_engine.projections.rebuild import shown_rows_at
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
@@ -147,22 +147,27 @@ class ThreadHandle:
         )
 
     async def state(self, *, at: MomentLike | None = None) -> State:
-        """The state after the last event, or as of an earlier moment.
+        """The state after the last event, or as of an earlier moment: without what was forgotten since.
 
         Commits of other processes are seen within `EngineConfig.follow_s`. Raises `SeqNotInLog`, `EventNotFound`.
         """
         seq = await self.upto(at)
         if seq is None:
             return (await self.followed()).state
+        reader = self.kernel.reader
         if seq != self.as_of:
-            return await self.kernel.reader.state_at(self.id, seq)
+            return await reader.shown_at(self.id, seq)
         if self._state_then is None:
-            self._state_then = await self.kernel.reader.state_at(self.id, seq)
+            self._state_then = await reader.state_at(self.id, seq)
+        self._state_then = (await reader.forgotten(self.id)).forgettings.hidden_in(self._state_then)
         return self._state_then
 
     async def chunk(self, chunk_id: str) -> Chunk:
-        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`."""
-        return (await self.kernel.reader.chunks(self.id, [chunk_id]))[chunk_id]
+        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
+        found = await self.kernel.reader.shown(self.id, [chunk_id])
+        if chunk_id not in found:
+            raise ForgottenChunk("read", chunk_id)
+        return found[chunk_id]
 
     async def at(self, moment: MomentLike) -> "PastHandle":
         """The thread as it was at a moment. Raises `SeqNotInLog`, `EventNotFound`, `ThreadNotFound`."""
@@ -183,7 +188,8 @@ class ThreadHandle:
     async def rows(self, projection: Projection[V], *, at: MomentLike | None = None) -> ReadableRows[V]:
         """The rows of a projection: in memory once they were read, or, as of a moment, folded from the log.
 
-        They follow the thread: read what you need of them before you await anything else.
+        Of a moment, those of a view that reads `MemoryForget` are without what was forgotten since. They follow the
+        thread: read what you need of them before you await anything else.
         """
         if not await self.exists():
             return Rows(projection.row, {})
@@ -191,7 +197,7 @@ class ThreadHandle:
         if seq is not None:
             # the engine's own projection of that name: it knows the engine's events
             own = next((one for one in self.kernel.projections if one.name == projection.name), projection)
-            return await rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
+            return await shown_rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
         if projection.mode == "async":
             worker = self.kernel[ProjectionWorker]
             return cast("Rows[V]", await worker.catch_up(cast("Projection[object]", projection), self.id))

@@ -4,7 +4,8 @@ import asyncio
 import itertools
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -28,17 +29,20 @@ from memory_engine.core.state import State
 from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
-from memory_engine.formats.native import Json, without_native
+from memory_engine.formats.native import to_native, without_native
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import OpenThreads
 
 NAMESPACE = uuid.UUID("0d5d1f0a-5a0e-5c0b-9a57-6a3f6a1c9f42")
 """The namespace of ids of events whose messages have a name. Never change it: known responses would come twice."""
 _PAGE = 256
+ASKED_BACK = 200
+"""Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
+LOOK_S = 0.05
+"""Seconds between the looks of a cancelled caller at whether its thread takes events."""
 CUT_SHORT = "the stream ended before the response did"
 
 
@@ -48,7 +52,7 @@ async def record(
     """See `Thread.record`."""
     thread.check_present("messages")
     values = list(messages) if isinstance(messages, list | tuple) else [messages]
-    dialogue = dialogue_of(await thread.state())
+    dialogue = _ThreadDialogue(await thread.state())
     if new_only:
         return await _record_new(thread, values, format, dialogue)
     given = Messages(values, format)
@@ -56,16 +60,57 @@ async def record(
     return await _dispatched(thread, given.read(dialogue, thread.kernel.new_id, known=known))
 
 
-def dialogue_of(state: State) -> Dialogue:
-    """What the chunks of a state mean for the next message."""
-    waiting: dict[str, str] = {}
-    has_instructions = False
-    for chunk in state.chunks():
-        has_instructions = has_instructions or chunk.type == ChunkType.SYSTEM
-        waiting.update((call.id, call.name) for call in chunk.calls)
-        if chunk.call_id and chunk.final:
-            waiting.pop(chunk.call_id, None)
-    return Dialogue(has_instructions=has_instructions, waiting=waiting)
+class _ThreadDialogue(Dialogue):
+    """A dialogue that goes on with a thread's state, of which it reads what the messages need."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self._state = state
+        self._is_begun = False
+        self._looked_up: set[str] = set()
+
+    def begin(self) -> None:
+        """What comes next are the instructions from now on."""
+        self._is_begun, self.has_instructions = True, False
+
+    def instructed(self, content: Content) -> Event:
+        """The event of a system message, which may not be the first of the thread."""
+        if not self._is_begun:
+            self.has_instructions = any(chunk.type == ChunkType.SYSTEM for chunk in self._state.chunks())
+        self._is_begun = True
+        return super().instructed(content)
+
+    def asked(self, calls: Iterable[ToolCall], where: str = "$") -> None:
+        """These calls wait from here on."""
+        calls = tuple(calls)
+        for call in calls:
+            self._look_up(call.id, ASKED_BACK)
+        super().asked(calls, where)
+
+    def answered(self, call_id: str, where: str = "$", *, named: str = "") -> None:
+        """The call is answered."""
+        self._look_up(call_id)
+        super().answered(call_id, where, named=named)
+
+    def waits_under(self, name: str) -> str:
+        """The id of the first call of this name that waits."""
+        for chunk in self._state.chunks():
+            for call in chunk.calls:
+                self._look_up(call.id)
+        return super().waits_under(name)
+
+    def _look_up(self, call_id: str, count: int | None = None) -> None:
+        """Know whether a call of the thread waits, from the last `count` chunks."""
+        if call_id in self._looked_up:
+            return
+        self._looked_up.add(call_id)
+        for chunk in itertools.islice(self._state.newest(), count):
+            if chunk.call_id == call_id and chunk.final:
+                return
+            found = next((call for call in chunk.calls if call.id == call_id), None)
+            if found is not None:
+                self.waiting[call_id] = found.name
+                return
 
 
 async def _dispatched(thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "") -> tuple[Receipt, ...]:
@@ -119,7 +164,7 @@ class _Said(msgspec.Struct, frozen=True):
 
 
 async def _record_new(
-    thread: ThreadHandle, values: Sequence[object], format: Format | None, dialogue: Dialogue
+    thread: ThreadHandle, values: Sequence[object], format: Format | None, dialogue: _ThreadDialogue
 ) -> tuple[Receipt, ...]:
     """Record the messages after the last one that the thread holds, and instructions that it does not hold."""
     given = Messages(values, format)
@@ -133,9 +178,10 @@ async def _record_new(
         if content_text(event.content) in held if isinstance(event, _INSTRUCTIONS) else n < begin:
             continue
         end = listed[n + 1].at if n + 1 < len(listed) else len(values)
-        binding = Dialogue() if not message.at else dialogue  # what a list begins with are the instructions by now
+        if not message.at:
+            dialogue.begin()
         again = Messages(values[message.at : end], given.format, first=message.at)
-        new += again.read(binding, lambda at=message.at: f"{name}/{at}")  # type: ignore[misc]
+        new += again.read(dialogue, partial("{}/{}".format, name, message.at))
     return await _dispatched(thread, new, f"after {name}")
 
 
@@ -245,10 +291,9 @@ class Recording:
     def feed(self, chunk: object) -> None:
         """Take the next chunk or event of the stream, as the SDK gives it. Raises `InvalidMessage`."""
         value = as_object(plain(chunk), "a chunk", "$")
-        if self._assembly is None:
-            self._format = self._format or _format_of(chunk, value)
-            self._assembly = assembly_of(self._format)
-        self._assembly.feed(value)
+        assembly = self._assembly or assembly_of(self._format or of_object(chunk) or of_stream(value))
+        assembly.feed(value)
+        self._assembly = assembly
 
     @property
     def text(self) -> str:
@@ -265,7 +310,7 @@ class Recording:
     ) -> None:
         if self._assembly is None:
             return
-        await self._to_its_end(self._thread.kernel.tasks.spawn(self._keep(self._assembly, error)))
+        await self._to_its_end(self._thread.kernel.tasks.spawn(self._keep(self._assembly, error)), error)
         if self._failure is not None and error is None:
             raise self._failure
         if self._failure is not None and error is not None:
@@ -282,7 +327,7 @@ class Recording:
         whole = assembly.whole()
         if whole is None:
             return await self._interrupted(assembly, assembly.failure or _why(error))
-        dialogue = dialogue_of(await self._thread.state())
+        dialogue = _ThreadDialogue(await self._thread.state())
         try:
             response = Messages([whole], assembly.format)
             known = await _known(self._thread, response.provider_ids)
@@ -295,26 +340,32 @@ class Recording:
     async def _interrupted(self, assembly: Assembly, why: str) -> tuple[Receipt, ...]:
         messages, around = assembly.so_far()
         name = str(around.get("id") or self._thread.kernel.new_id())
-        return await self._thread.dispatch_all(interrupted(assembly.format, messages, around, why, name))
+        try:
+            events = interrupted(assembly.format, messages, around, why, name)
+        except InvalidMessage:  # the provider sent what it does not allow: it is kept as it came
+            native = to_native(assembly.format, response={**around, "unfinished": messages})
+            text = LlmTextResponse(content=assembly.text, response_id=name, interrupted=why, native=native)
+            events = [text]
+        return await self._thread.dispatch_all(events)
 
-    async def _to_its_end(self, task: "asyncio.Task[None]") -> None:
-        """Wait until it is recorded, also where the caller is cancelled; but not for the end of a pause."""
+    async def _to_its_end(self, task: "asyncio.Task[None]", error: BaseException | None) -> None:
+        """Wait until it is recorded; but no cancelled caller waits for a blocked thread: the task goes on alone."""
         cancelled: asyncio.CancelledError | None = None
         while not task.done():
+            in_a_hurry = cancelled is not None or isinstance(error, asyncio.CancelledError)
             try:
-                await asyncio.wait([task])
-            except asyncio.CancelledError as error:
-                cancelled = error
-                runtime = self._thread.kernel[OpenThreads].get(self._thread.id)
-                if runtime is None or runtime.queue.blocking_reason is BlockingReason.PAUSED:
-                    break  # the engine's task goes on
+                await asyncio.wait([task], timeout=LOOK_S if in_a_hurry else None)
+            except asyncio.CancelledError as again:
+                cancelled = again
+                continue
+            if in_a_hurry and self._is_blocked():
+                break
         if cancelled is not None:
             raise cancelled
 
-
-def _format_of(chunk: object, value: Json) -> Format:
-    """The format of a stream by its first chunk."""
-    return of_object(chunk) or of_stream(value)
+    def _is_blocked(self) -> bool:
+        runtime = self._thread.kernel[OpenThreads].get(self._thread.id)
+        return runtime is not None and runtime.queue.blocking_reason is not None
 
 
 def _why(error: BaseException | None) -> str:

@@ -237,7 +237,7 @@ class ThreadRuntime:
         )
 
     async def _load_state(self, seq: int) -> State:
-        return await self._kernel.reader.state_at(self.id, seq)
+        return await self._kernel.reader.shown_at(self.id, seq)
 
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True

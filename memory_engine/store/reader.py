@@ -16,19 +16,31 @@ from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import CompactionUndone
+from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import Source, sources_in
+from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
 from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
-from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots
+from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots, forgotten_at
 
 PAGE = 512
 """Rows read in one go."""
+FORGOTTEN_MAX = 512
+"""Threads whose forgettings are held in memory."""
 FAR = 2_000
 """Events that are folded before the state is kept for later reads."""
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """The forgettings of a thread up to the one at `mark`, as events and as what they do to chunks."""
+
+    mark: int
+    events: Sequence[RecordedEvent]
+    forgettings: Forgettings
 
 
 class LogReader:
@@ -38,6 +50,7 @@ class LogReader:
         self._store = store
         self.registry = registry
         self.snapshots = Snapshots(store, read_only=read_only)
+        self._forgotten: dict[str, Forgotten] = {}
 
     async def pages(
         self, thread_id: str, *, after: int, upto: int, types: Collection[str] | None = None
@@ -64,8 +77,41 @@ class LogReader:
             for stored in page:
                 yield read_back(thread_id, stored, self.registry)
 
+    async def forgotten(self, thread_id: str) -> "Forgotten":
+        """What a thread has forgotten. Reads the log only where there are forgettings that it has not read yet."""
+        mark = forgotten_at(await self._store.head(thread_id))
+        found = self._forgotten.get(thread_id)
+        if found is None or found.mark != mark:
+            events = [
+                read_back(thread_id, stored, self.registry)
+                async for page in self.pages(thread_id, after=0, upto=mark, types=(MemoryForget.event_type,))
+                for stored in page
+            ]
+            each = [(one.seq, Targets(one.event)) for one in events if isinstance(one.event, MemoryForget)]
+            found = Forgotten(mark, events, Forgettings(each))
+            if len(self._forgotten) >= FORGOTTEN_MAX:
+                self._forgotten.clear()
+            self._forgotten[thread_id] = found
+        return found
+
+    async def shown_at(self, thread_id: str, seq: int) -> State:
+        """The state after the event at `seq` as it is given out: without what was forgotten since."""
+        return (await self.forgotten(thread_id)).forgettings.hidden_in(await self.state_at(thread_id, seq))
+
+    async def shown(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
+        """Those of the chunks that were not forgotten, by id; summaries without their forgotten lines.
+
+        Raises `UnknownChunk` for one that never was.
+        """
+        chunks = await self.chunks(thread_id, chunk_ids)
+        forgettings = (await self.forgotten(thread_id)).forgettings
+        kept = {chunk_id: forgettings.kept(chunk, since=chunk.seq) for chunk_id, chunk in chunks.items()}
+        return {chunk_id: chunk for chunk_id, chunk in kept.items() if chunk is not None}
+
     async def state_at(self, thread_id: str, seq: int) -> State:
         """The state after the event at `seq`: recorded operations only, no reducer runs.
+
+        What verifying, rebuilding and forking go by; `shown_at` is what is given out.
 
         From the nearest snapshot that fits the log, else from the beginning.
         """

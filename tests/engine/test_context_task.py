@@ -84,7 +84,7 @@ async def test_of_a_cut_result_what_was_asked_stays() -> None:
     budget=st.integers(300, 3_000),
 )
 async def test_any_history_fits_and_fills_its_budget(sizes: list[tuple[str, int]], budget: int) -> None:
-    """For any history: the newest message of a person is in, and nine tenths are used where there is more to say."""
+    """For any history: the newest message of a person is in, and the budget is used where there is more to say."""
     events: list[Event] = [e.SessionStarted(content="Be kind.")]
     for n, (kind, words) in enumerate(sizes):
         said = f"{kind}{n} " + "word " * words
@@ -100,7 +100,7 @@ async def test_any_history_fits_and_fills_its_budget(sizes: list[tuple[str, int]
     if spoken:
         assert f"u{spoken[-1]} " in text(context)
     if context.excluded or context.shortened:
-        assert context.tokens >= 0.9 * budget - 16
+        assert context.tokens >= 0.93 * budget - 64  # what is over is less than a turn that is cut short needs
 
 
 # Scratchpad, task, to-do list, environment.

@@ -23,6 +23,7 @@ from memory_engine.testing import FakeCompactor, ManualClock, SequentialIds
 
 TEXT = st.text(max_size=40)
 KEYS = st.sampled_from(("a", "b", "c"))
+LENIENT = st.just(True)  # no event of a law is refused
 CHUNK_IDS = st.builds("{}.{}".format, st.integers(1, 12), st.integers(0, 2))
 ITEMS = st.lists(st.builds(e.TodoItem, KEYS, TEXT), max_size=3).map(tuple)
 EVENTS: st.SearchStrategy[Event] = st.one_of(
@@ -32,15 +33,16 @@ EVENTS: st.SearchStrategy[Event] = st.one_of(
     st.builds(e.LlmToolCall, calls=st.builds(e.ToolCall, KEYS, KEYS).map(lambda call: (call,))),
     st.builds(e.ToolResult, call_id=KEYS, content=TEXT, final=st.booleans()),
     st.builds(e.ToolError, call_id=KEYS, content=TEXT),
-    st.builds(e.TaskStarted, goal=TEXT),
-    st.builds(e.TaskCompleted, content=TEXT),
+    st.builds(e.TaskStarted, goal=TEXT, task_id=st.just("") | KEYS, single=st.booleans()),
+    st.builds(e.TaskCompleted, content=TEXT, task_id=st.just("") | KEYS, lenient=LENIENT, single=st.booleans()),
     st.builds(e.TodoSet, items=ITEMS),
-    st.builds(e.TodoExpanded, id=KEYS, items=ITEMS),
-    st.builds(e.TodoCompleted, id=KEYS),
-    st.builds(e.TodoUpdated, id=KEYS, text=st.none() | TEXT),
-    st.builds(e.TodoDeleted, id=KEYS),
-    st.builds(e.EnvironmentChange, content=TEXT, key=KEYS),
-    st.builds(e.MemoryMarkCritical, chunk_ids=st.lists(CHUNK_IDS, max_size=2).map(tuple)),
+    st.builds(e.TodoExpanded, id=KEYS, items=ITEMS, lenient=LENIENT),
+    st.builds(e.TodoCompleted, id=KEYS, lenient=LENIENT),
+    st.builds(e.TodoUpdated, id=KEYS, text=st.none() | TEXT, lenient=LENIENT),
+    st.builds(e.TodoDeleted, id=KEYS, lenient=LENIENT),
+    st.builds(e.EnvironmentChange, content=TEXT, key=st.just("") | KEYS, single=st.booleans()),
+    st.builds(e.SessionStarted, content=TEXT, session_id=KEYS, beside=st.booleans()),
+    st.builds(e.MemoryMarkCritical, chunk_ids=st.lists(CHUNK_IDS, max_size=2).map(tuple), lenient=LENIENT),
     st.builds(e.MemoryForget, chunk_ids=st.lists(CHUNK_IDS, max_size=2).map(tuple), seqs=st.just(())),
     st.builds(e.SessionEnded),
 )

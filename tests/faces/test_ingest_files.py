@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
+from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.errors import IngestError
-from memory_engine.events import ExecutionPause, MemoryForget, TodoItem, TodoSet, UserMessage
+from memory_engine.events import ExecutionPause, MemoryForget, SessionStarted, TodoItem, TodoSet, UserMessage
 from memory_engine.ingest import Format, Ingestion, IngestOptions, IngestReport, holds_a_log, json_stream, records
+from memory_engine.ingest.events import event_id
 from memory_engine.ingest.records import Record, read_records
 from memory_engine.runtime.config import EngineConfig
 
@@ -305,6 +307,19 @@ MESSAGES = st.lists(
     ),
     max_size=40,
 )
+
+
+async def test_a_message_keeps_what_has_no_field(tmp_path: Path) -> None:
+    """And one that an earlier version ingested without it is known: a file may be ingested again."""
+    path = put(tmp_path, "x.jsonl", lines([{"role": "developer", "content": "Be kind.", "x": 1}]))
+    async with memory_engine.open(":memory:") as engine:
+        earlier = NewEvent(SessionStarted(content="Be kind."), id=event_id("x", 1))
+        await (await engine.create_thread("x")).dispatch(earlier)
+        (known,) = (await ingest(engine, path)).threads
+        assert (0, 1) == (known.added, known.known)
+        await ingest(engine, path, IngestOptions(thread_id="y"))
+        (kept,) = [recorded.event async for recorded in engine.thread("y").events()]
+    assert SessionStarted(content="Be kind.", native='{"openai.chat":{"message":{"role":"developer","x":1}}}') == kept
 
 
 @settings(max_examples=20, deadline=None)

@@ -76,6 +76,9 @@ SAMPLES: tuple[Event, ...] = (
                         parent_ids=("2.0", "1.5"), calls=CALLS, lines=(LINE,), call_id="c1", name="n", final=False,
                         response_id="r1", status="failed", is_container=True, container="1.0", after="1.0"),
     )),
+    e.ThreadRereduced(from_seq=1, removed=("1.0",), mended=(e.MendedEvent(1, "ab", "cd"),), undoes=5, reason="mended",
+                      seen=8, restored=(e.RestoredChunk(original="2.0", type="note", retention="critical",
+                                                        category="memory", parent_ids=("2.0",), content="Paid."),)),
     e.ExternalInject(content=MIXED, source="mail", retention="ephemeral"),
     e.ExternalTimer(content="Tick.", timer_id="tm1"),
     e.EnvironmentChange(content="Raining.", key="weather", single=True),
@@ -185,7 +188,7 @@ def test_a_list_of_texts_becomes_a_to_do_list() -> None:
 
 async def test_every_event_survives_a_log(tmp_path: Path) -> None:
     """Written, closed, opened and read, each event is equal to what was dispatched."""
-    of_other_logs = e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause
+    of_other_logs = e.CompactionCompleted | e.CompactionUndone | e.ThreadRereduced | e.ExecutionPause
     sent = [sample for sample in ALL_SAMPLES if not isinstance(sample, of_other_logs)]
     async with memory_engine.open(str(tmp_path / "log.db")) as engine:
         thread = await engine.create_thread("t", tenant_id="acme")

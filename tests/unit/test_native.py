@@ -37,7 +37,7 @@ def test_a_part_and_what_lies_beyond_it_are_the_whole(whole: dict[str, object], 
 def test_a_list_comes_back_block_by_block(blocks: list[tuple[dict[str, object], bool]]) -> None:
     """What the fields have no place for stands whole, at its place; the text is JSON and back."""
     whole = [block for block, _ in blocks]
-    ours = [{} if is_ours else None for _, is_ours in blocks]
+    ours: list[dict[str, object] | None] = [{} if is_ours else None for _, is_ours in blocks]
     text = to_native("anthropic", beyond(whole, ours))
     kept = from_native(text, "anthropic").get("message", [{} for _ in blocks])
     made = filled([one for one in ours if one is not None], kept)

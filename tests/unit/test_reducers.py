@@ -5,9 +5,9 @@ import pytest
 
 from memory_engine import errors
 from memory_engine import events as e
-from memory_engine.compaction.forgetting import WITHHELD
 from memory_engine.core.chunks import REDACTED, Category, Chunk, ChunkType, Retention, outdated_instructions
 from memory_engine.core.events.base import SummaryLine
+from memory_engine.core.forgetting import WITHHELD
 from memory_engine.core.operations import Add, BatchReplace, Update
 from memory_engine.events import Event
 from memory_engine.testing import Outcome, given

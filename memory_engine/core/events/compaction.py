@@ -1,6 +1,6 @@
 """Compaction, recorded and never re-run: its result is an event.
 
-So are the events that a rerun under a change left out.
+So are the events that a rerun under a change left out, and what a later reducer makes of events.
 """
 
 from typing import ClassVar, Literal
@@ -69,7 +69,7 @@ class CompactionAbandoned(Event):
 
 
 class RestoredChunk(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A chunk that an undone compaction gives back: all its fields, and its place.
+    """A chunk that an event brings along, such as one that an undone compaction gives back: its fields, its place.
 
     `original` is the id that it had; the new one comes with `parent_ids`. It goes directly `before` or `after`
     another, in a `container` or at the top; first of all where neither is given. These are chunk ids of the state,
@@ -116,17 +116,54 @@ class CompactionUndone(Event):
 
     def bodies(self) -> tuple[Body, ...]:
         """One body for each chunk that comes back."""
-        return tuple(
-            Body(
-                content=one.content,
-                calls=one.calls,
-                lines=one.lines,
-                call_id=one.call_id,
-                label=one.label,
-                native=one.native,
-            )
-            for one in self.restored
+        return restored_bodies(self.restored)
+
+
+class MendedEvent(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event that is reduced to something else now: the digests of what is recorded, and of what reducers give."""
+
+    seq: Seq
+    recorded: Id
+    given: Id
+
+
+@event("thread_rereduced", tracked=True, role="system", chunks="copies")
+class ThreadRereduced(Event):
+    """The state becomes what other reducers give for the events from `from_seq` on: chunks go, and others come.
+
+    `mended` are the events that these reducers reduce to something else than is recorded. `undoes` is the seq of an
+    earlier such event whose chunks go again. `seen` is the seq of the state that all this was read from: the event is
+    refused after any other (0: not checked).
+    """
+
+    from_seq: Seq
+    restored: tuple[RestoredChunk, ...] = ()
+    removed: tuple[ChunkId, ...] = ()
+    mended: tuple[MendedEvent, ...] = ()
+    undoes: Seq = 0
+    reason: str = ""
+    seen: SeenSeq = 0
+
+    bodies_in_order: ClassVar[bool] = True
+
+    def bodies(self) -> tuple[Body, ...]:
+        """One body for each chunk that comes."""
+        return restored_bodies(self.restored)
+
+
+def restored_bodies(restored: tuple[RestoredChunk, ...]) -> tuple[Body, ...]:
+    """The bodies that chunks share with an event that brings them along."""
+    return tuple(
+        Body(
+            content=one.content,
+            calls=one.calls,
+            lines=one.lines,
+            call_id=one.call_id,
+            label=one.label,
+            native=one.native,
         )
+        for one in restored
+    )
 
 
 STEPS = frozenset(

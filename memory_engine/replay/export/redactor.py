@@ -15,7 +15,7 @@ from memory_engine.core.chain import commitments, decode_row, is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import ReductionRecord, decode_reduction, encode_json, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event, SummaryLine
-from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk
+from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone, RestoredChunk, ThreadRereduced
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import FieldKind
@@ -152,7 +152,7 @@ class LogRedactor:
                     ]
                     value["replacements"][share.body]["lines"] = msgspec.to_builtins(less)
                     self._hidden.chunks.add(summary.id)
-        if isinstance(event, CompactionUndone) and isinstance(value, dict):
+        if isinstance(event, CompactionUndone | ThreadRereduced) and isinstance(value, dict):
             for chunk, restored in zip(record.chunks, value["restored"], strict=False):
                 if self._is_copy(chunk):
                     restored.update(walk.value(dict(restored), _RESTORED, FieldKind.TEXT, (), Hide.TEXTS))
@@ -174,8 +174,11 @@ class LogRedactor:
         return tuple(found)
 
     def _is_copy(self, chunk: Chunk) -> bool:
-        """Whether a chunk derives from a hidden one, or is hidden itself."""
-        return chunk.id in self._hidden.forgotten or not self._hidden.chunks.isdisjoint(chunk.parent_ids)
+        """Whether a chunk derives from a hidden one, or from a hidden event; or is hidden itself."""
+        if chunk.id in self._hidden.forgotten or not self._hidden.chunks.isdisjoint(chunk.parent_ids):
+            return True
+        heads = (parent_id.partition(".")[0] for parent_id in chunk.parent_ids)  # mended, it brought no chunk itself
+        return any(head.isdecimal() and int(head) in self._hidden.seqs for head in heads)
 
     def _tells(self, summary: Chunk, line: SummaryLine) -> bool:
         """Whether a line of such a summary may repeat hidden texts: it cites a hidden chunk, or cites nothing."""

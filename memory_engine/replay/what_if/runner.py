@@ -12,7 +12,6 @@ import msgspec
 from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.base import Compactor
-from memory_engine.compaction.forgetting import Targets
 from memory_engine.compaction.plan import is_overdue, plan_manual
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import decode_row
@@ -26,9 +25,11 @@ from memory_engine.core.events.compaction import (
     CompactionStarted,
     CompactionUndone,
     EventSkipped,
+    ThreadRereduced,
 )
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.forgetting import Targets
 from memory_engine.core.ids import uuid7
 from memory_engine.core.records import NewEvent, Receipt, StateHandle, StoredEvent
 from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
@@ -374,7 +375,7 @@ class Rerun:
 
     def _check_undone(self, stored: StoredEvent, event: Event) -> None:
         """Refuse an undoing that would bring back a chunk that the change forgets: its chunks are recorded with it."""
-        if not isinstance(event, CompactionUndone):
+        if not isinstance(event, CompactionUndone | ThreadRereduced):
             return
         for one in event.restored:
             ids = (one.original, *one.parent_ids)

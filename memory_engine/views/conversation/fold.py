@@ -80,10 +80,15 @@ class TallyRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="tally", gc=
     forgotten: int = 0
 
 
-class GoneRow(msgspec.Struct, frozen=True, tag="gone", gc=False):
-    """An unanswered question that was forgotten: an answer that comes late finds nothing to answer."""
+class GoneRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="gone", gc=False):
+    """An exchange or a question that was forgotten: an answer that comes late finds nothing to answer.
+
+    All of it was said from `first` to `last`: none of that is a message of its own now.
+    """
 
     seq: int
+    first: int = 0
+    last: int = 0
 
 
 ConversationRow = CycleRow | ExchangeRow | SummaryRow | TallyRow | GoneRow
@@ -107,7 +112,7 @@ class ConversationFold:
     """Keeps live exchanges until a `summary_rolled` covers them."""
 
     name = "conversation"
-    version = 1
+    version = 2
     mode: ProjectionMode = "inline"
     lazy = False
     row = cast("type[ConversationRow]", ConversationRow)  # a union, which msgspec takes as well as a class
@@ -231,12 +236,12 @@ def _forget(rows: Rows[ConversationRow], event: RecordedEvent, forget: MemoryFor
     for row in list(exchanges_of(rows)):
         if seqs.intersection(row.sources):
             rows.drop(exchange_key(row.seq))
-            if not row.finished_seq:
-                rows.put(f"{_GONE}{seq_key(row.seq)}", GoneRow(row.seq))
+            rows.put(f"{_GONE}{seq_key(row.seq)}", GoneRow(row.seq, min(row.sources), max(row.sources)))
     cycle = cycle_of(rows)
     if cycle is not None and not seqs.isdisjoint((cycle.seq, cycle.question_at)):
         rows.drop(CYCLE)
-        rows.put(f"{_GONE}{seq_key(cycle.seq)}", GoneRow(cycle.seq))
+        first = min(filter(None, (cycle.seq, cycle.question_at)))
+        rows.put(f"{_GONE}{seq_key(cycle.seq)}", GoneRow(cycle.seq, first, event.seq))
     summary = summary_of(rows)
     if summary is not None and _reaches(summary, seqs):
         # the row does not tell which exchanges the forgotten parts came from, so all of it is withheld; the originals
@@ -265,6 +270,11 @@ def _place(seq: int, at: int) -> int:
 def exchanges_of(rows: ReadableRows[ConversationRow]) -> Iterator[ExchangeRow]:
     """The live exchanges, oldest first."""
     return (row for _, row in rows.items() if isinstance(row, ExchangeRow))
+
+
+def gone_of(rows: ReadableRows[ConversationRow]) -> Iterator[GoneRow]:
+    """The exchanges and questions that were forgotten, oldest first."""
+    return (row for _, row in rows.items() if isinstance(row, GoneRow))
 
 
 def cycle_of(rows: ReadableRows[ConversationRow]) -> CycleRow | None:

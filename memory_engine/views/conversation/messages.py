@@ -41,6 +41,7 @@ class Remembered:
     cached: Sequence[CacheEntry]
     cycle: CycleRow | None
     chunks: Sequence[Chunk]
+    loose_summaries: Sequence[Chunk] = ()
 
 
 def arranged(memory: Remembered) -> list[Chunk]:
@@ -49,6 +50,7 @@ def arranged(memory: Remembered) -> list[Chunk]:
     return [
         *memory.system,
         *_summary(memory.summary),
+        *memory.loose_summaries,
         *_turns(memory.exchanges, memory.screen),
         *_uncached(memory.screen, memory.finished_at),
         *(c for entry in memory.cached if entry.key not in shown for c in cached_pair(entry)),

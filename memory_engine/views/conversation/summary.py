@@ -12,6 +12,7 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.context.rendering import Message
+from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.exchanges import SummaryRolled
 from memory_engine.errors import ModelError
 from memory_engine.errors.effects import Usage
@@ -29,6 +30,7 @@ from memory_engine.views.conversation.fold import (
     summary_of,
     tally_of,
 )
+from memory_engine.views.conversation.loose import in_order, loose_messages, loose_of_log
 from memory_engine.views.conversation.texts import (
     cut,
     fewer_lines,
@@ -175,6 +177,7 @@ class _Roll:
     summary: SummaryRow | None
     tally: TallyRow
     covered: Sequence[ExchangeRow]
+    loose: Sequence[ExchangeRow]
     remade: bool
     snippets: Sequence[Snippet]
 
@@ -201,40 +204,50 @@ async def _due(thread: ThreadHandle) -> _Roll | None:
     snippets = [snippet for snippet in await Scratchpad(thread).read() if not snippet.recalled]
     used_upto = summary.insights_upto if summary is not None else 0
     if summary is not None and summary.withheld:
-        covered = await _covered_in_log(thread, summary, live)
+        covered, loose = await _covered_in_log(thread, summary, live)
         used = [snippet for snippet in snippets if snippet.seq <= used_upto]
-        return _Roll(summary=summary, tally=tally, covered=covered, remade=True, snippets=used)
+        return _Roll(summary=summary, tally=tally, covered=covered, loose=loose, remade=True, snippets=used)
     fresh = [snippet for snippet in snippets if snippet.seq > used_upto]
     is_full = len(fresh) >= limits.scratchpad_snippets_max
     over = len(live) - (limits.exchanges_kept if is_full else limits.exchanges)
     if over <= 0 and not is_full:
         return None
     covered = live[: max(0, over)]
-    return _Roll(summary=summary, tally=tally, covered=covered, remade=False, snippets=fresh)
+    found = await loose_messages(thread, rows, await thread.state())
+    upto = max((seq for row in covered for seq in row.sources), default=0)
+    loose = [row for row in in_order(found.behind, found.exchanges) if max(row.sources) < upto]
+    return _Roll(summary=summary, tally=tally, covered=covered, loose=loose, remade=False, snippets=fresh)
 
 
-async def _covered_in_log(thread: ThreadHandle, summary: SummaryRow, live: Sequence[ExchangeRow]) -> list[ExchangeRow]:
-    """The exchanges that a summary stands for, drawn from the log again, without those that were forgotten."""
+async def _covered_in_log(
+    thread: ThreadHandle, summary: SummaryRow, live: Sequence[ExchangeRow]
+) -> tuple[list[ExchangeRow], list[ExchangeRow]]:
+    """What a summary stands for, drawn from the log again, without what was forgotten: exchanges, loose messages."""
     rows: Rows[ConversationRow] = Rows(CONVERSATION.row, {})
+    chunks: list[Chunk] = []
     async for event in thread.events():
+        chunks += event.chunks if event.seq <= summary.upto else ()
         if isinstance(event.event, CONVERSATION.events) and not isinstance(event.event, SummaryRolled):
             CONVERSATION.apply(rows, event)
     shown = {row.seq for row in live} | {row.finished_seq for row in live}
-    return [
+    covered = [
         row
         for row in exchanges_of(rows)
         if shown.isdisjoint((row.seq, row.finished_seq)) and max(row.sources) <= summary.upto
     ]
+    return covered, await loose_of_log(thread, rows, chunks, summary.upto)
 
 
 async def _roll_up(thread: ThreadHandle, due: _Roll) -> None:
     """Dispatch the summary with the due exchanges. If the rows changed meanwhile, the event changes nothing."""
     limits = thread.kernel.config.conversation
     before = due.summary.text if due.summary is not None else ""
-    told = joined(before, *(_line(row, limits) for row in due.covered))
+    told = joined(before, *(_line(row, limits) for row in in_order(due.covered, due.loose)))
     findings, used = _findings(due.snippets, limits)
     grown = joined(told, *findings)
-    count = len(due.covered) + (due.summary.exchanges if due.summary is not None and not due.remade else 0)
+    count = (
+        len(due.covered) + len(due.loose) + (due.summary.exchanges if due.summary is not None and not due.remade else 0)
+    )
     event = SummaryRolled(
         content=grown,
         covers=() if due.remade else tuple(row.seq for row in due.covered),

@@ -11,6 +11,7 @@ from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
 from memory_engine.context.builder import Arranged, Context, ContextBuilder
 from memory_engine.context.rendering import Message, render_all
 from memory_engine.context.thread_context import standing_blocks
+from memory_engine.core.chunks import ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
@@ -37,6 +38,7 @@ from memory_engine.views.conversation.fold import (
     summary_of,
     tally_of,
 )
+from memory_engine.views.conversation.loose import in_order, loose_messages
 from memory_engine.views.conversation.messages import (
     Remembered,
     arranged,
@@ -64,12 +66,15 @@ async def opened(thread: ThreadHandle, question: str) -> CycleRow:
         cycle, count = cycle_of(rows), tally_of(rows).cycles
         if cycle is not None and cycle.question == question:
             return cycle
-        said = NewEvent(UserMessage(content=question), id=f"conversation:question:{count}")
+        at = await _said_just_now(thread, question)
+        said = [] if at else [NewEvent(UserMessage(content=question), id=f"conversation:question:{count}")]
         started = NewEvent(
-            CycleStarted(question=question, question_at=-1), id=f"conversation:cycle:{count}", causation_id=said.id
+            CycleStarted(question=question, question_at=at or -1),
+            id=f"conversation:cycle:{count}",
+            causation_id=said[0].id if said else "",
         )
         try:
-            _, receipt = await thread.dispatch_all([said, started])
+            receipt = (await thread.dispatch_all([*said, started]))[-1]
         except IdempotencyConflict:  # another question was first
             continue
         return CycleRow(
@@ -77,9 +82,16 @@ async def opened(thread: ThreadHandle, question: str) -> CycleRow:
             event_id=receipt.event_id,
             question=question,
             asked_us=receipt.recorded_at_us,
-            question_at=receipt.seq - 1,
+            question_at=at or receipt.seq - 1,
         )
     raise ContentionError(thread.id, TRIES)
+
+
+async def _said_just_now(thread: ThreadHandle, question: str) -> int:
+    """The seq of the message before the question, if the application dispatched it itself; else 0."""
+    last = (await thread.state()).last()
+    is_it = last is not None and last.type == ChunkType.USER_MESSAGE and last.content == question
+    return last.said_at if is_it and last is not None else 0
 
 
 def check_recordable(thread: ThreadHandle, question: str, answer: str) -> None:
@@ -228,8 +240,11 @@ class Conversation:
         return await self._built(at, cycle_of(await self._thread.rows(CONVERSATION, at=at)), max_tokens, policy)
 
     async def exchanges(self, *, at: int | None = None) -> list[Exchange]:
-        """The live exchanges, oldest first."""
-        return [Exchange.of(row) for row in exchanges_of(await self._thread.rows(CONVERSATION, at=at))]
+        """The live exchanges, oldest first; messages that came outside of a cycle too."""
+        rows = await self._thread.rows(CONVERSATION, at=at)
+        known = list(exchanges_of(rows))
+        loose = await loose_messages(self._thread, rows, await self._state(at))
+        return [Exchange.of(row) for row in in_order(known, loose.exchanges)]
 
     async def summary(self, *, at: int | None = None) -> Summary | None:
         """The summary of the older exchanges; `None` before there is one."""
@@ -307,11 +322,13 @@ class Conversation:
         cached = entries_of(await self._thread.rows(TOOL_CACHE, at=at))
         rows = await self._thread.rows(CONVERSATION, at=at)
         exchanges, summary, tally = list(exchanges_of(rows)), summary_of(rows), tally_of(rows)
+        loose = await loose_messages(self._thread, rows, state)
         seq = screen.seq if screen is not None else 0
         return Remembered(
             system=system_chunks(state),
             summary=summary,
-            exchanges=exchanges,
+            exchanges=in_order(exchanges, loose.exchanges),
+            loose_summaries=loose.summaries,
             screen=screen,
             finished_at=tally.finished_at,
             cached=cached,

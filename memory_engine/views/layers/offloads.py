@@ -8,13 +8,12 @@ import msgspec
 
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, content_text
 from memory_engine.core.events.base import Content, Part, TextPart
-from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
 from memory_engine.core.operations import Operation, Update
 from memory_engine.core.records import Receipt
 from memory_engine.core.reduction import ReduceContext, Reduction, appended
 from memory_engine.core.state import StateView
-from memory_engine.errors import InvalidMemory, UnknownChunk
+from memory_engine.errors import ForgottenChunk, InvalidMemory
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.events import MemoryRecalled, ResultsOffloaded
 
@@ -65,8 +64,8 @@ def _text(chunk: Chunk) -> str:
 async def open_reference(thread: ThreadHandle, reference: str, *, start: int, chars: int) -> Opened:
     """A piece of the text behind a reference: a chunk's id, as it stands in the note that was left behind.
 
-    Raises `UnknownChunk` for one that is not in the log, or was forgotten, `InvalidMemory` for bounds
-    that are not possible.
+    Raises `UnknownChunk` for one that is not in the log, `ForgottenChunk`, `InvalidMemory` for bounds that are not
+    possible.
     """
     if start < 0:
         raise InvalidMemory("start", start, "it counts characters from the beginning: 0 or more")
@@ -98,27 +97,9 @@ async def _original(thread: ThreadHandle, chunk_id: str) -> Chunk:
         chunk = await thread.chunk(left["id"])
         ids.append(chunk.id)
     ids += chunk.parent_ids
-    if await _is_forgotten(thread, ids):
-        raise UnknownChunk("open", chunk_id)
+    if len(await thread.kernel.reader.shown(thread.id, ids)) < len(set(ids)):
+        raise ForgottenChunk("open", chunk_id)
     return chunk
-
-
-async def _is_forgotten(thread: ThreadHandle, chunk_ids: list[str]) -> bool:
-    """Whether any of these chunks was forgotten. Reads the log only of threads where something was."""
-    store, reader = thread.kernel.store, thread.kernel.reader
-    head = await store.head(thread.id)
-    first = min(int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids)
-    last = head.marks.get(MemoryForget.event_type, 0)
-    seqs = {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids}
-    async for page in reader.pages(thread.id, after=first, upto=last):
-        for stored in page:
-            if stored.type == MemoryForget.event_type:
-                event = reader.decode(thread.id, stored).event
-                if isinstance(event, MemoryForget) and (
-                    not seqs.isdisjoint(event.seqs) or any(chunk_id in event.chunk_ids for chunk_id in chunk_ids)
-                ):
-                    return True
-    return False
 
 
 def reduce_memory_recalled(_view: StateView, event: MemoryRecalled, ctx: ReduceContext) -> Reduction:

@@ -1,13 +1,15 @@
 """What a forgetting does to chunks: it reaches them by id or by event, their later versions, and lines of summaries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.core.chunks import REDACTED, Chunk
+from memory_engine.core.chunks import REDACTED, Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.state import Placed, State, StateView
+from memory_engine.core.tokens import estimate_chunk
 
 WITHHELD = "(withheld: a source of this summary was forgotten)"
 
@@ -51,16 +53,39 @@ class Targets:
         return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
 
 
+def remainders(view: StateView, targets: Targets) -> Iterator[tuple[Chunk, Chunk | None]]:
+    """The chunks of a state that a forgetting reaches, in order, each with its remainder (`None`: nothing).
+
+    A container comes before its children, which go with it and are not named.
+    """
+    for chunk in view.chunks():
+        shared = chunk.category is Category.SCRATCHPAD  # it came with the first snippet, and holds those of others
+        if not shared and (targets.match(chunk.id) or (not chunk.lines and targets.brought(chunk))):
+            yield chunk, None
+        elif chunk.lines:
+            kept = targets.shortened(chunk)
+            if kept is not None:
+                yield chunk, kept
+        else:
+            yield from ((child, None) for child in view.children(chunk.id) if targets.brought(child))
+
+
 class Forgettings(msgspec.Struct, frozen=True):
     """Each forgetting of a log with its seq, in order."""
 
     each: Sequence[tuple[int, Targets]] = ()
+
+    def after(self, seq: int) -> "Forgettings":
+        """Those after a seq."""
+        return Forgettings([one for one in self.each if one[0] > seq])
 
     def kept(self, chunk: Chunk, *, since: int) -> Chunk | None:
         """The remainder of a chunk that stood in the state at `since`: `None` if it is forgotten.
 
         Of a summary it is the lines without forgotten sources.
         """
+        if chunk.is_container and chunk.category is Category.SCRATCHPAD:
+            return chunk  # see `remainders`
         for seq, targets in self.each:
             if seq <= since:
                 continue
@@ -69,3 +94,19 @@ class Forgettings(msgspec.Struct, frozen=True):
             if chunk.lines:
                 chunk = targets.shortened(chunk) or chunk
         return chunk
+
+    def hidden_in(self, state: State) -> State:
+        """A state without what was forgotten after it. Chunks keep their ids and places, also shortened ones."""
+        later = self.after(state.seq).each
+        if not later:
+            return state
+        draft = state.draft()
+        for _, targets in later:
+            for chunk, kept in list(remainders(draft, targets)):
+                placed = draft.placed_at(chunk.id)
+                assert placed is not None
+                draft.remove(placed)
+                if kept is not None:
+                    shorter = replace(kept, tokens=estimate_chunk(kept))
+                    draft.insert(Placed(shorter, placed.key, placed.container))
+        return draft.freeze(state.seq)

@@ -1,0 +1,323 @@
+"""Reducing a thread's events anew: what today's reducers make of them, as one event that leads there and can be undone.
+
+A state is what the recorded operations make of it, and no operation is ever written anew. Where a reducer was missing
+or wrong, the log is mended as anything in it changes: by an event. It holds the chunks that come and the ids of those
+that go, worked out from two states: the one that stands, and the one that today's reducers give.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from attrs import define, evolve, field, frozen
+
+from memory_engine.compaction.history import read_aftermath
+from memory_engine.compaction.service import CompactionService
+from memory_engine.compaction.undo import restored_chunks, versions
+from memory_engine.core.chain import decode_row, is_redacted
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.codec import encode_reduction
+from memory_engine.core.events.base import Event
+from memory_engine.core.events.compaction import MendedEvent, RestoredChunk, ThreadRereduced
+from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.json_form import JsonForm
+from memory_engine.core.records import NewEvent, Receipt, StoredEvent
+from memory_engine.core.reduction import ReduceContext, reduce_into
+from memory_engine.core.state import Placed, State
+from memory_engine.errors import CannotRereduce, MemoryEngineError, SeqNotInLog
+from memory_engine.replay.differences import records_differ
+from memory_engine.replay.mendings import digest_of, mendings
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+
+
+class Mended(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
+    """An event that today's reducers reduce to something else, and how: a line for each difference."""
+
+    seq: int
+    type: str
+    difference: tuple[str, ...]
+
+
+class RereduceReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
+    """The differences that reducing the events after `from_seq` anew makes to the state after event `upto`.
+
+    `seq` is the event that recorded it; 0: none did, it was a dry run. `removed` chunks go, `added` ones come; they
+    have the ids that they would have had, and the event gives them new ones, which lead back to these.
+    """
+
+    thread_id: str
+    from_seq: int
+    upto: int
+    seq: int
+    mended: tuple[Mended, ...]
+    removed: tuple[Chunk, ...]
+    added: tuple[Chunk, ...]
+
+
+@frozen
+class _Rereduction:
+    """The event, and what people are told of it."""
+
+    event: ThreadRereduced
+    report: RereduceReport
+
+
+async def rereduce(thread: ThreadHandle, from_seq: int, *, dry_run: bool, reason: str) -> RereduceReport:
+    """See `Thread.rereduce`."""
+    kernel = thread.kernel
+    if dry_run:
+        return (await _made(kernel, thread.id, await thread.state(), from_seq, reason)).report
+    kernel.check_writable("reducing events anew")
+    runtime = await thread.runtime()
+    made: list[_Rereduction] = []
+
+    async def make() -> NewEvent:
+        made.append(await _made(kernel, thread.id, runtime.state, from_seq, reason))
+        return NewEvent(made[-1].event)
+
+    receipt = await kernel[CompactionService].commit(runtime, make)
+    return msgspec.structs.replace(made[-1].report, seq=receipt.seq)
+
+
+async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reason: str) -> _Rereduction:
+    """The event that leads from a state to the one that today's reducers give. Raises `CannotRereduce`."""
+    if not 1 <= from_seq <= now.seq:
+        raise SeqNotInLog(thread_id, from_seq, now.seq)
+    run = await _Run.begin(kernel, thread_id, from_seq)
+    async for page in kernel.reader.pages(thread_id, after=from_seq - 1, upto=now.seq):
+        for stored in page:
+            run.step(stored)
+    found = _Transition(now, run.wanted, run.aliases)
+    restored, removed = tuple(found.restored()), tuple(found.removed())
+    if not (restored or removed):
+        why = "their reducers still give the state that stands" if not run.mended else "the state comes out the same"
+        raise CannotRereduce(thread_id, from_seq, f"nothing differs: {why}")
+    event = ThreadRereduced(
+        from_seq=from_seq,
+        restored=restored,
+        removed=removed,
+        mended=tuple(run.digests),
+        reason=reason,
+        seen=now.seq,
+    )
+    taken = [chunk for chunk_id in removed if (chunk := now.get(chunk_id)) is not None]
+    added = [chunk for one in restored if (chunk := run.wanted.get(one.original)) is not None]
+    report = RereduceReport(
+        thread_id=thread_id,
+        from_seq=from_seq,
+        upto=now.seq,
+        seq=0,
+        mended=tuple(run.mended),
+        removed=tuple(taken),
+        added=tuple(added),
+    )
+    return _Rereduction(event, report)
+
+
+@define
+class _Run:
+    """The log from a seq on, as it is recorded and as today's reducers give it."""
+
+    kernel: Kernel
+    thread_id: str
+    from_seq: int
+    recorded: State
+    wanted: State
+    mended: list[Mended] = field(factory=list)
+    digests: list[MendedEvent] = field(factory=list)
+    aliases: dict[str, str] = field(factory=dict)
+    """The chunks that an earlier mending brought, by the ids that they have here."""
+
+    @classmethod
+    async def begin(cls, kernel: Kernel, thread_id: str, from_seq: int) -> "_Run":
+        """Both begin with the same state."""
+        state = await kernel.reader.state_at(thread_id, from_seq - 1)
+        return cls(kernel, thread_id, from_seq, state, state)
+
+    def step(self, stored: StoredEvent) -> None:
+        """Go on by one event. Raises `CannotRereduce` where today's reducers cannot take it."""
+        if is_redacted(stored):
+            raise self._refused(stored, "its texts were taken out, so it cannot be reduced again")
+        event, reduction = decode_row(self.thread_id, stored, self.kernel.events)
+        if not isinstance(event, Event):
+            raise self._refused(stored, f"version {stored.version} of {stored.type} is not known: open its plug-in")
+        before = self.recorded
+        draft = before.draft()
+        apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
+        self.recorded = draft.freeze(stored.seq)
+        if isinstance(event, ThreadRereduced):
+            self._pass_over(stored, event)
+            return
+        record, _ = self._reduced(stored, event, before)
+        if record != stored.record:
+            self.mended.append(
+                Mended(seq=stored.seq, type=stored.type, difference=records_differ(stored.record, record, event))
+            )
+            self.digests.append(MendedEvent(stored.seq, digest_of(stored.record), digest_of(record)))
+        _, self.wanted = self._reduced(stored, event, self.wanted)
+
+    def _reduced(self, stored: StoredEvent, event: Event, state: State) -> tuple[bytes, State]:
+        draft = state.draft()
+        context = ReduceContext(stored.seq, stored.id, stored.recorded_at_us)
+        entries = self.kernel.reducers.of_type(stored.type)
+        try:
+            reduction = reduce_into(draft, entries, event, context, self.thread_id)
+        except MemoryEngineError as error:
+            raise self._refused(stored, str(error)) from error
+        return encode_reduction(reduction, event), draft.freeze(stored.seq)
+
+    def _pass_over(self, stored: StoredEvent, event: ThreadRereduced) -> None:
+        """An earlier mending: what it mended is reduced here, and its chunks are these."""
+        if event.from_seq < self.from_seq:
+            raise self._refused(stored, f"it mended events from {event.from_seq} on: begin there, or after it")
+        self.aliases.update((one.original, f"{stored.seq}.{n}") for n, one in enumerate(event.restored))
+        self.wanted = self.wanted.draft().freeze(stored.seq)
+
+    def _refused(self, stored: StoredEvent, why: str) -> CannotRereduce:
+        return CannotRereduce(self.thread_id, self.from_seq, f"event {stored.seq} ({stored.type}): {why}")
+
+
+class _Transition:
+    """What leads from one state to another: the chunks that go, and those that come, each with its place."""
+
+    def __init__(self, now: State, wanted: State, aliases: dict[str, str]) -> None:
+        self._now = now
+        self._wanted = wanted
+        self._aliases = aliases
+        self._kept: set[str] = set()
+
+    def restored(self) -> Iterator[RestoredChunk]:
+        """The chunks that come, each after the one before it."""
+        yield from self._within("", "")
+
+    def removed(self) -> Iterator[str]:
+        """The chunks that go, without those inside them. Asked for after `restored`."""
+        for placed in self._now.placed():
+            gone = placed.chunk.id not in self._kept
+            if gone and (not placed.container or placed.container in self._kept):
+                yield placed.chunk.id
+
+    def _within(self, wanted: str, now: str) -> Iterator[RestoredChunk]:
+        chunks = list(self._wanted.children(wanted) if wanted else self._wanted.chunks())
+        standing = {chunk.id: place for chunk in chunks if (place := self._standing(chunk, now)) is not None}
+        kept = {chunks[n].id for n in rising([standing[c.id].key if c.id in standing else None for c in chunks])}
+        after = ""
+        for chunk in chunks:
+            if chunk.id in kept:
+                after = standing[chunk.id].chunk.id
+                self._kept.add(after)
+                if chunk.is_container:
+                    yield from self._within(chunk.id, after)
+                continue
+            yield _restored(chunk, now, after)
+            after = chunk.id
+            if chunk.is_container:
+                yield from self._anew(chunk.id)
+
+    def _anew(self, container: str) -> Iterator[RestoredChunk]:
+        """The contents of a chunk that comes."""
+        after = ""
+        for chunk in self._wanted.children(container):
+            yield _restored(chunk, container, after)
+            after = chunk.id
+            if chunk.is_container:
+                yield from self._anew(chunk.id)
+
+    def _standing(self, chunk: Chunk, container: str) -> Placed | None:
+        """The chunk as it stands in this container; `None` where it does not, or says something else."""
+        placed = self._now.placed_at(chunk.id)
+        alias = self._now.placed_at(self._aliases.get(chunk.id, ""))
+        if alias is not None:
+            placed, chunk = alias, msgspec.structs.replace(chunk, id=alias.chunk.id, parent_ids=versions(chunk))
+        if placed is None or placed.container != container or placed.chunk != chunk:
+            return None
+        return placed
+
+
+def rising(keys: Sequence[bytes | None]) -> list[int]:
+    """The positions of a longest strictly rising run of keys; those that are `None` are in none."""
+    tails: list[bytes] = []
+    ends: list[int] = []
+    before: dict[int, int] = {}
+    for n, key in enumerate(keys):
+        if key is None:
+            continue
+        at = bisect_left(tails, key)
+        before[n] = ends[at - 1] if at else -1
+        tails[at:] = [key, *tails[at + 1 :]]
+        ends[at:] = [n, *ends[at + 1 :]]
+    found: list[int] = []
+    at = ends[-1] if ends else -1
+    while at >= 0:
+        found.append(at)
+        at = before[at]
+    return found[::-1]
+
+
+def _restored(chunk: Chunk, container: str, after: str) -> RestoredChunk:
+    return RestoredChunk(
+        original=chunk.id,
+        type=chunk.type,
+        retention=chunk.retention.value,
+        category=chunk.category.value,
+        parent_ids=versions(chunk),
+        content=chunk.content,
+        calls=chunk.calls,
+        lines=chunk.lines,
+        call_id=chunk.call_id,
+        label=chunk.label,
+        name=chunk.name,
+        final=chunk.final,
+        response_id=chunk.response_id,
+        status=chunk.status,
+        is_container=chunk.is_container,
+        container=container,
+        after=after,
+    )
+
+
+# undoing it
+
+
+async def undo_rereduce(thread: ThreadHandle, *, reason: str) -> Receipt:
+    """See `Thread.undo_rereduce`."""
+    kernel = thread.kernel
+    kernel.check_writable("undoing")
+    runtime = await thread.runtime()
+
+    async def make() -> NewEvent:
+        return NewEvent(await _undoing(kernel, runtime, reason))
+
+    return await kernel[CompactionService].commit(runtime, make)
+
+
+async def _undoing(kernel: Kernel, runtime: ThreadRuntime, reason: str) -> ThreadRereduced:
+    """The event that undoes the latest mending that stands. Raises `CannotRereduce`."""
+    now = runtime.state
+    standing = await mendings(kernel.reader, runtime.id, now.seq)
+    if not standing:
+        raise CannotRereduce(runtime.id, 0, "nothing was reduced anew that is not undone")
+    stored, event = standing[-1]
+    before = await kernel.reader.state_at(runtime.id, stored.seq - 1)
+    aftermath = await read_aftermath(kernel.reader, runtime.id, now, after=stored.seq)
+    brought = [aftermath.fate(f"{stored.seq}.{n}") for n in range(len(event.restored))]
+    covered = [fate for fate in brought if fate.status == "covered"]
+    if covered:
+        why = f"event {covered[0].seq} covers what it brought: undo that compaction first"
+        raise CannotRereduce(runtime.id, event.from_seq, why)
+    came = {fate.chunk_id for fate in brought if fate.status == "live"}
+    goes = [place for place in now.placed() if place.chunk.id in came and place.container not in came]
+    left = now.draft()
+    for place in goes:
+        left.remove(place)
+    aftermath = evolve(aftermath, state=left.freeze(now.seq))
+    return ThreadRereduced(
+        from_seq=event.from_seq,
+        restored=restored_chunks(before, aftermath, dict.fromkeys(event.removed, "")),
+        removed=tuple(place.chunk.id for place in goes),
+        undoes=stored.seq,
+        reason=reason,
+        seen=now.seq,
+    )

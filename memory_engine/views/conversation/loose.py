@@ -1,0 +1,155 @@
+"""Messages that came outside of cycles: dispatched as events, ingested, or said while another question was open.
+
+No row holds them: a view that read every message would cost every thread something, whether it is asked or not. They
+are in the state, and what holds the others is in the rows, so they follow from both.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from attrs import frozen
+
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.messages import LlmClarification, LlmTextResponse, ParentAgentMessage, UserMessage
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.state import StateView
+from memory_engine.projections.base import ReadableRows
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.conversation.fold import (
+    ConversationRow,
+    ExchangeRow,
+    cycle_of,
+    exchanges_of,
+    gone_of,
+    seqs_of,
+    summary_of,
+)
+from memory_engine.views.conversation.texts import utf8_bytes
+
+_PEOPLE = frozenset({ChunkType.USER_MESSAGE, ChunkType.PARENT_MESSAGE})
+_SAID = _PEOPLE | {ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION}
+_MESSAGES = frozenset(cls.event_type for cls in (UserMessage, ParentAgentMessage, LlmTextResponse, LlmClarification))
+
+
+@frozen
+class Loose:
+    """The messages that no row holds, as exchanges, and the summaries of the state that stand for such messages.
+
+    `behind` are the exchanges that these summaries stand for.
+    """
+
+    exchanges: Sequence[ExchangeRow]
+    summaries: Sequence[Chunk]
+    behind: Sequence[ExchangeRow]
+
+
+class _Held:
+    """The places of a log that the rows hold: exchanges, the open cycle, and all that the summary was drawn from."""
+
+    def __init__(self, rows: ReadableRows[ConversationRow]) -> None:
+        summary, cycle = summary_of(rows), cycle_of(rows)
+        self._upto = summary.upto if summary is not None else 0
+        self._cycle = cycle.seq if cycle is not None else None
+        live = list(exchanges_of(rows))
+        self._seqs = {seq for row in live for seq in row.sources}
+        if cycle is not None:
+            self._seqs |= {cycle.seq, cycle.question_at}
+        self._begins = [min(row.sources) for row in live] + [cycle.seq if cycle is not None else 1 << 62]
+        # one that nobody answered was worked on until the next question came
+        self._spans = [(self._begins[n], row.finished_seq or self._begins[n + 1]) for n, row in enumerate(live)]
+        gone = [(row.first or row.seq, row.last or row.seq) for row in gone_of(rows)]
+        self._spans += [(first - 1, last + 1) for first, last in gone]
+        self._seqs |= {first for first, _ in gone}
+
+    def holds(self, seq: int) -> bool:
+        """Whether what was said at a seq is a question or an answer of a row, or work for the open question."""
+        return seq <= self._upto or seq in self._seqs or (self._cycle is not None and seq > self._cycle)
+
+    def is_work(self, seq: int) -> bool:
+        """Whether it was said while a question was open, or as the answer of one that was forgotten."""
+        return any(first < seq < last for first, last in self._spans)
+
+    def begins_between(self, first: int, last: int) -> bool:
+        """Whether a question of a row was asked between two seqs."""
+        return any(first < begin < last for begin in self._begins)
+
+    def lacks_any(self, summary: Chunk) -> bool:
+        """Whether something that a summary stands for is neither held nor work."""
+        return not all(self.holds(seq) or self.is_work(seq) for seq in seqs_of(summary.parent_ids))
+
+    def is_loose(self, chunk: Chunk) -> bool:
+        """Whether a chunk is a message that no row holds; while a question was open, only a person's."""
+        if chunk.type not in _SAID or self.holds(chunk.said_at):
+            return False
+        return chunk.type in _PEOPLE or not self.is_work(chunk.said_at)
+
+
+async def loose_messages(thread: ThreadHandle, rows: ReadableRows[ConversationRow], state: StateView) -> Loose:
+    """The loose messages of a state, oldest first. Reads the events of these alone."""
+    held, reader = _Held(rows), thread.kernel.reader
+    top = list(state.chunks())
+    summaries: list[Chunk] = []
+    behind: list[_Said] = []
+    for chunk in top:
+        if chunk.type == ChunkType.COMPACTED and held.lacks_any(chunk):
+            originals = await reader.shown(thread.id, [one.id for one in await reader.originals(thread.id, chunk)])
+            found = await _loose_among(thread, held, originals.values())
+            behind += found
+            summaries += [chunk] if found else []
+    return Loose(_paired(held, await _loose_among(thread, held, top)), summaries, _paired(held, behind))
+
+
+async def loose_of_log(
+    thread: ThreadHandle, rows: ReadableRows[ConversationRow], chunks: Iterable[Chunk], upto: int
+) -> list[ExchangeRow]:
+    """The loose messages among all chunks of a log up to a seq, where the rows were folded without a summary."""
+    held, forgettings = _Held(rows), (await thread.kernel.reader.forgotten(thread.id)).forgettings
+    first = [chunk for chunk in chunks if chunk.said_at == chunk.seq <= upto]
+    kept = (forgettings.kept(chunk, since=chunk.seq) for chunk in first)
+    return _paired(held, await _loose_among(thread, held, filter(None, kept)))
+
+
+_Said = tuple[Chunk, StoredEvent]
+"""A message, and the event that first said it."""
+
+
+async def _loose_among(thread: ThreadHandle, held: _Held, chunks: Iterable[Chunk]) -> list[_Said]:
+    """The loose ones among chunks. What a view said to the agent, such as a screen, is the view's."""
+    found = [chunk for chunk in chunks if held.is_loose(chunk)]
+    stored = await thread.kernel.reader.rows_at(thread.id, {chunk.said_at for chunk in found})
+    return [(chunk, row) for chunk in found if (row := stored[chunk.said_at]).type in _MESSAGES]
+
+
+def _paired(held: _Held, messages: Iterable[_Said]) -> list[ExchangeRow]:
+    """Messages as exchanges: what people said in a row, with no question between, and what the agent said to it."""
+    made: list[ExchangeRow] = []
+    for chunk, event in sorted(messages, key=lambda said: said[0].said_at):
+        text = f"{chunk.label}: {chunk.text}" if chunk.label and chunk.type in _PEOPLE else chunk.text
+        last = made[-1] if made and not held.begins_between(max(made[-1].sources), chunk.said_at) else None
+        if chunk.type in _PEOPLE:
+            if last is None or last.finished_seq:
+                made.append(_asked(event, text))
+            else:
+                made[-1] = msgspec.structs.replace(last, question=f"{last.question}\n{text}", question_at=event.seq)
+            continue
+        if last is None:
+            last = _asked(event, "")
+            made.append(last)
+        answer = f"{last.answer}\n{text}" if last.finished_seq else text
+        made[-1] = msgspec.structs.replace(
+            last,
+            answer=answer,
+            finished_seq=event.seq,
+            finished_us=event.recorded_at_us,
+            answer_bytes=utf8_bytes(answer),
+        )
+    return made
+
+
+def _asked(event: StoredEvent, text: str) -> ExchangeRow:
+    return ExchangeRow(seq=event.seq, event_id=event.id, question=text, asked_us=event.recorded_at_us)
+
+
+def in_order(rows: Iterable[ExchangeRow], loose: Iterable[ExchangeRow]) -> list[ExchangeRow]:
+    """Both, as they were asked."""
+    return sorted((*rows, *loose), key=lambda row: row.seq)
