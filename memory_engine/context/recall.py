@@ -16,7 +16,8 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
-from memory_engine.context.builder import Context, ContextBuilder, ContextDraft
+from memory_engine.context.builder import ContextBuilder, ContextDraft
+from memory_engine.context.context import Context
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.recall_from import searchable
 from memory_engine.context.standing import Standing

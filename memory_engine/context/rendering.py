@@ -16,22 +16,23 @@ from memory_engine.context.invariants import NOBODY
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
-from memory_engine.core.images import image_tokens
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.text import terms
-from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
+from memory_engine.core.tokens import TokenCounter
 
 if TYPE_CHECKING:
     import html
+
+    from memory_engine.core import images
 else:
     html = lazy_module("html")
+    images = lazy_module("memory_engine.core.images")
 
 Message = dict[str, object]
 """A chat-completions message."""
 
 Renderer = Callable[[Chunk], Iterable[Message]]
 """The messages of one chunk; an empty result hides it from the model. Pure: the same chunk, the same messages."""
-
 
 SECTIONS: tuple[tuple[str, str], ...] = (
     ("completed_actions", "Completed Actions"),
@@ -339,14 +340,7 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 
 def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
-    if part["type"] == "text":
-        return counter.count(str(part["text"]))
-    match part:
-        case {"file": {**file}}:
-            return file_tokens(str(file.get("file_data", "")))
-        case {"image_url": {"url": str(url), **image}}:
-            return image_tokens(url, str(image.get("detail", "")))
-    return IMAGE_TOKENS
+    return counter.count(str(part["text"])) if part["type"] == "text" else images.media_tokens(part)
 
 
 def message_bytes(message: Message) -> bytes:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
-from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, Situation, Standing

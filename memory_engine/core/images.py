@@ -13,8 +13,9 @@ Chunks carry an estimate of their own (`core.tokens.estimate_chunk`), which is r
 import binascii
 import math
 import struct
+from collections.abc import Mapping
 
-from memory_engine.core.tokens import IMAGE_TOKENS
+from memory_engine.core.tokens import IMAGE_TOKENS, file_tokens
 
 HEAD_CHARS = 131_072
 """Characters of a `data:` URL within which the size is looked for: a JPEG may hold a preview before it."""
@@ -34,6 +35,16 @@ _FRAMES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 """The markers of a JPEG that are followed by its size."""
 _BARE = frozenset({0x01, *range(0xD0, 0xD8)})
 """The markers of a JPEG that nothing belongs to."""
+
+
+def media_tokens(part: Mapping[str, object]) -> int:
+    """The tokens of an image or a file that is a part of a chat-completions message."""
+    match part:
+        case {"file": {**file}}:
+            return file_tokens(str(file.get("file_data", "")))
+        case {"image_url": {"url": str(url), **image}}:
+            return image_tokens(url, str(image.get("detail", "")))
+    return IMAGE_TOKENS
 
 
 def image_tokens(url: str, detail: str = "") -> int:
