@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memory_engine.compaction.base import Compactor as Compactor
     from memory_engine.compaction.protocol import CompactionReport as CompactionReport
     from memory_engine.context.budget import ContextPolicy as ContextPolicy
-    from memory_engine.context.builder import Context as Context
+    from memory_engine.context.context import Context as Context
     from memory_engine.core.chunks import Category as Category
     from memory_engine.core.chunks import Chunk as Chunk
     from memory_engine.core.chunks import ChunkType as ChunkType
@@ -75,7 +75,7 @@ _HOMES = {
     "compaction.base": "CompactionContext CompactionResult Compactor",
     "compaction.protocol": "CompactionReport",
     "context.budget": "ContextPolicy",
-    "context.builder": "Context",
+    "context.context": "Context",
     "core.chunks": "Category Chunk ChunkType Retention",
     "core.operations": "Add Batch BatchReplace Delete Operation Reorder Replace Update",
     "core.records": "NewEvent Receipt RecordedEvent",

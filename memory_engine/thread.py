@@ -10,7 +10,7 @@ from attrs import evolve
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
-from memory_engine.context.builder import Context
+from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded

@@ -16,7 +16,8 @@ from memory_engine.cli.commands import Command, WrongArgument, no_arguments, wri
 from memory_engine.cli.messages import measure, put_messages_briefly
 from memory_engine.cli.options import FOUND_PROBLEMS, VARIABLE
 from memory_engine.cli.terminal import Terminal
-from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.context.rendering import render_lines
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import SummaryLine

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
 from memory_engine.cli.terminal import Progress, Terminal
-from memory_engine.context.builder import Context
+from memory_engine.context.context import Context
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.excerpts import columns, counted, number, of_chunk, of_event, one_line
 from memory_engine.engine import Engine

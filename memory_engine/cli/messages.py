@@ -1,7 +1,7 @@
 """A context's messages, as people read them."""
 
 from memory_engine.cli.terminal import Terminal
-from memory_engine.context.builder import Context
+from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.excerpts import counted, escaped, number, one_line
 from memory_engine.core.tokens import TokenCounter

@@ -1,7 +1,8 @@
 """The model's context: the builder, the renderers, recall, and the invariants that keep it valid."""
 
 from memory_engine.context.budget import ContextPolicy, Room, Split
-from memory_engine.context.builder import Context, ContextBuilder, Spent
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context, Spent
 from memory_engine.context.rendering import Message, Renderer
 
 __all__ = [

@@ -12,14 +12,8 @@ from attrs import Attribute, field, frozen
 from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
-from memory_engine.context.rendering import (
-    Message,
-    RenderedChunk,
-    assemble,
-    keep_last_lines,
-    message_tokens,
-    shorten,
-)
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
+from memory_engine.context.shortening import keep_last_lines, shorten
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter

@@ -25,25 +25,24 @@ from memory_engine.context.budget import (
     tokens_of,
     whole,
 )
+from memory_engine.context.context import Context, Spent
 from memory_engine.context.invariants import atoms_of
 from memory_engine.context.rendering import (
     Message,
     RenderedChunk,
     Renderer,
     assemble,
-    fair_shares,
-    keep_last_lines,
     message_tokens,
     render,
     render_held,
-    render_xml,
 )
-from memory_engine.context.standing import Place, Standing, StandingBlock
+from memory_engine.context.shortening import fair_shares, keep_last_lines
+from memory_engine.context.standing import OfferedBlock, Place, StandingBlock
+from memory_engine.context.thinking import carried_thinking, thinking_tokens
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, outdated_instructions
 from memory_engine.core.state import State, StateView
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import ContextBudgetError
-from memory_engine.recall.hits import Hit
 
 TRAILING = {Category.SCRATCHPAD: 0.2, Category.TASK: 0.3, Category.ENVIRONMENT: 0.15}
 """Chunks that change in place, and so stand last, by category, with the share of a budget that each may take."""
@@ -55,57 +54,7 @@ FRAME = 3
 """Tokens that a list of messages takes beyond those of its messages."""
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
-
-    `pinned` counts the chunks that are always in: instructions, CRITICAL chunks, scratchpad, task, to-do list,
-    environment; `standing` the blocks that views contribute.
-    """
-
-    pinned: int = 0
-    standing: int = 0
-    summary: int = 0
-    recent: int = 0
-    recalled: int = 0
-
-
-@frozen(kw_only=True)
-class Context:
-    """The input of a model call. `tokens` counts `messages`, exactly if `tokens_exact`.
-
-    `included` and `excluded` are chunk ids in the order of the state; `shortened` are
-    those included whose text was cut to fit. `spent` says which part took how much.
-
-    `recalled` are the passages that a `query` brought, as they are shown, oldest first, and `recalled_text` the
-    text of their block; `recall_failure` says why an embedder or a re-ranker took no part although there is one.
-    In `chunks` the block is one chunk with the status RECALLED, which is in no state. So is each of the `standing`
-    blocks: the preferences of the user, the tenant's `agent.md` and the like, as they are shown.
-    """
-
-    thread_id: str
-    seq: int
-    messages: list[Message]
-    tokens: int
-    tokens_exact: bool
-    tokenizer: str
-    included: tuple[str, ...]
-    excluded: tuple[str, ...]
-    shortened: tuple[str, ...] = ()
-    chunks: tuple[Chunk, ...] = field(default=(), repr=False)
-    spent: Spent = Spent()
-    recalled: tuple[Hit, ...] = ()
-    recalled_text: str = field(default="", repr=False)
-    recall_failure: str = ""
-    standing: tuple[StandingBlock, ...] = ()
-    pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
-    """The chunks with their own messages, in the order of the context: what `messages` were put together from."""
-
-    def xml(self) -> str:
-        """The same chunks in the XML form, each with its id."""
-        return render_xml(self.chunks)
-
-
-class Shown(Protocol):
+class ChunkSource(Protocol):
     """The chunks that a context is made of: a state, or an arrangement of chunks in its place."""
 
     @property
@@ -147,7 +96,7 @@ class Arranged:
 class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A context without its recalled block. The block may take `room` tokens; `before` is its place in `pieces`."""
 
-    state: Shown
+    state: ChunkSource
     thread_id: str
     pieces: tuple[RenderedChunk, ...]
     standing: tuple[StandingBlock, ...]
@@ -155,6 +104,7 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
     room: int
     before: int
     builder: "ContextBuilder"
+    thinking: tuple[Chunk, ...] = ()
 
     def block(self, text: str) -> RenderedChunk:
         """The recalled passages as a chunk, marked as recalled."""
@@ -181,13 +131,14 @@ class ContextDraft(msgspec.Struct, frozen=True, kw_only=True):
 
     def _context(self, pieces: Sequence[RenderedChunk], spent: Spent) -> Context:
         made = _finish(self.state, self.thread_id, pieces, spent, self.builder.counter)
-        return evolve(made, standing=self.standing)
+        return evolve(_with_thinking(made, self.thinking, self.builder.counter), standing=self.standing)
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The rendered chunks of a state: atoms, and the pieces that are in beside them (`fixed` tokens).
+    """The rendered chunks of a state: atoms, and the pieces that are in beside them.
 
-    `first` stand after the instructions, `turn` before the newest turn, `trailing` after all atoms.
+    `first` stand after the instructions, `turn` before the newest turn, `trailing` after all atoms. `fixed` are the
+    tokens of these, and of the `thinking` that a provider gets back (`carried`).
     """
 
     flow: Flow
@@ -196,6 +147,8 @@ class Layout(msgspec.Struct, frozen=True):
     turn: Sequence[RenderedChunk]
     fixed: int
     standing: int
+    thinking: tuple[Chunk, ...] = ()
+    carried: int = 0
 
     @classmethod
     def of(
@@ -214,7 +167,12 @@ class Layout(msgspec.Struct, frozen=True):
 
     def beside(self, blocks: "Sequence[ShownBlock]", counter: TokenCounter) -> "Layout":
         """The same with other blocks beside the atoms."""
-        return Layout.of(self.flow, self.trailing, counter, blocks)
+        return Layout.of(self.flow, self.trailing, counter, blocks).carrying(self.thinking, counter)
+
+    def carrying(self, thinking: tuple[Chunk, ...], counter: TokenCounter) -> "Layout":
+        """The same with room for thinking."""
+        carried = thinking_tokens(thinking, counter)
+        return replace(self, fixed=self.fixed - self.carried + carried, thinking=thinking, carried=carried)
 
     def within(
         self, max_tokens: int | None, counter: TokenCounter, policy: ContextPolicy = DEFAULT_POLICY
@@ -240,7 +198,7 @@ class Layout(msgspec.Struct, frozen=True):
         """The tokens of each part: of these atoms, and of the pieces beside them."""
         flow = Flow.of(chosen)
         return Spent(
-            pinned=self.fixed - self.standing + flow.fixed_tokens,
+            pinned=self.fixed - self.standing - self.carried + flow.fixed_tokens,
             standing=self.standing,
             summary=tokens_of(flow.summaries),
             recent=tokens_of(flow.turns),
@@ -282,12 +240,12 @@ class ContextBuilder:
 
     def build(
         self,
-        state: Shown,
+        state: ChunkSource,
         thread_id: str,
         max_tokens: int | None = None,
         *,
         policy: ContextPolicy = DEFAULT_POLICY,
-        standing: Sequence[Standing] = (),
+        standing: Sequence[OfferedBlock] = (),
     ) -> Context:
         """Choose whole atoms for the budget (`None`: all of them) and render them.
 
@@ -296,30 +254,31 @@ class ContextBuilder:
         those that are always in cannot fit at all.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        layout = self._layout(state, max_tokens, blocks)
+        layout = self._layout(state, max_tokens, blocks, policy)
         chosen = layout.within(max_tokens, self.counter, policy)
         if chosen is None:
             raise self.overrun(state, thread_id, max_tokens or 0, policy, standing)
         blocks = _unsaid(blocks, chosen, thread_id)
         layout = layout.beside(blocks, self.counter)
         made = _finish(state, thread_id, layout.pieces(chosen), layout.spent(chosen), self.counter)
+        made = _with_thinking(made, layout.thinking, self.counter)
         return evolve(made, standing=tuple(one.block for one in blocks))
 
     def draft(
         self,
-        state: Shown,
+        state: ChunkSource,
         thread_id: str,
         max_tokens: int | None,
         policy: ContextPolicy,
         *,
-        standing: Sequence[Standing] = (),
+        standing: Sequence[OfferedBlock] = (),
     ) -> ContextDraft:
         """Choose whole atoms by a policy that does not see the question, and find the place of the recalled block.
 
         Raises `ContextBudgetError` as `build` does, and `ValueError` for a policy that gives negative numbers.
         """
         blocks = self._blocks(state, max_tokens, standing)
-        layout = self._layout(state, max_tokens, blocks)
+        layout = self._layout(state, max_tokens, blocks, policy)
         if max_tokens is None:
             divided = whole(layout.flow, policy)
         else:
@@ -341,9 +300,10 @@ class ContextBuilder:
             room=divided.recalled,
             before=next((n for n, piece in enumerate(flowing) if piece.position == spoken), len(pieces)),
             builder=self,
+            thinking=layout.thinking,
         )
 
-    def trailing(self, state: Shown | StateView, max_tokens: int | None) -> list[RenderedChunk]:
+    def trailing(self, state: ChunkSource | StateView, max_tokens: int | None) -> list[RenderedChunk]:
         """The pieces that stand after all atoms, in the order of the state, each kind within its share of a budget."""
         pieces = [
             RenderedChunk(chunk, tuple(render_held(chunk, state.children(chunk.id), self.renderers)), 0)
@@ -366,10 +326,24 @@ class ContextBuilder:
             for piece, size, limit in zip(pieces, sizes, limits, strict=True)
         ]
 
-    def _layout(self, state: Shown, max_tokens: int | None, blocks: Sequence[ShownBlock]) -> Layout:
-        return Layout.of(self._flow(state), self.trailing(state, max_tokens), self.counter, blocks)
+    def _layout(
+        self, state: ChunkSource, max_tokens: int | None, blocks: Sequence[ShownBlock], policy: ContextPolicy
+    ) -> Layout:
+        top = in_flow(state.chunks())
+        layout = Layout.of(self._flow(top), self.trailing(state, max_tokens), self.counter, blocks)
+        return self.with_thinking(layout, top, max_tokens, policy)
 
-    def _blocks(self, state: Shown, max_tokens: int | None, standing: Sequence[Standing]) -> list[ShownBlock]:
+    def with_thinking(
+        self, layout: Layout, chunks: Sequence[Chunk], max_tokens: int | None, policy: ContextPolicy = DEFAULT_POLICY
+    ) -> Layout:
+        """The layout with room for the thinking of a tool loop that runs, if the newest turn fits beside it."""
+        thinking = carried_thinking(chunks, max_tokens, self.counter)
+        if not thinking:
+            return layout
+        held = layout.carrying(thinking, self.counter)
+        return held if held.within(max_tokens, self.counter, policy) is not None else layout
+
+    def _blocks(self, state: ChunkSource, max_tokens: int | None, standing: Sequence[OfferedBlock]) -> list[ShownBlock]:
         """The standing blocks as they fit into their shares, without those that a renderer hides."""
         shown = []
         for one in standing:
@@ -380,22 +354,21 @@ class ContextBuilder:
                 shown.append(ShownBlock(one.source.place, block, piece))
         return shown
 
-    def _flow(self, state: Shown) -> Flow:
-        atoms = atoms_of(in_flow(state.chunks()))
-        return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms)
+    def _flow(self, chunks: Iterable[Chunk]) -> Flow:
+        return Flow.of(cost(atom, self.messages, self.counter) for atom in atoms_of(chunks))
 
     def overrun(
         self,
-        state: Shown,
+        state: ChunkSource,
         thread_id: str,
         max_tokens: int,
         policy: ContextPolicy = DEFAULT_POLICY,
-        standing: Sequence[Standing] = (),
+        standing: Sequence[OfferedBlock] = (),
     ) -> ContextBudgetError:
         """The error for a budget that is too small, with the smallest one that is not."""
 
         def fits(budget: int) -> bool:
-            layout = self._layout(state, budget, self._blocks(state, budget, standing))
+            layout = self._layout(state, budget, self._blocks(state, budget, standing), policy)
             return layout.within(budget, self.counter, policy) is not None
 
         low, high = max_tokens, 2 * max(max_tokens, TRAILING_MIN)
@@ -420,7 +393,7 @@ def in_order(chosen: Sequence[Costed]) -> list[RenderedChunk]:
 
 
 def _finish(
-    state: Shown, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
+    state: ChunkSource, thread_id: str, pieces: Sequence[RenderedChunk], spent: Spent, counter: TokenCounter
 ) -> Context:
     messages = assemble(pieces)
     shown = {piece.chunk.id for piece in pieces}
@@ -438,4 +411,15 @@ def _finish(
         chunks=tuple(chunk for piece in pieces for chunk in (piece.chunk, *state.children(piece.chunk.id))),
         spent=spent,
         pieces=tuple(pieces),
+        trailing=next(
+            (n for n, piece in enumerate(reversed(pieces)) if piece.chunk.category not in TRAILING), len(pieces)
+        ),
     )
+
+
+def _with_thinking(context: Context, thinking: Sequence[Chunk], counter: TokenCounter) -> Context:
+    """The context with the thinking that is in it and goes back to its provider."""
+    included = set(context.included)
+    carried = [chunk for chunk in thinking if chunk.id in included]
+    ids = tuple(chunk.id for chunk in carried)
+    return evolve(context, thinking=ids, thinking_tokens=thinking_tokens(carried, counter)) if carried else context

@@ -16,10 +16,11 @@ from attrs import evolve
 from msgspec.structs import replace
 
 from memory_engine.context.budget import ContextPolicy
-from memory_engine.context.builder import Context, ContextBuilder, ContextDraft
+from memory_engine.context.builder import ContextBuilder, ContextDraft
+from memory_engine.context.context import Context
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.recall_from import searchable
-from memory_engine.context.standing import Standing
+from memory_engine.context.standing import OfferedBlock
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
 from memory_engine.recall.hits import Hit, Shown, shown
@@ -64,7 +65,7 @@ class RecallRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def recalled_context(
-    thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[Standing] = ()
+    thread: ThreadHandle, state: State, recall: RecallRequest, standing: Sequence[OfferedBlock] = ()
 ) -> Context:
     """The context of a state with the passages that a question recalls.
 

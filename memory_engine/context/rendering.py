@@ -9,31 +9,29 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import msgspec
-from msgspec.structs import replace
 
-from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.invariants import NOBODY
 from memory_engine.core.chunks import INTERRUPTED, Chunk, ChunkType, content_text
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Content, FilePart, ImagePart, Part, SummaryLine, TextPart
 from memory_engine.core.lazy import lazy_module
-from memory_engine.core.text import terms
-from memory_engine.core.tokens import IMAGE_TOKENS, TokenCounter, file_tokens
+from memory_engine.core.tokens import TokenCounter
 
 if TYPE_CHECKING:
     import html
 
     from memory_engine.context import headings
+    from memory_engine.core import images
 else:
     html = lazy_module("html")
     headings = lazy_module("memory_engine.context.headings")
+    images = lazy_module("memory_engine.core.images")
 
 Message = dict[str, object]
 """A chat-completions message."""
 
 Renderer = Callable[[Chunk], Iterable[Message]]
 """The messages of one chunk; an empty result hides it from the model. Pure: the same chunk, the same messages."""
-
 
 SECTIONS: tuple[tuple[str, str], ...] = (
     ("completed_actions", "Completed Actions"),
@@ -57,11 +55,11 @@ _LABELS = {
 
 def message_content(content: Content) -> object:
     """Content as chat-completions wants it: a text, or a list of parts."""
-    return content if isinstance(content, str) else [_message_part(part) for part in content]
+    return content if isinstance(content, str) else [message_part(part) for part in content]
 
 
-def _message_part(part: Part) -> Message:
-    """A part; what chat-completions does not take (a file by address) stands as its text."""
+def message_part(part: Part) -> Message:
+    """A part of a message; what chat-completions does not take (a file by address) stands as its text."""
     match part:
         case ImagePart(url=url) if url:
             return {"type": "image_url", "image_url": {"url": url, **({"detail": part.detail} if part.detail else {})}}
@@ -123,11 +121,13 @@ def render_note(chunk: Chunk) -> Iterable[Message]:
     label = _LABELS.get(chunk.type, chunk.type.replace("_", " ").capitalize())
     if chunk.label:
         label = f"{label} ({chunk.label})"
-    content = message_content(chunk.content)
-    if isinstance(content, str):
-        return ({"role": "user", "content": f"[{label}] {content}".rstrip()},)
-    parts = cast("list[object]", content)
-    return ({"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *parts]},)
+    return (_note(label, message_content(chunk.content)),)
+
+
+def _note(label: str, content: object) -> Message:
+    if isinstance(content, list):
+        return {"role": "user", "content": [{"type": "text", "text": f"[{label}]"}, *cast("list[object]", content)]}
+    return {"role": "user", "content": f"[{label}] {content}".rstrip()}
 
 
 def render_compacted(chunk: Chunk) -> Iterable[Message]:
@@ -244,10 +244,6 @@ MESSAGE_FRAME = 4
 """Tokens that each message takes beyond its text (role and delimiters)."""
 NO_RESULT = "[no result yet]"
 """Stands for the result of a call that has none: providers refuse an unanswered call."""
-LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
-"""Stands before lines for whose forerunners there was no room."""
-TEXT_TOKENS_MIN = 24
-"""A text is never cut below this."""
 
 
 class RenderedChunk(msgspec.Struct, frozen=True):
@@ -315,8 +311,7 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
     for chunk, message in flat:
         if message.get("role") == "tool" and id(message) not in used:
             kind = "Result" if chunk.final else "Intermediate result"
-            note: Message = {"role": "user", "content": f"[{kind} of call {chunk.call_id}] {chunk.text}"}
-            notes.setdefault(at, []).append(note)
+            notes.setdefault(at, []).append(_note(f"{kind} of call {chunk.call_id}", message.get("content")))
         else:
             at = max(at, place[id(message)])
     for n in sorted(notes, reverse=True):
@@ -328,7 +323,7 @@ def _with_strays(flat: Sequence[tuple[Chunk, Message]], result: list[Message], u
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """Tokens of a message: its texts, a flat price for an image, and the frame."""
+    """Tokens of a message: its texts, its images and files by their rules, and the frame."""
     total = MESSAGE_FRAME
     content = message.get("content")
     if isinstance(content, str):
@@ -343,164 +338,9 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 
 def _part_tokens(part: Mapping[str, object], counter: TokenCounter) -> int:
-    if part["type"] == "text":
-        return counter.count(str(part["text"]))
-    file = part.get("file")
-    return file_tokens(str(file.get("file_data", ""))) if isinstance(file, Mapping) else IMAGE_TOKENS
+    return counter.count(str(part["text"])) if part["type"] == "text" else images.media_tokens(part)
 
 
 def message_bytes(message: Message) -> bytes:
     """A message as providers roughly get it: deterministic JSON, and a line break."""
     return encode_json(message) + b"\n"
-
-
-def shorten(
-    pieces: Sequence[RenderedChunk], room: int, counter: TokenCounter, asked: frozenset[str] = frozenset()
-) -> tuple[RenderedChunk, ...] | None:
-    """The pieces with their longest texts cut so that they fit into `room` tokens; `None` where they cannot.
-
-    The beginning and the end of a text stay, and between them what it says about the terms that were `asked`.
-    """
-    sizes = [_text_tokens(piece, counter) for piece in pieces]
-    texts = room - _assembled_tokens(pieces, counter) + sum(sizes)
-    found: tuple[RenderedChunk, ...] | None = None
-    for _ in range(_TRIES_MAX):
-        targets = fair_shares(sizes, texts)
-        if any(target < min(TEXT_TOKENS_MIN, size) for size, target in zip(sizes, targets, strict=True)):
-            return found
-        cut = tuple(
-            piece if target >= size else _cut(piece, target, _Cut(size, asked, counter))
-            for piece, size, target in zip(pieces, sizes, targets, strict=True)
-        )
-        over = _assembled_tokens(cut, counter) - room
-        if over > 0 and found is not None:
-            return found
-        if over <= 0:
-            found = cut
-            if over > -SLACK:
-                return found
-        texts -= over
-    return found
-
-
-_TRIES_MAX = 16
-SLACK = 8
-"""Tokens that a cut may leave unused."""
-
-
-def _assembled_tokens(pieces: Sequence[RenderedChunk], counter: TokenCounter) -> int:
-    return sum(message_tokens(message, counter) for message in assemble(pieces))
-
-
-def fair_shares(sizes: Sequence[int], room: int) -> list[int]:
-    """What each gets of a room: all it needs where that is less than an even part of what the smaller ones leave."""
-    shares = [0] * len(sizes)
-    order = sorted(range(len(sizes)), key=sizes.__getitem__)
-    for n, place in enumerate(order):
-        shares[place] = min(sizes[place], room // (len(order) - n))
-        room -= shares[place]
-    return shares
-
-
-def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> RenderedChunk:
-    """The piece with its texts cut at their beginning to the last lines that fit into `room` tokens.
-
-    The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
-    cut itself.
-    """
-    messages = tuple(
-        {**message, "content": _last_lines(content, room - MESSAGE_FRAME, piece.chunk.id, counter)}
-        if isinstance(content := message.get("content"), str)
-        else message
-        for message in piece.messages
-    )
-    return replace(piece, messages=messages, shortened=True)
-
-
-def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> str:
-    heading, *rest = text.split("\n")
-    size = counter.count(heading)
-    most = room // 2 if rest else room
-    if size > most:
-        heading = _cut_text(heading, most, chunk_id, _Cut(size, frozenset(), counter))
-    lines = [line for line in rest if line.strip()]
-    kept = last_lines(lines, room - counter.count(f"{heading}\n"), counter, chunk_id)
-    earlier = len(lines) - len(kept)
-    return "\n".join([heading, *([LINES_LEFT_OUT.format(earlier)] if earlier else []), *kept])
-
-
-def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id: str = "it") -> list[str]:
-    """The last lines that fit into `room` tokens, with one that says how many do not (`LINES_LEFT_OUT`).
-
-    A line that is longer than half of the room is cut itself.
-    """
-    sizes = [counter.count(line) + 1 for line in lines]
-    if sum(sizes) <= room:
-        return list(lines)
-    room -= TEXT_TOKENS_MIN  # for the line that says what is left out
-    kept: list[str] = []
-    for line, size in zip(reversed(lines), reversed(sizes), strict=True):
-        shown = line
-        if size > room // 2:
-            shown = _cut_text(line, room // 2, chunk_id, _Cut(size, frozenset(), counter))
-        room -= counter.count(shown) + 1
-        if room < 0:
-            break
-        kept.append(shown)
-    return kept[::-1]
-
-
-def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
-    texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
-    return sum(map(counter.count, texts))
-
-
-class _Cut(msgspec.Struct, frozen=True):
-    """What texts of `size` tokens together are cut by: the terms that matter in them, and the counter."""
-
-    size: int
-    asked: frozenset[str]
-    counter: TokenCounter
-
-
-def _cut(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
-    """The piece with its texts cut to about `tokens`."""
-    messages = tuple(
-        {**message, "content": _cut_text(content, tokens, piece.chunk.id, how)}
-        if isinstance(content := message.get("content"), str)
-        else message
-        for message in piece.messages
-    )
-    return replace(piece, messages=messages, shortened=True)
-
-
-def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:
-    """Beginning and end of a text, and between them what was asked; marks say how much of which chunk is left out."""
-    mark = f"[… {{}} characters of {chunk_id} …]"
-    keep = max(40, len(text) * tokens // max(how.size, 1) - len(mark) - 8)
-    if keep >= len(text):
-        return text
-    start, end = _asked_part(text, keep, tokens, how)
-    beside = keep - (end - start)
-    head = text[: min(start, max(beside * 2 // 3, beside - (len(text) - end)))]
-    tail = text[max(end, len(text) - (beside - len(head))) :]
-    left_out = len(text) - len(head) - len(tail) - (end - start)
-    said = f"{LEFT_OUT} {text[start:end]} " if end > start else ""
-    return f"{head} {said}{mark.format(left_out)} {tail}"
-
-
-def _asked_part(text: str, keep: int, tokens: int, how: _Cut) -> tuple[int, int]:
-    """Where the part begins and ends that says most about what was asked, between the beginning and the end of a text.
-
-    An empty span in the middle where it says nothing about it.
-    """
-    nothing = keep * 2 // 3, keep * 2 // 3
-    first, last = keep // 3, len(text) - keep // 4
-    if not how.asked.intersection(terms(text[first:last])):
-        return nothing
-    said = excerpt(text[first:last], how.asked, tokens // 3, how.counter)
-    said = said.removeprefix(f"{LEFT_OUT} ").removesuffix(f" {LEFT_OUT}")
-    start = text.find(said, first)
-    if not said or start < 0 or not how.asked.intersection(terms(said)):
-        return nothing
-    return start, start + len(said)

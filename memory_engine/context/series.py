@@ -165,13 +165,15 @@ class ContextSeries:
     def context(self) -> MeasuredContext:
         """The context of the current state. Raises `ContextBudgetError`."""
         builder = self.messages.builder
-        tail = self._tail(self._bonds or self._read_again())
+        bonds = self._bonds or self._read_again()
+        tail = self._tail(bonds)
         if self._trailing is None:
             self._trailing = builder.trailing(self._draft, self.max_tokens)
         before: Sequence[Message] = ()
         tokens, size = FRAME, 0
         if self.max_tokens is not None:
             layout = Layout.of(self.settled.flow.plus(Flow.of(tail)), self._trailing, builder.counter)
+            layout = builder.with_thinking(layout, bonds.chunks, self.max_tokens)
             chosen = layout.within(self.max_tokens, builder.counter)
             if chosen is None:
                 raise builder.overrun(self.state(), self._thread_id, self.max_tokens)

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.context.rendering import LINES_LEFT_OUT, last_lines
+from memory_engine.context.shortening import LINES_LEFT_OUT, last_lines
 from memory_engine.core.chunks import RECALLED, Category, Chunk, Retention
 from memory_engine.core.state import State
 from memory_engine.core.tokens import TokenCounter
@@ -141,7 +141,7 @@ class BlockSources(msgspec.Struct, frozen=True):
         return [(known[name], share) for name, share in shares.items()]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class OfferedBlock(msgspec.Struct, frozen=True):
     """A block that was read for a context, its place, and the tokens that it may take of a budget (`None`: any)."""
 
     block: StandingBlock

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
-from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
-from memory_engine.context.standing import BlockSources, Situation, Standing
+from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
@@ -63,7 +64,7 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
 
 async def standing_blocks(
     thread: ThreadHandle, state: State, policy: ContextPolicy, *, query: str | None = None, at: int | None = None
-) -> list[Standing]:
+) -> list[OfferedBlock]:
     """The standing blocks of a conversation, as of then. Raises `ValueError` for a block that is not there."""
     chosen = thread.kernel[BlockSources].chosen(policy.blocks)
     if not chosen:
@@ -82,7 +83,7 @@ async def standing_blocks(
         moment=await _moment(thread, at),
     )
     read = [(source, share, await source.read(situation)) for source, share in chosen]
-    return [Standing(block, source, share) for source, share, block in read if block is not None and block.lines]
+    return [OfferedBlock(block, source, share) for source, share, block in read if block is not None and block.lines]
 
 
 async def _record(thread: ThreadHandle) -> ThreadRecord | None:

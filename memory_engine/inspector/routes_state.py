@@ -4,7 +4,8 @@ from typing import cast
 
 import msgspec
 
-from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from memory_engine.context.builder import TRAILING, Context, ContextBuilder
+from memory_engine.context.builder import TRAILING, ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.events.roles import Reference, Role, roles_of
 from memory_engine.core.state import State

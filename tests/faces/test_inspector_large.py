@@ -13,7 +13,8 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Plugin
 from memory_engine import events as e
-from memory_engine.context.builder import Context, ContextBuilder
+from memory_engine.context.builder import ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.core.events.base import Event, event
 from memory_engine.core.state import State
 from tests.inspecting import Browser, inspected

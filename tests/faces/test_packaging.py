@@ -29,6 +29,7 @@ STARTUP_FILES_EXPECTED = ("__editable__.memory_engine", "a1_coverage", "distutil
 # What `import memory_engine` may not load: drivers, numerics and model clients cost up to seconds.
 HEAVY = (
     "aiosqlite",
+    "anthropic",
     "fastembed",
     "hnswlib",
     "litellm",

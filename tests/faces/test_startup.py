@@ -21,7 +21,19 @@ OPEN = "from memory_engine import open, UserMessage"
 CALL = "from memory_engine.cli import main\ntry:\n    main({words!r})\nexcept SystemExit:\n    pass"
 TELL = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)), file=sys.stderr)"
 
-NEVER = {"email", "http", "litellm", "numpy", "openai", "starlette", "tiktoken", "urllib.request", "uvicorn", "xml.sax"}
+NEVER = {
+    "anthropic",
+    "email",
+    "http",
+    "litellm",
+    "numpy",
+    "openai",
+    "starlette",
+    "tiktoken",
+    "urllib.request",
+    "uvicorn",
+    "xml.sax",
+}
 """Neither opening a memory nor a command of the terminal needs these unless an option asks for them."""
 ON_DEMAND = {"anyio", "csv", "importlib.metadata", "tempfile", "tomllib", "zipfile"} | NEVER
 OPENING_MAX = 170
@@ -51,6 +63,24 @@ def test_opening_loads_what_every_engine_needs() -> None:
     assert set() == found & (ON_DEMAND | FACES | {"argparse", "aiosqlite", "sqlite3"})
     assert set() == {name for name in found if name.startswith("memory_engine.llm.litellm")}
     assert len(ours(found)) <= OPENING_MAX
+
+
+RENDER = """
+import asyncio, memory_engine
+async def main():
+    async with memory_engine.open(":memory:") as engine:
+        context = await (await engine.create_thread()).context()
+        for form in ("openai.chat", "openai.responses", "anthropic"):
+            context.render(form)
+asyncio.run(main())
+"""
+
+
+def test_a_request_is_made_without_its_sdk() -> None:
+    """An SDK takes seconds to import, and need not be there; a form is loaded when it is asked for."""
+    forms = "memory_engine.context.forms"
+    assert set() == loaded(RENDER) & {"anthropic", "openai"}
+    assert set() == {name for name in loaded(OPEN) if name.startswith(forms)}
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:

@@ -25,6 +25,7 @@ ANY_ALLOWED = re.compile(r"codec\.py|memory_engine/llm/.*")
 # Importing these is dear or binds the core to a back end, so only their room names them, even in a string.
 HEAVY = {
     "aiosqlite": "storage/",
+    "anthropic": "memory_engine/llm/",
     "asyncpg": "storage/",
     "fastembed": "memory_engine/recall/embedders.py",
     "hnswlib": "storage/",

@@ -8,7 +8,8 @@ import logging
 import msgspec
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy
-from memory_engine.context.builder import Arranged, Context, ContextBuilder
+from memory_engine.context.builder import Arranged, ContextBuilder
+from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, render_all
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.chunks import ChunkType

@@ -1,0 +1,114 @@
+"""The input of a model call: what it shows and what it leaves out, and its forms for providers."""
+
+from typing import TYPE_CHECKING, Literal, overload
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine.context.rendering import Message, RenderedChunk, render_xml
+from memory_engine.context.standing import StandingBlock
+from memory_engine.context.thinking import running_thinking
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.lazy import lazy_module
+from memory_engine.recall.hits import Hit
+
+if TYPE_CHECKING:
+    from memory_engine.context.forms import anthropic, openai_chat, openai_responses, turns
+else:
+    anthropic = lazy_module("memory_engine.context.forms.anthropic")
+    openai_chat = lazy_module("memory_engine.context.forms.openai_chat")
+    openai_responses = lazy_module("memory_engine.context.forms.openai_responses")
+    turns = lazy_module("memory_engine.context.forms.turns")
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens of each part of a context; together they are all of it (or a little more, if a result precedes its call).
+
+    `pinned` counts the chunks that are always in: instructions, CRITICAL chunks, scratchpad, task, to-do list,
+    environment; `standing` the blocks that views contribute.
+    """
+
+    pinned: int = 0
+    standing: int = 0
+    summary: int = 0
+    recent: int = 0
+    recalled: int = 0
+
+
+@frozen(kw_only=True)
+class Context:
+    """The input of a model call. `tokens` counts `messages`, exactly if `tokens_exact`.
+
+    `included` and `excluded` are chunk ids in the order of the state; `shortened` are
+    those included whose text was cut to fit. `spent` says which part took how much.
+
+    `recalled` are the passages that a `query` brought, as they are shown, oldest first, and `recalled_text` the
+    text of their block; `recall_failure` says why an embedder or a re-ranker took no part although there is one.
+    In `chunks` the block is one chunk with the status RECALLED, which is in no state. So is each of the `standing`
+    blocks: the preferences of the user, the tenant's `agent.md` and the like, as they are shown.
+
+    `messages` are chat-completions messages; `render` gives the same context as the request of a provider.
+    `thinking_tokens` are those of the running tool loop's thinking, which `messages` and `tokens` leave out.
+    """
+
+    thread_id: str
+    seq: int
+    messages: list[Message]
+    tokens: int
+    tokens_exact: bool
+    tokenizer: str
+    included: tuple[str, ...]
+    excluded: tuple[str, ...]
+    shortened: tuple[str, ...] = ()
+    chunks: tuple[Chunk, ...] = field(default=(), repr=False)
+    spent: Spent = Spent()
+    recalled: tuple[Hit, ...] = ()
+    recalled_text: str = field(default="", repr=False)
+    recall_failure: str = ""
+    standing: tuple[StandingBlock, ...] = ()
+    pieces: tuple[RenderedChunk, ...] = field(default=(), repr=False, eq=False)
+    """The chunks with their own messages, in the order of the context: what `messages` were put together from. The last
+    `trailing` change in place."""
+    trailing: int = 0
+    thinking: tuple[str, ...] = ()
+    """The ids of the thinking that a provider gets back, if it is its own."""
+    thinking_tokens: int = 0
+
+    @overload
+    def render(self, form: Literal["openai.chat"], *, reasoning_content: bool = False) -> "openai_chat.ChatInput": ...
+
+    @overload
+    def render(self, form: Literal["openai.responses"]) -> "openai_responses.ResponsesInput": ...
+
+    @overload
+    def render(self, form: Literal["anthropic"], *, cache: bool = True) -> "anthropic.AnthropicInput": ...
+
+    def render(
+        self,
+        form: Literal["openai.chat", "openai.responses", "anthropic"],
+        *,
+        reasoning_content: bool = False,
+        cache: bool = True,
+    ) -> "openai_chat.ChatInput | openai_responses.ResponsesInput | anthropic.AnthropicInput":
+        """This context in a provider's form, as its SDK takes it, by the provider's rules whatever was said.
+
+        `reasoning_content` (openai.chat) gives the thinking of a running tool loop back under that name, as DeepSeek,
+        Qwen and vLLM want it; OpenAI's own chat completions take none. `cache` (anthropic) sets breakpoints for the
+        prompt cache. Raises `ValueError` for another form.
+        """
+        carried = self.thinking
+        if form == "openai.chat" and reasoning_content:
+            carried = tuple(chunk.id for chunk in running_thinking([piece.chunk for piece in self.pieces]))
+        said = turns.turns_of(self.pieces, self.trailing, frozenset(carried))
+        match form:
+            case "openai.chat":
+                return openai_chat.chat_input(said, self.tokens, reasoning_content=reasoning_content)
+            case "openai.responses":
+                return openai_responses.responses_input(said, self.tokens + self.thinking_tokens)
+            case "anthropic":
+                return anthropic.anthropic_input(said, self.tokens + self.thinking_tokens, cache=cache)
+        raise ValueError(f"a form is 'openai.chat', 'openai.responses' or 'anthropic', not {form!r}")
+
+    def xml(self) -> str:
+        """The same chunks in the XML form, each with its id."""
+        return render_xml(self.chunks)

@@ -1,0 +1,209 @@
+"""Anthropic's Messages.
+
+What its rules ask beyond those of all providers: instructions stand at the top level, later ones as a note of the
+user; user and assistant take turns, the user first and last; all results of a turn's calls begin the message after it;
+a failed result holds text alone; thinking stands unchanged in the running loop, first in its response.
+
+At most three `cache_control` breakpoints: after the instructions, before the newest turn, and after it, before what
+changes in place. One of the four that a request may have is left for the tools.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
+
+import msgspec
+from attrs import field, frozen
+
+from memory_engine.context.forms.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
+from memory_engine.context.forms.native import native_thinking, with_native_blocks
+from memory_engine.context.forms.turns import (
+    EMPTY,
+    GO_ON,
+    Block,
+    FormCall,
+    FormTurn,
+    Result,
+    Speech,
+    Thought,
+    Zone,
+    media_note,
+    opening,
+    runs,
+    said,
+)
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
+
+ContentBlock = dict[str, object]
+NAME = "anthropic"
+TITLE_CHARS_MAX = 200
+_SEALS = {"thinking": "signature", "redacted_thinking": "data"}
+"""The blocks of thinking, and the key by which Anthropic knows each again."""
+
+
+@frozen(kw_only=True)
+class AnthropicInput:
+    """What `client.messages.create` takes, and its tokens. `system` is empty where there are no instructions."""
+
+    system: list[AnthropicText] = field(repr=False)
+    messages: list[AnthropicMessage] = field(repr=False)
+    tokens: int
+
+
+class _Spoken(msgspec.Struct):
+    """A message under way: its blocks, each with how long it stays as it is."""
+
+    role: str
+    blocks: list[tuple[ContentBlock, Zone]]
+
+
+def anthropic_input(turns: Sequence[FormTurn], tokens: int, *, cache: bool = True) -> AnthropicInput:
+    """The messages of these turns, and the instructions before them; `cache` marks where the prompt cache may end."""
+    first, others = opening(turns)
+    system: list[ContentBlock] = [{"type": "text", "text": said(turn.parts)} for turn in first]
+    messages = _alternating(others)
+    if cache:
+        _mark(system[-1:])
+        for zone in (0, 1):
+            stable = [block for message in messages for block, stays in message.blocks if stays <= zone]
+            _mark([block for block in stable if block["type"] not in _SEALS][-1:])
+    return AnthropicInput(
+        system=cast("list[AnthropicText]", system),
+        messages=cast(
+            "list[AnthropicMessage]",
+            [{"role": message.role, "content": [block for block, _ in message.blocks]} for message in messages],
+        ),
+        tokens=tokens,
+    )
+
+
+def _alternating(turns: Iterable[FormTurn]) -> list[_Spoken]:
+    messages: list[_Spoken] = []
+    for turn in turns:
+        if turn.role != "agent":
+            _say(messages, "user", _others(turn), turn.zone)
+            continue
+        blocks = _response(turn)
+        if not blocks:
+            continue
+        begins_anew = blocks[0]["type"] in _SEALS and bool(messages) and messages[-1].role == "assistant"
+        if not messages or begins_anew:  # thinking must come first in a message
+            _say(messages, "user", [_text(GO_ON)], turn.zone)
+        _say(messages, "assistant", blocks, turn.zone)
+        _say(messages, "user", map(_result, turn.results), turn.zone)
+    if not messages or messages[-1].role == "assistant":
+        _say(messages, "user", [_text(GO_ON)], 2)
+    return messages
+
+
+def _say(messages: list[_Spoken], role: str, blocks: Iterable[ContentBlock], zone: Zone) -> None:
+    """Put blocks into the last message, if it is of this role, else into one of their own."""
+    made: list[tuple[ContentBlock, Zone]] = [(block, zone) for block in blocks]
+    if made and messages and messages[-1].role == role:
+        messages[-1].blocks += made
+    elif made:
+        messages.append(_Spoken(role, made))
+
+
+def _mark(blocks: Iterable[ContentBlock]) -> None:
+    for block in blocks:
+        block["cache_control"] = {"type": "ephemeral"}
+
+
+def _others(turn: FormTurn) -> Iterator[ContentBlock]:
+    if turn.role == "system":
+        yield _text(f"[Instructions] {said(turn.parts)}")
+    else:
+        yield from with_native_blocks([_content(part) for part in turn.parts], turn.chunk, NAME)
+
+
+def _text(text: str) -> ContentBlock:
+    return {"type": "text", "text": text if text.strip() else EMPTY}
+
+
+def _response(turn: FormTurn) -> list[ContentBlock]:
+    """The blocks of what the model said, in its order; thinking that nothing follows is refused."""
+    made: list[ContentBlock] = []
+    for chunk, blocks in runs(turn):
+        if isinstance(blocks[0], Thought):
+            made += _thought(blocks[0].chunk)
+        else:
+            ours = [one for block in blocks for one in _block(block)]
+            made += with_native_blocks(ours, chunk, NAME)
+    while made and made[-1]["type"] in _SEALS:
+        made.pop()
+    return made
+
+
+def _thought(chunk: Chunk) -> list[ContentBlock]:
+    """Thinking as it was signed or encrypted; nothing for what was neither."""
+    native = [block for block in native_thinking(chunk, NAME) if block.get(_SEALS.get(str(block.get("type")), ""))]
+    if native or not (chunk.status and chunk.text):
+        return native
+    return [{"type": "thinking", "thinking": chunk.text, "signature": chunk.status}]
+
+
+def _block(block: Block) -> Iterator[ContentBlock]:
+    match block:
+        case Speech():
+            yield from (_text(said((part,))) for part in block.parts)
+        case FormCall():
+            yield {
+                "type": "tool_use",
+                "id": block.id,
+                "name": block.name,
+                "input": msgspec.json.decode(block.arguments),
+            }
+
+
+def _result(result: Result) -> ContentBlock:
+    made: ContentBlock = {"type": "tool_result", "tool_use_id": result.call_id}
+    if result.failed:
+        return made | {"content": said(result.parts), "is_error": True}
+    if all(isinstance(part, TextPart) for part in result.parts):
+        return made | {"content": said(result.parts)}
+    return made | {"content": [_content(part) for part in result.parts]}
+
+
+def _content(part: Part) -> ContentBlock:
+    """A part of a user's message; a note for what Anthropic does not take."""
+    match part:
+        case TextPart():
+            return _text(part.text)
+        case ImagePart():
+            source = _image_source(part)
+            return {"type": "image", "source": source} if source is not None else _text(media_note(part))
+    source = _document_source(part)
+    if source is None:
+        return _text(media_note(part))
+    title: ContentBlock = {"title": part.name[:TITLE_CHARS_MAX]} if part.name.strip() else {}
+    document: ContentBlock = {"type": "document", "source": source}
+    return document | title
+
+
+def _image_source(part: ImagePart) -> ContentBlock | None:
+    if id_ := id_at(part, "anthropic"):
+        return {"type": "file", "file_id": id_}
+    held = base64_of(part.url)
+    if held is not None and held.media_type in IMAGE_TYPES:
+        return {"type": "base64", "media_type": held.media_type, "data": held.data}
+    return {"type": "url", "url": part.url} if is_web(part.url) else None
+
+
+def _document_source(part: FilePart) -> ContentBlock | None:
+    """A PDF by any road, or a plain text; no other file can be read."""
+    kind = file_type(part)
+    if part.text.strip():
+        return {"type": "text", "media_type": "text/plain", "data": part.text}
+    if id_ := id_at(part, "anthropic"):
+        return {"type": "file", "file_id": id_}
+    if kind == PDF and is_web(part.url):
+        return {"type": "url", "url": part.url}
+    held = base64_of(part.url)
+    if held is None:
+        return None
+    if kind == PDF:
+        return {"type": "base64", "media_type": PDF, "data": held.data}
+    text = plain_text(held) if kind.startswith("text/") else None
+    return {"type": "text", "media_type": "text/plain", "data": text} if text and text.strip() else None

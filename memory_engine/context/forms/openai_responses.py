@@ -1,0 +1,163 @@
+"""OpenAI's Responses.
+
+What its rules ask beyond those of all providers: the first instructions go into `instructions`; a call is an item,
+and so is its output, which may hold images and files; a reasoning item stands right before what it led to, as it came.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, cast
+
+from attrs import field, frozen
+
+from memory_engine.context.forms.media import file_url, id_at, image_url, is_web
+from memory_engine.context.forms.native import native_thinking, with_native_blocks
+from memory_engine.context.forms.turns import (
+    GO_ON,
+    FormCall,
+    FormTurn,
+    Result,
+    Speech,
+    Thought,
+    media_note,
+    opening,
+    runs,
+    said,
+)
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+from memory_engine.llm.sdk_types import OpenAIInputItem
+
+InputItem = dict[str, object]
+NAME = "openai.responses"
+_BOUND = frozenset({"id", "status"})
+"""Keys that bind an item to the reasoning before it: without that, the provider refuses them."""
+_FREE = frozenset({"message", "function_call", "custom_tool_call"})
+"""Types of items that stand without the reasoning before them."""
+
+
+@frozen(kw_only=True)
+class ResponsesInput:
+    """What `client.responses.create` takes, and its tokens.
+
+    `instructions` is `None` where there are none. Reasoning items hold what the provider encrypted: ask for it with
+    `include=["reasoning.encrypted_content"]` where nothing is stored there (`store=False`).
+    """
+
+    input: list[OpenAIInputItem] = field(repr=False)
+    instructions: str | None = field(repr=False)
+    tokens: int
+
+
+def responses_input(turns: Sequence[FormTurn], tokens: int) -> ResponsesInput:
+    """The items of these turns, and the instructions before them."""
+    first, others = opening(turns)
+    items = [item for turn in others for item in _items(turn)]
+    if not items:
+        items.append({"type": "message", "role": "user", "content": GO_ON})
+    return ResponsesInput(
+        input=cast("list[OpenAIInputItem]", items),
+        instructions="\n\n".join(said(turn.parts) for turn in first) or None,
+        tokens=tokens,
+    )
+
+
+def _items(turn: FormTurn) -> Iterator[InputItem]:
+    if turn.role == "system":
+        yield {"type": "message", "role": "developer", "content": said(turn.parts)}
+    elif turn.role == "user":
+        yield {"type": "message", "role": "user", "content": _content(turn.parts)}
+    else:
+        kinds: dict[object, object] = {}
+        for item in _response(turn):
+            kinds[item.get("call_id")] = item["type"]
+            yield item
+        yield from (_output(result, str(kinds[result.call_id])) for result in turn.results)
+
+
+def _response(turn: FormTurn) -> Iterator[InputItem]:
+    """The items of what the model said, in its order."""
+    results = {result.call_id: result for result in turn.results}
+    reasoned = False
+    for chunk, blocks in runs(turn):
+        if isinstance(blocks[0], Thought):
+            for item in native_thinking(blocks[0].chunk, NAME):
+                if item.get("type") == "reasoning" and "id" in item:
+                    reasoned = True
+                    yield item
+            continue
+        ours = [_item(block) for block in blocks if not isinstance(block, Thought)]
+        calls = {item["call_id"]: item for item in ours if "call_id" in item}
+        for item in with_native_blocks(ours, chunk, NAME):
+            call = calls.get(item.get("call_id"))
+            if call is not None and not _is_answered_alike(item, results[str(call["call_id"])], reasoned=reasoned):
+                yield call
+            elif reasoned:
+                yield _identified(item)
+            elif item["type"] in _FREE:
+                yield {key: value for key, value in item.items() if key not in _BOUND}
+
+
+def _is_answered_alike(call: InputItem, result: Result, *, reasoned: bool) -> bool:
+    """Whether a call can go back as the provider's own kind of call: its output must be of that kind, too."""
+    kind = str(call["type"])
+    return kind in _FREE or (reasoned and _output(result, kind)["type"] == f"{kind}_output")
+
+
+def _output(result: Result, kind: str) -> InputItem:
+    """The output of a call of some kind; the provider's own where that is one, else ours."""
+    ours: InputItem = {
+        "type": "custom_tool_call_output" if kind == "custom_tool_call" else "function_call_output",
+        "call_id": result.call_id,
+        "output": _content(result.parts),
+    }
+    own = with_native_blocks([ours], result.chunk, NAME)
+    if len(own) == 1 and own[0]["type"] == f"{kind}_output":
+        return {key: value for key, value in own[0].items() if key not in _BOUND}
+    return ours
+
+
+def _item(block: Speech | FormCall) -> InputItem:
+    if isinstance(block, Speech):
+        return {"type": "message", "role": "assistant", "content": said(block.parts).rstrip()}
+    return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": block.arguments}
+
+
+def _identified(item: InputItem) -> InputItem:
+    """A message with an id has its text in a part; every other item stands as it is."""
+    if item["type"] != "message" or "id" not in item:
+        return item
+    content = [{"type": "output_text", "text": item["content"], "annotations": []}]
+    return {"status": "completed"} | item | {"content": content}
+
+
+def _content(parts: Sequence[Part]) -> object:
+    """A text, or a list where there is more than text."""
+    if all(isinstance(part, TextPart) for part in parts):
+        return said(parts)
+    return [_part(part) for part in parts]
+
+
+def _part(part: Part) -> InputItem:
+    match part:
+        case TextPart():
+            return {"type": "input_text", "text": part.text}
+        case ImagePart():
+            detail = _detail(part.detail)
+            if id_ := id_at(part, "openai"):
+                return {"type": "input_image", "file_id": id_, "detail": detail}
+            if url := image_url(part.url):
+                return {"type": "input_image", "image_url": url, "detail": detail}
+        case FilePart() if not part.text:
+            if id_ := id_at(part, "openai"):
+                return {"type": "input_file", "file_id": id_}
+            if is_web(part.url):
+                return {"type": "input_file", "file_url": part.url}
+            if url := file_url(part):
+                return {"type": "input_file", "filename": part.name or "file", "file_data": url}
+    return {"type": "input_text", "text": media_note(part)}
+
+
+def _detail(detail: str) -> Literal["low", "high", "auto", "original"]:
+    match detail:
+        case "low" | "high" | "original":
+            return detail
+    return "auto"

@@ -1,0 +1,303 @@
+"""A context in no provider's form: turns of the system, of others, and of the agent with its calls and their results.
+
+Here stands what all providers want: every call is directly followed by its result, the calls of one response are
+together, ids are of letters that all take and none comes twice, arguments are JSON objects, and nothing is empty.
+What one provider wants and another does not stands in the module of its form.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.context.invariants import SPOKEN
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_part
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
+
+EMPTY = "[empty message]"
+"""Stands for words that are empty: providers refuse them."""
+NO_OUTPUT = "[no output]"
+"""Stands for the result of a call that has no content."""
+GO_ON = "[Go on.]"
+"""Stands where a provider wants a word of the user and nobody has said one."""
+CALL_ID_CHARS_MAX = 40
+"""The longest id that all providers take (OpenAI's chat completions: 40)."""
+TOOL_NAME_CHARS_MAX = 64
+RAW_ARGUMENTS = "arguments"
+"""The key under which arguments stand that are not a JSON object."""
+
+Zone = Literal[0, 1, 2]
+"""How long a turn stays as it is: 0, until a compaction; 1, the newest turn with what was recalled for it; 2, until
+it changes in place, at the end."""
+
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """Reasoning that the running loop carries."""
+
+    chunk: Chunk
+
+
+class Speech(msgspec.Struct, frozen=True):
+    """Words of the agent. `chunk` is whose they are, if it shows them whole."""
+
+    parts: tuple[Part, ...]
+    chunk: Chunk | None = None
+
+
+class FormCall(msgspec.Struct, frozen=True):
+    """A call. `id` and `name` are such that every provider takes them; `arguments` is the text of a JSON object."""
+
+    id: str
+    name: str
+    arguments: str
+    chunk: Chunk | None = None
+
+
+Block = Thought | Speech | FormCall
+
+
+class Result(msgspec.Struct, frozen=True):
+    """The answer to a call; never without parts."""
+
+    call_id: str
+    parts: tuple[Part, ...]
+    failed: bool = False
+    chunk: Chunk | None = None
+
+
+class FormTurn(msgspec.Struct, frozen=True):
+    """What one side says. `parts` of the system or of others, never empty; `blocks` of the agent, with the results."""
+
+    role: Literal["system", "user", "agent"]
+    zone: Zone
+    parts: tuple[Part, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    results: tuple[Result, ...] = ()
+    response_id: str = ""
+    chunk: Chunk | None = None
+
+    @property
+    def calls(self) -> list[FormCall]:
+        """The calls, in order; each has its result."""
+        return [block for block in self.blocks if isinstance(block, FormCall)]
+
+
+def turns_of(pieces: Sequence[RenderedChunk], trailing: int, carried: Collection[str]) -> list[FormTurn]:
+    """The turns of a context. The last `trailing` pieces change in place; `carried` are the ids of thinking to show."""
+    shown = [_with_thinking(piece, carried) for piece in pieces]
+    origins = {id(message): (n, piece) for n, piece in enumerate(shown) for message in piece.messages}
+    newest = _newest_turn(shown)
+    ids = _Ids()
+    turns: list[FormTurn] = []
+    waiting: list[str] = []
+    zone: Zone = 0
+    for message in assemble(shown):
+        n, piece = origins.get(id(message), (-1, None))
+        if message.get("role") == "tool":
+            whole = piece.chunk if piece is not None and not piece.shortened else None
+            answer = Result(waiting.pop(0), _result_parts(message, piece), _has_failed(piece), whole)
+            turns[-1] = replace(turns[-1], results=(*turns[-1].results, answer))
+            continue
+        if n >= 0:
+            zone = 2 if n >= len(shown) - trailing else 1 if n >= newest else 0
+        turn = _turn(message, piece, zone, ids)
+        if turn is None:
+            continue
+        waiting = [call.id for call in turn.calls]
+        if turns and _continues(turns[-1], turn):
+            turns[-1] = replace(turns[-1], blocks=(*turns[-1].blocks, *turn.blocks))
+        else:
+            turns.append(turn)
+    return _with_running_thoughts([turn for turn in map(_settled, turns) if turn is not None])
+
+
+def opening(turns: Sequence[FormTurn]) -> tuple[list[FormTurn], list[FormTurn]]:
+    """The instructions that stand before all else, and the other turns."""
+    first = next((n for n, turn in enumerate(turns) if turn.role != "system"), len(turns))
+    return list(turns[:first]), list(turns[first:])
+
+
+def runs(turn: FormTurn) -> list[tuple[Chunk | None, list[Block]]]:
+    """The agent's blocks, those of each chunk together."""
+    found: list[tuple[Chunk | None, list[Block]]] = []
+    for block in turn.blocks:
+        if found and found[-1][0] is block.chunk and block.chunk is not None:
+            found[-1][1].append(block)
+        else:
+            found.append((block.chunk, [block]))
+    return found
+
+
+def said(parts: Iterable[Part]) -> str:
+    """The texts of parts, with notes for images and files that a form has no place for."""
+    return "\n".join(part.text if isinstance(part, TextPart) else media_note(part) for part in parts)
+
+
+def media_note(part: ImagePart | FilePart) -> str:
+    """What an image or a file is, in words; the text of a file that is one."""
+    kind, name = ("image", part.alt) if isinstance(part, ImagePart) else ("file", part.name)
+    address = part.url if part.url[:5].casefold() != "data:" else ""
+    facts = [fact for fact in (name, part.media_type, address, part.file_id) if fact]
+    note = f"[{kind}: {', '.join(facts)}]" if facts else f"[{kind}]"
+    text = part.text if isinstance(part, FilePart) else ""
+    return f"{note}\n{text}" if text.strip() else note
+
+
+class _Ids:
+    """Ids for calls: those of the model where every provider takes them and none had it before."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def take(self, asked: str, place: str) -> str:
+        """An id that was not taken, the same each time for the same calls. `place` tells equal ones apart."""
+        fitting = _FOREIGN.sub("_", asked)
+        if not 0 < len(fitting) <= CALL_ID_CHARS_MAX:
+            fitting = _made_id(asked)
+        again = 0
+        while fitting in self._taken:
+            fitting = _made_id(f"{place} {again} {asked}")
+            again += 1
+        self._taken.add(fitting)
+        return fitting
+
+
+def _made_id(text: str) -> str:
+    return f"call_{sha256(text.encode()).hexdigest()[:24]}"
+
+
+def _with_thinking(piece: RenderedChunk, carried: Collection[str]) -> RenderedChunk:
+    """A place in the order for thinking that is carried. A renderer of one's own shows it in its own way instead."""
+    if piece.chunk.id not in carried or piece.messages or piece.shortened:
+        return piece
+    return replace(piece, messages=({"role": "assistant", "content": None},))
+
+
+def _newest_turn(pieces: Sequence[RenderedChunk]) -> int:
+    """The position of the first piece that a new question changes: what was recalled for it, else the question."""
+    recalled = (n for n, piece in enumerate(pieces) if piece.chunk.type == ChunkType.RECALLED)
+    spoken = (n for n in range(len(pieces) - 1, -1, -1) if pieces[n].chunk.type in SPOKEN)
+    newest = min((n for n in (next(recalled, None), next(spoken, None)) if n is not None), default=len(pieces))
+    while newest and pieces[newest - 1].position < 0:  # a standing block, which belongs to the turn
+        newest -= 1
+    return newest
+
+
+def _turn(message: Message, piece: RenderedChunk | None, zone: Zone, ids: _Ids) -> FormTurn | None:
+    """The turn of one message; `None` for one without words or calls, which means nothing."""
+    chunk = piece.chunk if piece is not None else None
+    if message.get("role") == "assistant":
+        blocks = _blocks(message, piece, ids)
+        return (
+            FormTurn("agent", zone, (), blocks, (), chunk.response_id if chunk is not None else "") if blocks else None
+        )
+    parts = _parts(message.get("content"), chunk)
+    if message.get("role") in ("system", "developer"):
+        return FormTurn("system", zone, parts, chunk=chunk) if parts else None
+    whole = chunk if piece is not None and not piece.shortened else None
+    return FormTurn("user", zone, parts or (TextPart(EMPTY),), chunk=whole)
+
+
+def _blocks(message: Message, piece: RenderedChunk | None, ids: _Ids) -> tuple[Block, ...]:
+    chunk = piece.chunk if piece is not None else None
+    whole = chunk if piece is not None and not piece.shortened else None
+    calls = message.get("tool_calls")
+    if chunk is not None and chunk.type == ChunkType.THINKING and message.get("content") is None and not calls:
+        return (Thought(chunk),)
+    blocks: list[Block] = []
+    parts = _parts(message.get("content"), chunk)
+    if parts:
+        blocks.append(Speech(parts, whole))
+    for n, call in enumerate(calls if isinstance(calls, list) else ()):
+        function = call["function"]
+        wire_id = ids.take(str(call["id"]), f"{chunk.id if chunk is not None else ''}.{n}")
+        blocks.append(FormCall(wire_id, _name(function["name"]), _object(function["arguments"]), whole))
+    return tuple(blocks)
+
+
+def _name(name: str) -> str:
+    return _FOREIGN.sub("_", name)[:TOOL_NAME_CHARS_MAX] or "unnamed"
+
+
+def _object(arguments: str) -> str:
+    """Arguments as they were written, if that is a JSON object; else an object that holds them."""
+    try:
+        if isinstance(msgspec.json.decode(arguments), dict):
+            return arguments
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    return msgspec.json.encode({RAW_ARGUMENTS: arguments} if arguments.strip() else {}).decode()
+
+
+def _parts(content: object, chunk: Chunk | None) -> tuple[Part, ...]:
+    """The parts of a message that are not empty, with images and files as their chunk has them."""
+    if isinstance(content, str):
+        return (TextPart(content),) if content.strip() else ()
+    media: list[Part] = []
+    if chunk is not None and not isinstance(chunk.content, str):
+        media = [part for part in chunk.content if not isinstance(part, TextPart)]
+    found = (_part(part, media) for part in content) if isinstance(content, list) else ()
+    return tuple(part for part in found if not isinstance(part, TextPart) or part.text.strip())
+
+
+def _part(part: Message, media: Sequence[Part]) -> Part:
+    """A part of a message as a value. It is one of the chunk's if it looks as that one is rendered."""
+    for known in media:
+        if message_part(known) == part:
+            return known
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return TextPart(text)
+        case {"type": "image_url", "image_url": {"url": str(url), **more}}:
+            return ImagePart(url, detail=str(more.get("detail", "")))
+        case {"type": "file", "file": dict(file)}:
+            known_as = {key: str(file.get(key, "")) for key in ("file_data", "filename", "file_id")}
+            return FilePart(known_as["file_data"], name=known_as["filename"], file_id=known_as["file_id"])
+    return TextPart(f"[{part.get('type', 'part')}]")
+
+
+def _result_parts(message: Message, piece: RenderedChunk | None) -> tuple[Part, ...]:
+    parts = _parts(message.get("content"), piece.chunk if piece is not None else None)
+    return parts or (TextPart(NO_OUTPUT),)
+
+
+def _has_failed(piece: RenderedChunk | None) -> bool:
+    return piece is not None and piece.chunk.type == ChunkType.ERROR
+
+
+def _continues(turn: FormTurn, later: FormTurn) -> bool:
+    """Whether two turns are parts of one response: by its id; without one, thinking or words before calls."""
+    if turn.role != "agent" or later.role != "agent":
+        return False
+    if all(isinstance(block, Thought) for block in turn.blocks):
+        return True
+    begins_anew = isinstance(later.blocks[0], Thought)
+    if later.response_id and later.response_id == turn.response_id:
+        return not (begins_anew and turn.calls)
+    return not (begins_anew or turn.calls or later.response_id or turn.response_id) and bool(later.calls)
+
+
+def _with_running_thoughts(turns: list[FormTurn]) -> list[FormTurn]:
+    """The turns as they are if the agent's last one calls; else its loop has ended, and all thinking goes."""
+    last = next((turn for turn in reversed(turns) if turn.role == "agent"), None)
+    if last is None or last.calls:
+        return turns
+    return [
+        replace(turn, blocks=tuple(block for block in turn.blocks if not isinstance(block, Thought))) for turn in turns
+    ]
+
+
+def _settled(turn: FormTurn) -> FormTurn | None:
+    """The turn without thinking that nothing follows, which providers refuse; `None` if nothing else is in it."""
+    if turn.role != "agent":
+        return turn
+    blocks = list(turn.blocks)
+    while blocks and isinstance(blocks[-1], Thought):
+        blocks.pop()
+    return replace(turn, blocks=tuple(blocks)) if blocks else None

@@ -1,0 +1,77 @@
+"""The thinking that a model gets back: that of the running tool loop, and no other.
+
+A provider that signs or encrypts its reasoning wants it back unchanged with the calls that it led to, until the loop
+is done; then it wants it no longer. A loop runs when the last thing the model did was to call; it reaches back to the
+last message of a person before that, or to a response that called nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from memory_engine.context.invariants import SPOKEN
+from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.tokens import TokenCounter
+
+THINKING_SHARE = 0.5
+"""The share of a budget that thinking may take. Beyond it only the last response's is kept, and if need be none: then
+call the model without thinking."""
+ENCRYPTED_CHARS_PER_TOKEN = 5.5
+"""An estimate for reasoning of which only an encrypted form is there: base64 of about four bytes a token."""
+
+_ANSWERS = frozenset({ChunkType.AGENT_RESPONSE, ChunkType.CLARIFICATION})
+
+
+def running_thinking(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """The thinking of the tool loop that runs at the end of these chunks (in the order of the state), oldest first."""
+    last = next((n for n in range(len(chunks) - 1, -1, -1) if _is_response(chunks[n])), -1)
+    if last < 0 or not _calls(chunks, last):
+        return []
+    return list(_before(chunks, last))[::-1]
+
+
+def carried_thinking(chunks: Sequence[Chunk], max_tokens: int | None, counter: TokenCounter) -> tuple[Chunk, ...]:
+    """The running thinking that a provider can verify, within its share of a budget (`None`: all of it)."""
+    verifiable = [chunk for chunk in running_thinking(chunks) if chunk.status or chunk.native]
+    if max_tokens is None or thinking_tokens(verifiable, counter) <= max_tokens * THINKING_SHARE:
+        return tuple(verifiable)
+    calls = [n for n, chunk in enumerate(chunks) if chunk.calls]
+    first = next((n for n in reversed(calls[:-1]) if not _same(chunks[n], chunks[calls[-1]])), -1)
+    latest = {chunk.id for chunk in chunks[first + 1 :]}
+    kept = tuple(chunk for chunk in verifiable if chunk.id in latest)
+    return kept if thinking_tokens(kept, counter) <= max_tokens * THINKING_SHARE else ()
+
+
+def thinking_tokens(chunks: Sequence[Chunk], counter: TokenCounter) -> int:
+    """The tokens that thinking takes in a request, by its text; estimated where only an encrypted form is there."""
+    return sum(
+        counter.count(chunk.text) if chunk.text else int(len(chunk.native) / ENCRYPTED_CHARS_PER_TOKEN)
+        for chunk in chunks
+    )
+
+
+def _before(chunks: Sequence[Chunk], last: int) -> Iterator[Chunk]:
+    """The thinking before the last call, newest first, as far as the loop reaches back."""
+    for n in range(last, -1, -1):
+        chunk = chunks[n]
+        if chunk.type in SPOKEN or (chunk.type in _ANSWERS and not _calls(chunks, n)):
+            return
+        if chunk.type == ChunkType.THINKING:
+            yield chunk
+
+
+def _is_response(chunk: Chunk) -> bool:
+    return bool(chunk.calls) or chunk.type in _ANSWERS
+
+
+def _calls(chunks: Sequence[Chunk], n: int) -> bool:
+    """Whether the response that a chunk belongs to calls something: by its id, else by what stands right after it."""
+    chunk = chunks[n]
+    if chunk.calls:
+        return True
+    if chunk.response_id:
+        near = chunks[max(0, n - 8) : n + 9]
+        return any(other.calls and _same(chunk, other) for other in near)
+    return n + 1 < len(chunks) and bool(chunks[n + 1].calls) and not chunks[n + 1].response_id
+
+
+def _same(one: Chunk, other: Chunk) -> bool:
+    return bool(one.response_id) and one.response_id == other.response_id
