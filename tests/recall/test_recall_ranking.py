@@ -5,7 +5,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from attrs import evolve
@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
-from memory_engine.recall.question import TERMS_MAX, Day, read_question
+from memory_engine.recall.dates import DAY_US, Day
+from memory_engine.recall.question import TERMS_MAX, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
 
 TERM = re.compile(rf"(?:[a-z0-9]|[^\x00-\x7f]){{1,{TERM_CHARS_MAX}}}")
@@ -132,6 +133,27 @@ def test_stems_are_snowballs(word: str, expected: str) -> None:
     assert expected == stem(word)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("go went gone goes going", "child children", "woman women", "buy bought buying", "tell told", "wife wives"),
+        *("gehen ging gegangen", "finden fand gefunden", "tener tuvo tiene", "fallen fell falls", "swim swam swum"),
+    ],
+)
+def test_irregular_forms_are_found_as_their_word(words: str) -> None:
+    """No rule of endings leads from them to it."""
+    assert 1 == len({tuple(terms(word)) for word in words.split()})
+
+
+@pytest.mark.parametrize(
+    "text", ["I don't eat nuts", "We can\u2019t eat any nuts", "not nuts: eat", "She won't eat nuts"]
+)
+def test_what_denies_is_found(text: str) -> None:
+    """However it is written: a question for what is not eaten finds it."""
+    assert {"not", "eat", "nut"} <= set(terms(text))
+    assert "eat nut".split() == terms("You should eat these nuts")
+
+
 def test_only_the_beginning_of_a_text_counts() -> None:
     """A megabyte costs no more than what is read of it."""
     assert ["a" * TERM_CHARS_MAX] == terms("a" * 1_000_000)
@@ -177,6 +199,50 @@ def test_a_text_has_the_terms_of_its_other_spellings(text: str) -> None:
 def test_a_question_names_days(text: str, expected: list[Day]) -> None:
     """Each date is read once, as fully as it is written."""
     assert expected == list(read_question(text).days)
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("What was in the second week of November?", (2023, 11, 8), (2023, 11, 14)),
+        ("What happened in the week before 16 Nov?", (2023, 11, 9), (2023, 11, 15)),
+        ("Where were we the week of 23 August?", (2023, 8, 21), (2023, 8, 27)),
+        ("What did she do the week after June 3?", (2023, 6, 4), (2023, 6, 10)),
+        ("Who came on the last weekend of May 2023?", (2023, 5, 27), (2023, 5, 28)),
+        ("What did I cook the weekend before July 4th?", (2023, 7, 1), (2023, 7, 2)),
+        ("Whom did I meet the weekend of 20 May 2023?", (2023, 5, 20), (2023, 5, 21)),
+        ("Who called the Friday before 22 October, 2023?", (2023, 10, 20), (2023, 10, 20)),
+        ("What broke the Sunday after 25 May, 2023?", (2023, 5, 28), (2023, 5, 28)),
+        ("What is on the first Monday of June?", (2023, 6, 5), (2023, 6, 5)),
+        ("Where was I in early June?", (2023, 6, 1), (2023, 6, 10)),
+        ("Where was I at the end of February?", (2023, 2, 21), (2023, 2, 28)),
+        ("What did Ann say the day after 3 June 2023?", (2023, 6, 4), (2023, 6, 4)),
+    ],
+)
+def test_a_question_names_stretches_of_days(text: str, first: tuple[int, int, int], last: tuple[int, int, int]) -> None:
+    """They are read as a whole: passages of these days fit best, and all of them are candidates."""
+    question = read_question(text, now_us=at_us(2023, 12, 1))
+    (stretch,) = question.days
+    assert (date(*first), date(*last)) == stretch.stretch(2023)
+    assert 1.0 == question.nearness(at_us(*first)) == question.nearness(at_us(*last))
+    assert 0.0 == question.nearness(at_us(*first) - 30 * DAY_US)
+    assert any(since <= at_us(*first) and at_us(*last) <= until for since, until in question.listed)
+
+
+@pytest.mark.parametrize(
+    "text", ["the fifth weekend of February", "the week after 31 February", "the last day of May 20"]
+)
+def test_a_stretch_that_no_calendar_has_fits_nothing(text: str) -> None:
+    """Nor does it fail."""
+    question = read_question(f"What was {text} 2023?", now_us=at_us(2023, 12, 1))
+    assert 0.0 <= question.nearness(at_us(2023, 2, 26)) <= 0.5
+
+
+@given(st.text(max_size=60), st.integers(-(2**62), 2**62))
+def test_any_text_has_its_days_read(text: str, at: int) -> None:
+    """Whatever it says, and whenever that is compared with."""
+    question = read_question(f"the last week of May {text} 31 Feb weekend after 1 January {text}", now_us=NOW_US)
+    assert 0.0 <= question.nearness(at) <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -408,3 +474,28 @@ def test_every_text_finds_itself(text: str) -> None:
     itself, other = said(("", text), ("", "zzyzx"))
     if itself.terms and "zzyzx" not in itself.terms:
         assert 1 == first(text, [itself, evolve(other, before=None)])
+
+
+def test_an_answer_a_few_turns_after_the_words_is_found() -> None:
+    """It stands beside the best match: the nearer, the better; what is far away gains nothing."""
+    words, _, answer, other = (
+        Candidate(place=n, kind="message", role="", speaker="", at_us=0, group=0, terms=text.split(), beside=beside)
+        for n, text, beside in (
+            (1, "lantern violin copper", {}),
+            (2, "thunder saffron", {1: 1}),
+            (3, "glacier pebble", {1: 2}),
+            (9, "orchard falcon", {}),
+        )
+    )
+    ranked = found("lantern violin", [words, answer, other])
+    assert [1, 3] == [one.place for one in ranked][:2]
+    assert ranked[1].parts["nearby"] > ranked[-1].parts["nearby"] == 0.0
+
+
+def test_length_tells_nothing_where_an_assistant_speaks() -> None:
+    """Its long answers would push aside what the user said in passing; between people, long turns tell more."""
+    long = " ".join(WORDS) + " garden"
+    between = said(("Ann", "garden"), ("Bo", long))
+    assert "length" in found("garden", between)[0].parts
+    chat = [*said(("user", "garden"), role="user"), *said(("assistant", long), role="assistant")]
+    assert "length" not in found("garden", [evolve(one, place=n) for n, one in enumerate(chat, 1)])[0].parts
