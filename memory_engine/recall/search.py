@@ -137,7 +137,7 @@ class Searching:
         if embedder is None:
             return _Meaning()
         try:
-            return _Meaning((await embed(embedder, [text]))[0], embedder)
+            return _Meaning((await embed(embedder, [text], is_query=True))[0], embedder)
         except ModelError as error:
             return _Meaning(failure=str(error))
 
