@@ -7,6 +7,7 @@ from a list that was cut before: however much of it there is, it takes the place
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nlargest
+from itertools import pairwise
 from math import log
 
 import msgspec
@@ -27,11 +28,11 @@ from memory_engine.store.passages import PLACES_BITS, LookedUp, LookUp, PassageR
 READ_MAX = 16_000
 READ_MIN = 500
 """Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
-ENDED_MAX = 2_000
-"""Up to this many ended passages are known by their places; of more, each entry of a list is looked up."""
-SUCCESSORS_OF = 50
+LEFT_OUT_MAX = 2_000
+"""Up to this many passages that ended, or are unwanted, are known by their places; of more, each entry is looked up."""
+SUCCESSORS_OF = 30
 """The best by words, and by meaning, whose successors become candidates too: these may answer them."""
-AROUND_OF = 20
+AROUND_OF = 15
 """The best by words, and by meaning, of which also those a little further on or back become candidates."""
 AROUND = 3
 """How far: an answer may come some turns after the words of its question."""
@@ -80,7 +81,8 @@ def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> Loo
         rows={pos - first: row for pos, row in chosen.rows.items()},
         before={pos - first: other - first for pos, other in chosen.before.items()},
         around={
-            pos - first: {other - first: far for other, far in found.items()} for pos, found in chosen.around.items()
+            pos - first: {other - first: far for other, far in found.items() if far >= -AROUND}
+            for pos, found in chosen.around.items()
         },
     )
 
@@ -165,9 +167,9 @@ class _Postings:
         self._parts = list(_parts(span[0], wanted))
         self._most = max(READ_MIN, wanted.limit, READ_MAX // max(1, len(wanted.terms) * len(self._parts)))
         self._span = _of_time(raw, tid, span, wanted)
-        self._ended = _ended(raw, tid, wanted)
+        self._left_out = _left_out(raw, tid, self._span, wanted)
         self._is_read = (
-            self._ended is None
+            self._left_out is None
             or wanted.since_us is not None
             or wanted.until_us is not None
             or any(part.prefix for part in self._parts)
@@ -200,10 +202,10 @@ class _Postings:
         first, last = self._span
         values: list[object] = [f'"{term}"{part.marks}', max(first, part.first), last]
         if not self._is_read:
-            ended = self._ended or frozenset()
+            left_out = self._left_out or frozenset()
             query = f"{_FOUND} ORDER BY rowid DESC LIMIT ?"
-            found = (pos for (pos,) in self._raw.execute(query, (*values, self._most + len(ended))))
-            return [pos for pos in found if pos not in ended][: self._most]
+            found = [pos for (pos,) in self._raw.execute(query, (*values, self._most + len(left_out)))]
+            return [pos for pos in found if pos not in left_out][: self._most] if left_out else found
         let_through, further = _filter(self._tid, self._wanted)
         query = f"{_FOUND_AND_READ} AND {let_through} ORDER BY t.rowid DESC LIMIT ?"
         return [pos for (pos,) in self._raw.execute(query, (*values, *further, self._most))]
@@ -219,8 +221,7 @@ class _Postings:
 def _parts(first: int, wanted: LookUp) -> Iterator[_Part]:
     """How to read each term's list."""
     kinds = " OR ".join(f'"{mark(kind)}"' for kind in wanted.kinds)
-    others = " OR ".join(f'"{mark(kind)}"' for kind in wanted.unwanted)
-    marks = (f" AND ({kinds})" if kinds else "") + (f" NOT ({others})" if others else "")
+    marks = f" AND ({kinds})" if kinds else ""
     if not wanted.within:
         yield _Part(first, marks)
     for prefix, seq in wanted.within:
@@ -241,13 +242,15 @@ def _of_time(raw: sqlite3.Connection, tid: int, span: tuple[int, int], wanted: L
     return (span[0], span[0]) if first is None else (max(first, span[0]), min(last, span[1]))
 
 
-def _ended(raw: sqlite3.Connection, tid: int, wanted: LookUp) -> frozenset[int] | None:
-    """The positions of what had ended at the moment of the query; `None` where these are too many to know."""
+def _left_out(raw: sqlite3.Connection, tid: int, span: tuple[int, int], wanted: LookUp) -> frozenset[int] | None:
+    """The positions of what had ended at the moment of the query or is unwanted; `None` where these are too many."""
     found = raw.execute(
         "SELECT pos FROM passages INDEXED BY passages_ended WHERE tid = ? AND ended <> 0 AND ended <= ? LIMIT ?",
-        (tid, wanted.upto or _NEVER, ENDED_MAX + 1),
+        (tid, wanted.upto or _NEVER, LEFT_OUT_MAX + 1),
     ).fetchall()
-    return frozenset(pos for (pos,) in found) if len(found) <= ENDED_MAX else None
+    for kind in wanted.unwanted:
+        found += raw.execute(f"{_FOUND} LIMIT ?", (f'"{mark(kind)}"', *span, LEFT_OUT_MAX + 1))
+    return frozenset(pos for (pos,) in found) if len(found) <= LEFT_OUT_MAX else None
 
 
 def _held(late: Sequence[Waiting], terms: Sequence[str]) -> dict[str, list[int]]:
@@ -282,13 +285,17 @@ class _Chosen(msgspec.Struct, frozen=True):
 
 def _chosen(raw: sqlite3.Connection, bounds: tuple[int, int], sought: _Sought, wanted: LookUp) -> _Chosen:
     tid, last = bounds
-    asked = dict.fromkeys((*sought.best, *(pos for pos in sought.near if pos <= last), *sought.listed))
-    links = _neighbours(raw, tid, asked)
-    later = [links[pos][1] for pos in sought.first(SUCCESSORS_OF) if pos in links and 0 < links[pos][1] <= last]
     around = _around(raw, tid, last, sought.first(AROUND_OF)) if wanted.terms else {}
-    chosen = asked | dict.fromkeys(later) | dict.fromkeys(pos for found in around.values() for pos in found)
-    links.update(_neighbours(raw, tid, [pos for pos in chosen if pos not in links]))
-    before = {pos: links[pos][0] for pos in chosen if pos in links and links[pos][0]}
+    asked = dict.fromkeys((*sought.best, *(pos for pos in sought.near if pos <= last), *sought.listed))
+    links = _neighbours(raw, tid, [pos for pos in asked if pos not in around])
+    before = {after: pos for pos, (_, after) in links.items() if after}
+    before.update((pos, earlier) for pos, (earlier, _) in links.items() if earlier)
+    later = [links[pos][1] for pos in sought.first(SUCCESSORS_OF) if pos in links and 0 < links[pos][1] <= last]
+    for pos, found in around.items():
+        before.update((after, earlier) for earlier, after in pairwise(sorted((pos, *found))))
+    beside = (place for found in around.values() for place, far in found.items() if far >= -AROUND)
+    chosen = asked | dict.fromkeys(later) | dict.fromkeys(beside)
+    before = {pos: before[pos] for pos in chosen if pos in before}
     rows = _rows(raw, tid, dict.fromkeys((*chosen, *before.values())))
     shown = [pos for pos in chosen if pos in rows and _fits(rows[pos], wanted)]
     stands = {pos for pos, row in rows.items() if _stands(row, wanted)}
@@ -296,12 +303,15 @@ def _chosen(raw: sqlite3.Connection, bounds: tuple[int, int], sought: _Sought, w
 
 
 def _around(raw: sqlite3.Connection, tid: int, last: int, places: Iterable[int]) -> dict[int, dict[int, int]]:
-    """For each position the few before and after it, with how far on they are (those before it: less than 0)."""
-    query = "SELECT pos FROM passages WHERE pos {} ? AND pos {} ? ORDER BY pos {} LIMIT ?"
-    back, on = query.format("<", ">", "DESC"), query.format(">", "<=", "ASC")
+    """For each position the few before and after it, with how far on they are (those before it: less than 0).
+
+    One more is before them than is looked at: the words of each are read with those of the one before.
+    """
+    back = "SELECT pos FROM passages WHERE pos < ? AND pos > ? ORDER BY pos DESC LIMIT ?"
+    on = "SELECT pos FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?"
     found: dict[int, dict[int, int]] = {}
     for pos in places:
-        earlier = raw.execute(back, (pos, base(tid), AROUND))
+        earlier = raw.execute(back, (pos, base(tid), AROUND + 1))
         later = raw.execute(on, (pos, last, AROUND))
         found[pos] = {place: -far for far, (place,) in enumerate(earlier, 1)}
         found[pos].update((place, far) for far, (place,) in enumerate(later, 1))

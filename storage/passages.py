@@ -203,7 +203,7 @@ def from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) 
     """A stored row as it was given."""
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
-    words = _words(kind, key, terms).split(" ", 2 if family(key) else 1)[-1]
+    words = _words(kind, key, terms).split(" ", 2 if key and family(key) else 1)[-1]
     return PassageRow(pos - base(tid), kind, role, speaker, at_us, key, words, drawn, ended)
 
 

@@ -56,6 +56,8 @@ _STRETCHES = tuple(
     )
 )
 _SIDES = {"before": -1, "preceding": -1, "after": 1, "following": 1, "of": 0}
+_HINT = regex(rf"\d|\b(?:{_MONTH_NAMES}|sept)\b", re.IGNORECASE)
+"""Every date and stretch has one of these; most questions have none, and are read faster."""
 _MAY_THE_VERB = regex(r"\bmay\b")
 _AGO = regex(
     r"\b(?P<count>\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of)\s+"
@@ -212,10 +214,11 @@ def named_days(text: str) -> tuple[Day | Stretch, ...]:
     """The days that a text names, a part of the text being read once: as the fullest date that it fits."""
     text = _MAY_THE_VERB.sub("___", text)
     found: list[Day | Stretch] = []
-    for pattern in _STRETCHES:
+    is_dated = _HINT.search(text) is not None
+    for pattern in _STRETCHES if is_dated else ():
         found += [_stretch(written.groupdict()) for written in pattern.finditer(text)]
         text = pattern.sub(" _ ", text)
-    for pattern in _DATES:
+    for pattern in _DATES if is_dated else ():
         for written in pattern.finditer(text):
             parts = written.groupdict()
             day = Day(int(parts.get("year") or 0), _month(parts), int(parts.get("day") or 0))

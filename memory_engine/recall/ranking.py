@@ -92,7 +92,7 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     words: float = 0.4
     window: float = 0.7
     nearby: float = 0.3
-    meaning: float = 0.8
+    meaning: float = 0.5
     group: float = 0.4
     speaker: float = 0.5
     date: float = 0.5
@@ -112,6 +112,9 @@ class Ranker(Protocol):
 
 
 DEFAULT_WEIGHTS = Weights()
+WITH_ASSISTANT: Mapping[str, float] = {"meaning": 3.0, "window": 0.5}
+"""Factors of weights where a user and an assistant speak: its long answers repeat the words of whatever is asked."""
+_AS_THEY_ARE: Mapping[str, float] = {}
 
 
 def rank(
@@ -125,7 +128,8 @@ def rank(
     if not candidates or limit < 1:
         return []
     columns = signals(question, candidates, statistics)
-    weighed = {name: getattr(weights, name) for name in columns}
+    factors = WITH_ASSISTANT if _has_assistant(candidates) else _AS_THEY_ARE
+    weighed = {name: getattr(weights, name) * factors.get(name, 1.0) for name in columns}
     whole = sum(weighed.values()) or 1.0
     shares = {name: weight / whole for name, weight in weighed.items()}
     scores = [
@@ -161,7 +165,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     if any(c.beside for c in candidates):
         columns["nearby"] = _nearby(candidates, columns["window"])
     columns["group"] = _group(candidates, window)
-    has_assistant = {"user", "assistant"} <= {c.role for c in candidates}
+    has_assistant = _has_assistant(candidates)
     if not has_assistant:  # an assistant's long answers tell less of what a user asks about than a short remark
         columns["length"] = [_length(len(c.terms)) for c in candidates]
     if named:
@@ -284,11 +288,17 @@ def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
     return _scaled([max(0.0, sums[c.group] - value) for c, value in zip(candidates, window, strict=True)])
 
 
+def _has_assistant(candidates: Sequence[Candidate]) -> bool:
+    return {"user", "assistant"} <= {c.role for c in candidates}
+
+
 def _nearby(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
     """The best match close by: an answer may come some turns after the words of its question, or before them."""
     value = dict(zip((c.place for c in candidates), window, strict=True))
     return [
-        max((value.get(best, 0.0) * NEARBY_DECAY ** (abs(far) - 1) for best, far in c.beside.items()), default=0.0)
+        max([value.get(best, 0.0) * NEARBY_DECAY ** (abs(far) - 1) for best, far in c.beside.items()])
+        if c.beside
+        else 0.0
         for c in candidates
     ]
 

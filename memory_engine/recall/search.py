@@ -280,16 +280,15 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
             beside=beside.get(place, _NOWHERE),
         )
 
-    candidates = []
-    for place in looked.chosen:
+    for place in sorted(looked.chosen):  # what stands before a candidate is often one itself, and made already
         before = looked.before.get(place)
         if before is None or not _follows(looked.rows[place], looked.rows[before]):
-            candidates.append(candidate(place))
+            made[place] = candidate(place)
             continue
         if before not in made:
             made[before] = candidate(before)
-        candidates.append(candidate(place, made[before]))
-    return candidates
+        made[place] = candidate(place, made[before])
+    return [made[place] for place in looked.chosen]
 
 
 def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:

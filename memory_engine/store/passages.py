@@ -232,7 +232,7 @@ def passage_step(
 
 POSTINGS_MAX = 5_000
 """Entries that a look-up may visit in its terms' lists, rarest first: some milliseconds, however long the thread."""
-LEXICAL_MAX = 100
+LEXICAL_MAX = 80
 """Passages that words alone add to the candidates."""
 
 
