@@ -149,7 +149,7 @@ def _waits(one: Waiting, tid: int, wanted: LookUp) -> bool:
     return _fits(PassageRow(one.pos - base(tid), one.kind, "", "", one.at_us, one.key, "", ended=one.ended), wanted)
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _ListPart(msgspec.Struct, frozen=True):
     """A part of a thread whose lists are read apart: from which position on, with which marks, and which keys."""
 
     first: int
@@ -198,7 +198,7 @@ class _Postings:
         found = [pos for part in self._parts for pos in self._of_part(term, part)]
         return found if len(self._parts) == 1 else sorted(set(found), reverse=True)[: self._most]
 
-    def _of_part(self, term: str, part: _Part) -> list[int]:
+    def _of_part(self, term: str, part: _ListPart) -> list[int]:
         first, last = self._span
         values: list[object] = [f'"{term}"{part.marks}', max(first, part.first), last]
         if not self._is_read:
@@ -218,16 +218,16 @@ class _Postings:
         return round(len(places) * (last - first) / max(1, last - places[-1]))
 
 
-def _parts(first: int, wanted: LookUp) -> Iterator[_Part]:
+def _parts(first: int, wanted: LookUp) -> Iterator[_ListPart]:
     """How to read each term's list."""
     kinds = " OR ".join(f'"{mark(kind)}"' for kind in wanted.kinds)
     marks = f" AND ({kinds})" if kinds else ""
     if not wanted.within:
-        yield _Part(first, marks)
+        yield _ListPart(first, marks)
     for prefix, seq in wanted.within:
         start = first + (seq << PLACES_BITS)
         own = family(prefix)
-        yield _Part(start, f' AND "{mark(own)}"{marks}' if own else marks, "" if own == prefix else prefix)
+        yield _ListPart(start, f' AND "{mark(own)}"{marks}' if own else marks, "" if own == prefix else prefix)
 
 
 def _of_time(raw: sqlite3.Connection, tid: int, span: tuple[int, int], wanted: LookUp) -> tuple[int, int]:

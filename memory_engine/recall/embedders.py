@@ -291,8 +291,6 @@ class MiniLMEmbedder(LocalEmbedder):
 
 
 def _minilm() -> Encode:
-    import numpy as np
-
     from memory_engine.recall.wordpiece import token_ids
 
     runtime = importlib.import_module("onnxruntime")
@@ -302,10 +300,10 @@ def _minilm() -> Encode:
     session = runtime.InferenceSession(path, sess_options=options, providers=["CPUExecutionProvider"])
 
     def encoded(text: str) -> NumericVector:
-        ids = np.array([token_ids(text, MINILM_TOKENS_MAX)], dtype=np.int64)
-        fed = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        ids = token_ids(text, MINILM_TOKENS_MAX)
+        fed = {"input_ids": [ids], "attention_mask": [[1] * len(ids)], "token_type_ids": [[0] * len(ids)]}
         mean = session.run(None, fed)[0][0].mean(axis=0)
-        unit: NumericVector = mean / max(float(np.linalg.norm(mean)), 1e-12)
+        unit: NumericVector = mean / ((mean @ mean) ** 0.5 or 1.0)
         return unit
 
     # One at a time: the bytes' scale is that of a whole batch, and a text's vector must not depend on its neighbours.
