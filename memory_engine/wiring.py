@@ -114,13 +114,14 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     the engine; the embedded compactor stays the fallback.
     The views ask `memory_model` for shorter answers and summaries of a conversation, and to compact
     layers of memory; without one, or where it fails, they do it themselves.
-    `embedder` lets searches find by meaning too: an embedder, or a model's litellm name. `ranker` orders what a
-    search found in place of the embedded one, `reranker` reads the best of it and orders them again.
+    `embedder` lets searches find by meaning too: an embedder, `"minilm"` for a small one that computes here, or a
+    model's litellm name. `ranker` orders what a search found in place of the embedded one, `reranker` reads the best of
+    it and orders them again.
     `domain` declares the preferences there are: an object, or a TOML file's path. `scorers` judge snippets for
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
     `StorageError` where the file cannot be used, `InvalidCompactor` and `TypeError` for an object that is not a
-    compactor, an embedder or a re-ranker.
+    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` without its extra.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -236,8 +237,10 @@ def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedd
         raise TypeError(f"{reranker!r} is not a re-ranker: it has no `rerank` (see docs/embeddings.md)")
     if isinstance(given, str):
         from memory_engine.llm.embedder import LiteLLMEmbedder
-        from memory_engine.recall.embedders import CachedEmbedder
+        from memory_engine.recall.embedders import CachedEmbedder, MiniLMEmbedder
 
+        if given == "minilm":
+            return CachedEmbedder(MiniLMEmbedder())
         return CachedEmbedder(LiteLLMEmbedder(given))
     return None if given is None else checked_embedder(given)
 

@@ -16,7 +16,7 @@ import msgspec
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
-from memory_engine.storage import passage_vectors, passages
+from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, StoreStats, ThreadFilter
 
@@ -67,7 +67,15 @@ class MemoryPassages:
         if thread_id not in self._indexed:
             return LookedUp(head=head)
         with self._transaction() as raw:
-            return passages.look_up(raw, self._tid(thread_id), head, wanted)
+            return passage_search.look_up(raw, self._tid(thread_id), head, wanted)
+
+    async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
+        """The places of all passages that fit what narrows a look-up."""
+        self._head_of(thread_id)
+        if thread_id not in self._indexed:
+            return []
+        with self._transaction() as raw:
+            return passage_search.fitting(raw, self._tid(thread_id), wanted)
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""

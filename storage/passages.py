@@ -2,14 +2,13 @@
 
 A passage is written by the transaction of its event, with its text. Its words go to the full-text index later, many
 passages at a time (`index_words`), since a list of words costs ten times as much one passage at a time; until then a
-look-up reads them from the rows. A look-up sees both, at one moment.
+look-up (`storage.passage_search`) reads them from the rows. It sees both, at one moment.
 """
 
 import sqlite3
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from heapq import nlargest
-from math import log
+from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -17,8 +16,6 @@ import msgspec
 from memory_engine.core.text import terms as analysed
 from memory_engine.store.passages import (
     PLACES_BITS,
-    LookedUp,
-    LookUp,
     PassageChange,
     PassageRow,
     PassageStep,
@@ -36,6 +33,11 @@ SCHEMA = """
     ) STRICT;
 """
 """The threads that have an index. The other tables come with the first, so a file that nobody searches stays small."""
+LOOKED_UP_BY = (
+    "CREATE INDEX IF NOT EXISTS passages_by_time ON passages (tid, at_us)",
+    "CREATE INDEX IF NOT EXISTS passages_ended ON passages (tid, ended) WHERE ended <> 0",
+)
+"""What a file that an older release indexed does not have yet."""
 TABLES = (
     """CREATE TABLE passages (
         pos INTEGER PRIMARY KEY,
@@ -79,15 +81,10 @@ RAW = "\x01"
 """Begins the text of a passage whose words are not indexed yet."""
 MARK = "¶"
 """Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
-READ_MAX = 16_000
-READ_MIN = 500
-"""Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
-SUCCESSORS_OF = 50
-"""The best by words, and by meaning, whose successors become candidates too: these may answer them."""
 _BITS = 40
 _IN_MAX = 500
 _LAST_TID = (1 << 23) - 1
-_COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
+COLUMNS = "pos, kind, role, speaker, at_us, key, origins, ended, terms"
 _INSERT = (
     "INSERT INTO passages (pos, kind, role, speaker, at_us, tid, key, origins, ended, size, terms) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -118,6 +115,8 @@ def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'passages'").fetchone() is None:
         for statement in TABLES:
             raw.execute(statement)
+    for statement in LOOKED_UP_BY:
+        raw.execute(statement)
     destroy(raw, tid)
     raw.execute(
         "INSERT INTO passage_indexes (tid, version, seq, folded, passages, terms) VALUES (?, ?, 0, ?, 0, 0)",
@@ -185,24 +184,26 @@ def _words(kind: str, key: str, stored: str) -> str:
 
 
 def _marks(kind: str, key: str) -> str:
-    family = _family(key)
-    return f"{_mark(kind)} {_mark(family)}" if family else _mark(kind)
+    whole = family(key)
+    return f"{mark(kind)} {mark(whole)}" if whole else mark(kind)
 
 
-def _mark(name: str) -> str:
+def mark(name: str) -> str:
+    """The word that stands for a kind or a family in the full-text index."""
     return f"{MARK}{crc32(name.encode(errors='replace')):08x}"
 
 
-def _family(key: str) -> str:
+def family(key: str) -> str:
     """The prefix of all keys of one layer or document: the key up to its second colon."""
     parts = key.split(":", 2)
     return f"{parts[0]}:{parts[1]}:" if len(parts) > 2 else ""
 
 
-def _from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
+def from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
+    """A stored row as it was given."""
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
-    words = _words(kind, key, terms).split(" ", 2 if _family(key) else 1)[-1]
+    words = _words(kind, key, terms).split(" ", 2 if key and family(key) else 1)[-1]
     return PassageRow(pos - base(tid), kind, role, speaker, at_us, key, words, drawn, ended)
 
 
@@ -215,7 +216,7 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE tid = ? AND key >= ? AND key < ? AND key <> '' AND ended = 0",
-        [(step.seq, tid, prefix, _beyond(prefix)) for prefix in step.prefixes],
+        [(step.seq, tid, prefix, beyond(prefix)) for prefix in step.prefixes],
     )
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
@@ -229,7 +230,7 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
         _destroy(raw, tid, _doomed(raw, tid, step))
 
 
-def _beyond(prefix: str) -> str | bytes:
+def beyond(prefix: str) -> str | bytes:
     """The bound after all keys that begin with a prefix, and before later ones: a text, or bytes (after any text)."""
     stem = prefix.rstrip(chr(sys.maxunicode))
     return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1)) if stem else b""
@@ -263,7 +264,7 @@ def _drawn_from(raw: sqlite3.Connection, tid: int, seqs: Collection[int]) -> lis
 
 def _destroy(raw: sqlite3.Connection, tid: int, doomed: Iterable[int]) -> None:
     (folded,) = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    for some in _sliced(sorted(doomed)):
+    for some in sliced(sorted(doomed)):
         marks = ", ".join("?" * len(some))
         count, size = raw.execute(
             f"SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos IN ({marks})", some
@@ -285,206 +286,47 @@ def _unindex(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[
     )
 
 
+class Waiting(NamedTuple):
+    """A passage whose words are not indexed yet: its marks and terms, and their number where they are new."""
+
+    pos: int
+    kind: str
+    key: str
+    at_us: int
+    ended: int
+    words: str
+    size: int | None
+
+
 def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -> bool:
     """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait."""
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
-    waiting = _waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
-    if len(waiting) < WAITING_MIN:
+    some = waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
+    if len(some) < WAITING_MIN:
         return False
-    raw.executemany(
-        "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(pos, words) for pos, words, _ in waiting]
-    )
-    taken = [(words, size, pos, tid) for pos, words, size in waiting if size is not None]
+    raw.executemany("INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(one.pos, one.words) for one in some])
+    taken = [(one.words, one.size, one.pos, tid) for one in some if one.size is not None]
     raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
     raw.execute(
         "UPDATE passage_indexes SET folded = ?, terms = terms + ? WHERE tid = ?",
-        (waiting[-1][0], sum(one[1] for one in taken), tid),
+        (some[-1].pos, sum(one[1] for one in taken), tid),
     )
-    return len(waiting) == at_most
+    return len(some) == at_most
 
 
-def _waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[tuple[int, str, int | None]]:
-    """Passages above the first position up to the last: position, marks and terms, and their number if they are new."""
+def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[Waiting]:
+    """Passages above the first position up to the last, in order."""
     rows = raw.execute(
-        "SELECT pos, kind, key, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?", (*span, limit)
+        "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?",
+        (*span, limit),
     )
-    found: list[tuple[int, str, int | None]] = []
-    for pos, kind, key, stored in rows:
+    found = []
+    for pos, kind, key, at_us, ended, stored in rows:
+        words, size = stored, None
         if stored.startswith(RAW):
             terms = analysed(stored[1:])
-            found.append((pos, f"{_marks(kind, key)} {' '.join(terms)}", len(terms)))
-        else:
-            found.append((pos, stored, None))
-    return found
-
-
-# looking up; runs in one read transaction of the caller's
-
-
-def look_up(raw: sqlite3.Connection, tid: int, head: int, wanted: LookUp) -> LookedUp:
-    """See `PassageIndex.look_up`."""
-    row = raw.execute(
-        "SELECT version, seq, folded, passages, terms FROM passage_indexes WHERE tid = ?", (tid,)
-    ).fetchone()
-    if row is None or row[0] != index_version():
-        return LookedUp(head=head)
-    _, seq, folded, passages, terms = row
-    last = base(tid + 1) - 1
-    if wanted.upto:
-        last = base(tid) + ((wanted.upto + 1) << PLACES_BITS) - 1
-        passages, terms = raw.execute(
-            "SELECT count(*), coalesce(sum(size), 0) FROM passages WHERE pos BETWEEN ? AND ?", (base(tid), last)
-        ).fetchone()
-    postings = _Postings(raw, (base(tid), min(folded, last)), wanted)
-    waiting = _waiting(raw, (max(folded, base(tid)), last))
-    terms += sum(size or 0 for _, _, size in waiting)
-    holding, scores = postings.score(passages, [(pos, words) for pos, words, _ in waiting])
-    best = nlargest(wanted.limit, ((score, pos) for pos, score in scores.items()))
-    chosen, rows, before = _chosen(raw, (tid, last), [pos for _, pos in best], wanted)
-    return LookedUp(
-        seq=seq,
-        head=head,
-        unindexed=len(waiting),
-        passages=passages,
-        terms=terms,
-        holding=holding,
-        chosen=[pos - base(tid) for pos in chosen],
-        rows={pos - base(tid): row for pos, row in rows.items()},
-        before={pos - base(tid): other - base(tid) for pos, other in before.items()},
-    )
-
-
-class _Postings:
-    """The passages that hold each of the asked terms."""
-
-    def __init__(self, raw: sqlite3.Connection, span: tuple[int, int], wanted: LookUp) -> None:
-        self._raw = raw
-        self._span = span
-        self._wanted = wanted
-        self._parts = list(_parts(wanted))
-        self._most = max(READ_MIN, READ_MAX // max(1, len(wanted.terms) * len(self._parts)))
-
-    def score(self, passages: int, tail: Sequence[tuple[int, str]]) -> tuple[dict[str, int], dict[int, float]]:
-        """How many passages hold each term, and the sum of idf of each passage that holds a rare enough one."""
-        terms = self._wanted.terms
-        late = _held(tail, self._wanted)
-        folded = {term: self._latest(term) for term in terms}
-        holding = {term: self._count(places) + len(late[term]) for term, places in folded.items()}
-        scores: dict[int, float] = {}
-        left = self._wanted.postings_max
-        for term in sorted(terms, key=lambda term: (holding[term], term)):
-            if left <= 0:
-                break
-            places = [*late[term], *folded[term]]
-            weight = log(1 + passages / holding[term]) if holding[term] else 0.0
-            for pos in places[:left]:
-                scores[pos] = scores.get(pos, 0.0) + weight
-            left -= len(places)
-        return holding, scores
-
-    def _latest(self, term: str) -> list[int]:
-        """The indexed passages that hold a term, the latest first."""
-        first, last = self._span
-        found = [
-            pos
-            for seq, marks in self._parts
-            for (pos,) in self._raw.execute(
-                "SELECT rowid FROM passage_terms WHERE passage_terms MATCH ? AND rowid BETWEEN ? AND ? "
-                "ORDER BY rowid DESC LIMIT ?",
-                (f'"{term}"{marks}', first + (seq << PLACES_BITS), last, self._most),
-            )
-        ]
-        return found if len(self._parts) == 1 else sorted(found, reverse=True)[: self._most]
-
-    def _count(self, places: Sequence[int]) -> int:
-        """The number of passages. Where only the latest were read, it is inferred from how close together these are."""
-        if len(places) < self._most:
-            return len(places)
-        first, last = self._span
-        return round(len(places) * (last - first) / (last - places[-1]))
-
-
-def _parts(wanted: LookUp) -> Iterator[tuple[int, str]]:
-    """How to read each term's list: from which seq on, and with which marks."""
-    kinds = " OR ".join(f'"{_mark(kind)}"' for kind in wanted.kinds)
-    of_kinds = f" AND ({kinds})" if kinds else ""
-    if not wanted.within:
-        yield 0, of_kinds
-    for prefix, seq in wanted.within:
-        family = _family(prefix)
-        yield seq, f' AND "{_mark(family)}"' if family else of_kinds
-
-
-def _held(tail: Sequence[tuple[int, str]], wanted: LookUp) -> dict[str, list[int]]:
-    """The unindexed passages that hold each term."""
-    found: dict[str, list[int]] = {term: [] for term in wanted.terms}
-    names = [_family(prefix) for prefix, _ in wanted.within] or wanted.kinds
-    marks = {_mark(name) for name in names} if all(names) else set()
-    for pos, text in tail:
-        words = set(text.split())
-        if marks and marks.isdisjoint(words):
-            continue
-        for term in found.keys() & words:
-            found[term].append(pos)
-    return found
-
-
-def _chosen(
-    raw: sqlite3.Connection, bounds: tuple[int, int], best: Sequence[int], wanted: LookUp
-) -> tuple[list[int], dict[int, PassageRow], dict[int, int]]:
-    """The candidates' places that may be shown, their rows and those before them, and the place before each."""
-    tid, last = bounds
-    near = [base(tid) + place for place in wanted.near]
-    asked = [*best, *(pos for pos in near if pos <= last)]
-    followed = dict.fromkeys((*best[:SUCCESSORS_OF], *near[:SUCCESSORS_OF]))
-    links = _neighbours(raw, tid, dict.fromkeys(asked))
-    chosen = dict.fromkeys(asked)
-    later = [after for pos in followed if pos in links and (after := links[pos][1]) and after <= last]
-    chosen.update(dict.fromkeys(later))
-    links.update(_neighbours(raw, tid, dict.fromkeys(pos for pos in later if pos not in links)))
-    before = {pos: links[pos][0] for pos in chosen if pos in links and links[pos][0]}
-    rows = _rows(raw, tid, dict.fromkeys((*chosen, *before.values())))
-    shown = [pos for pos in chosen if pos in rows and _fits(rows[pos], wanted)]
-    stands = {pos for pos, row in rows.items() if _stands(row, wanted)}
-    return shown, rows, {pos: before[pos] for pos in shown if before.get(pos) in stands}
-
-
-def _stands(row: PassageRow, wanted: LookUp) -> bool:
-    """Whether a passage had not ended yet at the moment of the query."""
-    return not row.ended or bool(wanted.upto and row.ended > wanted.upto)
-
-
-def _fits(row: PassageRow, wanted: LookUp) -> bool:
-    return (
-        _stands(row, wanted)
-        and (not wanted.kinds or row.kind in wanted.kinds)
-        and row.kind not in wanted.unwanted
-        and (not wanted.within or any(row.key.startswith(key) and row.seq >= seq for key, seq in wanted.within))
-        and (wanted.since_us is None or row.at_us >= wanted.since_us)
-        and (wanted.until_us is None or row.at_us <= wanted.until_us)
-    )
-
-
-def _neighbours(raw: sqlite3.Connection, tid: int, places: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """For each position that there is: the ones before and after it in the thread, 0 where there is none."""
-    found: dict[int, tuple[int, int]] = {}
-    for some in _sliced(list(places)):
-        rows = raw.execute(
-            "SELECT c.pos, (SELECT max(p.pos) FROM passages p WHERE p.pos < c.pos AND p.pos >= ?), "
-            "(SELECT min(n.pos) FROM passages n WHERE n.pos > c.pos AND n.pos < ?) "
-            f"FROM passages c WHERE c.pos IN ({', '.join('?' * len(some))})",
-            (base(tid), base(tid + 1), *some),
-        )
-        found.update((pos, (previous or 0, following or 0)) for pos, previous, following in rows)
-    return found
-
-
-def _rows(raw: sqlite3.Connection, tid: int, places: Iterable[int]) -> dict[int, PassageRow]:
-    found: dict[int, PassageRow] = {}
-    for some in _sliced(list(places)):
-        marks = ", ".join("?" * len(some))
-        for row in raw.execute(f"SELECT {_COLUMNS} FROM passages WHERE pos IN ({marks})", some):
-            found[row[0]] = _from_row(tid, row)
+            words, size = f"{_marks(kind, key)} {' '.join(terms)}", len(terms)
+        found.append(Waiting(pos, kind, key, at_us, ended, words, size))
     return found
 
 
@@ -493,5 +335,6 @@ def _span(tid: int, seq: int) -> tuple[int, int]:
     return first, first + (1 << PLACES_BITS) - 1
 
 
-def _sliced(values: Sequence[int]) -> Iterator[Sequence[int]]:
+def sliced(values: Sequence[int]) -> Iterator[Sequence[int]]:
+    """The values, as many at a time as a statement takes."""
     return (values[at : at + _IN_MAX] for at in range(0, len(values), _IN_MAX))

@@ -1,6 +1,7 @@
 """Text analysis for search and comparison: folded case, words, stop words, stems.
 
-Search finds a text by its terms, in order: words without case, accents and English endings, and without stop words.
+Search finds a text by its terms, in order: words without case, accents and English endings, irregular forms as their
+word, and without stop words that deny nothing.
 Short texts are compared by their features: stems, pieces of words, pairs of signs where no blanks separate words.
 """
 
@@ -57,6 +58,12 @@ def common_words() -> frozenset[str]:
 
 
 @cache
+def _left_out() -> frozenset[str]:
+    """Words that no text is found by: stop words, but none that denies."""
+    return stop_words() - negations()
+
+
+@cache
 def negations() -> frozenset[str]:
     """Words that deny, in several languages."""
     return word_lists("memory_engine.core")["negations"]
@@ -83,12 +90,27 @@ def stem(word: str) -> str:
 
 @cache
 def stemmer_version() -> int:
-    """16 bits that differ where `stem` may: the check sum of the algorithm that is installed, 0 without its source."""
+    """16 bits that differ where stems may: the check sum of the list of forms and of the algorithm that is installed.
+
+    Of an algorithm without its source the list alone counts.
+    """
     from importlib.resources import files
     from zlib import crc32
 
+    forms = crc32(data_file("memory_engine.core", "forms.toml").encode())
     source = files("snowballstemmer") / "english_stemmer.py"
-    return crc32(source.read_bytes()) & 0xFFFF if source.is_file() else 0
+    return (crc32(source.read_bytes(), forms) if source.is_file() else forms) & 0xFFFF
+
+
+@cache
+def _words_of_forms() -> Mapping[str, str]:
+    """The word of each irregular form."""
+    import tomllib
+
+    lists = tomllib.loads(data_file("memory_engine.core", "forms.toml"))
+    lines = [line.split() for forms in lists.values() for line in forms.splitlines() if line]
+    found = {form: word for word, *forms in lines for form in forms}
+    return {form: found.get(word, word) for form, word in found.items()}
 
 
 def words(text: str) -> list[str]:
@@ -166,6 +188,8 @@ REMEMBERED_CHARS_MAX = 32
 _PLAIN = regex("[a-z0-9]+")
 _SHORTENED = regex("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
 """The rest of a word after an apostrophe at its end: anna's, don't, we've."""
+_NEGATED = regex("[^\\W\\d_]+n['\u2019]t(?![^\\W_])")
+"""Don't, isn't, can't, won't."""
 _THOUSANDS = regex("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _ORDINAL = regex("([0-9]+)(?:st|nd|rd|th)")
 _COMPOUND = regex(r"[^\w]*([^\W_]+(?:[-_./:@+'\u2019\u2010\u2011][^\W_]+)+)[^\w]*")
@@ -182,7 +206,8 @@ def terms(text: str) -> list[str]:
 
     A word of several parts stands as a whole and then by its parts: `user_id` gives `userid`, `user`, `id`.
     Writing without blanks between words (Chinese, Japanese, Korean, Thai, ...) gives overlapping pairs of signs.
-    Stop-words are dropped unless there is nothing else. The first 32,768 characters count; any string will do.
+    Stop-words are dropped unless there is nothing else; negations are not, and "don't" gives `not`.
+    The first 32,768 characters count; any string will do.
     """
     parts = fold_case(text[:TEXT_CHARS_MAX]).split()
     found = list(chain.from_iterable(map(_REMEMBERED.__getitem__, parts)))
@@ -193,7 +218,7 @@ class _Remembered(dict[str, tuple[str, ...]]):
     """The terms of each word as it stood in a text, between blanks. Bounded; safe between threads."""
 
     def __missing__(self, word: str) -> tuple[str, ...]:
-        found = _analysed(word, stop_words())
+        found = _analysed(word, _left_out())
         if len(word) <= REMEMBERED_CHARS_MAX:
             if len(self) >= REMEMBERED_WORDS_MAX:
                 self.clear()
@@ -229,7 +254,7 @@ def _of_parts(core: str, parts: list[str], unwanted: frozenset[str]) -> tuple[st
 
 
 def _of_any(word: str, unwanted: frozenset[str]) -> tuple[str, ...]:
-    word = _THOUSANDS.sub("", _SHORTENED.sub("", word))
+    word = _THOUSANDS.sub("", _SHORTENED.sub("", _NEGATED.sub("not", word)))
     found: list[str] = []
     if (compound := _COMPOUND.fullmatch(word)) is not None:
         whole = _NUMBERS_APART.sub(_NUMBER_SIGN, compound[1])
@@ -251,7 +276,7 @@ def _term(word: str) -> str:
     if not word.isascii():
         return word[:TERM_CHARS_MAX]
     if word.isalpha():
-        return stem(word[:TERM_CHARS_MAX])
+        return stem(_words_of_forms().get(word, word)[:TERM_CHARS_MAX])
     if word.endswith(("st", "nd", "rd", "th")) and (ordinal := _ORDINAL.fullmatch(word)) is not None:
         word = ordinal[1]
     return word[:TERM_CHARS_MAX]

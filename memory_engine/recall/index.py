@@ -117,12 +117,12 @@ EMBEDDED_CHARS = 8_192
 """Characters of a text that are embedded, from its beginning: models read no more."""
 
 
-async def embed(embedder: Embedder, texts: list[str]) -> list[Vector]:
-    """A vector for each text. Raises `ModelError` for everything else, whatever the embedder does."""
+async def embed(embedder: Embedder, texts: list[str], *, is_query: bool = False) -> list[Vector]:
+    """A vector for each text (or query). Raises `ModelError` for everything else, whatever the embedder does."""
     whole = [
         text[:EMBEDDED_CHARS].encode(errors="replace").decode() for text in texts
     ]  # the texts may hold lone surrogates
-    return await embedded(embedder, whole)
+    return await embedded(embedder, whole, is_query=is_query)
 
 
 class Embedding:

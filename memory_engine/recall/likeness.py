@@ -28,6 +28,7 @@ from memory_engine.llm.vectors import (
     checked_vector,
     dimension_of,
     packed,
+    query_method,
 )
 from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.snapshots import VIEW_VECTORS, forgotten_at, vectors_dropped
@@ -296,7 +297,7 @@ class _Vectors:
         await self._drop(index, corpus)
         if limit < 1 or not query or not len(index):
             return []
-        nearest = index.search((await self._embedded([query]))[0], limit)
+        nearest = index.search((await self._embedded([query], is_query=True))[0], limit)
         return [Match(key, min(1.0, score), how="embedding") for key, score in nearest if score >= threshold]
 
     async def _current(self) -> VectorIndex:
@@ -343,10 +344,11 @@ class _Vectors:
         if self._kept is not None and (gone or stored):
             await self._kept.write(dict.fromkeys((*gone, *stored)))
 
-    async def _embedded(self, texts: list[str]) -> list[Vector]:
+    async def _embedded(self, texts: list[str], *, is_query: bool = False) -> list[Vector]:
         name, dimension = self._model
         whole = [text.encode(errors="replace").decode() for text in texts]  # a query may hold lone surrogates
-        vectors = await self._embedder.embed(whole)
+        embed = (query_method(self._embedder) if is_query else None) or self._embedder.embed
+        vectors = await embed(whole)
         if len(vectors) != len(texts):
             raise InvalidVector(name, f"there are {len(vectors)} for {len(texts)} texts")
         return [checked_vector(vector, dimension, name) for vector in vectors]

@@ -1,10 +1,11 @@
 """The order of the passages that a search has found, with reasons.
 
 A score is a weighted sum of a few signals that must hold in any conversation, each from 0 to 1: the
-question's words in a passage, and in the passage together with the end of the one before; likeness by
-a model, where there are vectors; other finds in the same session or section; who speaks, when, whether
-there is a time where one is asked for. Sums of lists scaled to 0..1 rather than fused ranks: ranks
-forget how far ahead the first is, and let a weak list drag a strong one down.
+question's words in a passage, and in the passage together with the end of the one before; the best match
+a few passages away; likeness by a model, where there are vectors; other finds in the same session or
+section; who speaks, when, whether there is a time where one is asked for. Sums of lists scaled to 0..1
+rather than fused ranks: ranks forget how far ahead the first is, and let a weak list drag a strong one
+down.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.core.text import terms
-from memory_engine.recall.question import DAY_US, Question
+from memory_engine.recall.dates import DAY_US
+from memory_engine.recall.question import Question
 
 SATURATION = 0.9
 """BM25's k1: how soon a term's repetitions stop counting."""
@@ -26,11 +28,16 @@ TAIL_TERMS = 24
 """Terms from the end of the passage before that are read with a passage: a short answer needs its question."""
 FULL_TERMS = 60
 """Terms from which on a longer passage does not tell more."""
+NEARBY_DECAY = 0.7
+"""What is left of a match with each further passage between it and the one that may answer."""
 GROUP_BEST = 4
 """Other finds of a session or section that show how much it is about the question."""
 REPEATED_TERMS_MIN = 8
 """Equal passages of fewer terms ("yes, that one") may mean different things and are not near-duplicates."""
 SCORE_DIGITS = 6
+
+
+_NOWHERE: Mapping[int, int] = {}
 
 
 @frozen(slots=True, eq=False)
@@ -39,7 +46,8 @@ class Candidate:
 
     `group` is its session or section, told apart over all that is searched. `terms` are in the
     text's order, without speaker and date. `cosine` is its likeness to the question, if it has a
-    vector; `before` the passage before it in its thread (whose own `before` is not read).
+    vector; `before` the passage before it in its thread (whose own `before` is not read). `beside` are the places of
+    the best finds by words or meaning close by, with how many passages after them it stands (before them: less than 0).
     """
 
     place: int
@@ -51,6 +59,7 @@ class Candidate:
     terms: Sequence[str]
     cosine: float | None = None
     before: "Candidate | None" = None
+    beside: Mapping[int, int] = _NOWHERE
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -81,8 +90,9 @@ class Weights(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     words: float = 0.4
-    window: float = 0.8
-    meaning: float = 0.8
+    window: float = 0.7
+    nearby: float = 0.3
+    meaning: float = 0.5
     group: float = 0.4
     speaker: float = 0.5
     date: float = 0.5
@@ -102,6 +112,9 @@ class Ranker(Protocol):
 
 
 DEFAULT_WEIGHTS = Weights()
+WITH_ASSISTANT: Mapping[str, float] = {"meaning": 3.0, "window": 0.5}
+"""Factors of weights where a user and an assistant speak: its long answers repeat the words of whatever is asked."""
+_AS_THEY_ARE: Mapping[str, float] = {}
 
 
 def rank(
@@ -115,7 +128,8 @@ def rank(
     if not candidates or limit < 1:
         return []
     columns = signals(question, candidates, statistics)
-    weighed = {name: getattr(weights, name) for name in columns}
+    factors = WITH_ASSISTANT if _has_assistant(candidates) else _AS_THEY_ARE
+    weighed = {name: getattr(weights, name) * factors.get(name, 1.0) for name in columns}
     whole = sum(weighed.values()) or 1.0
     shares = {name: weight / whole for name, weight in weighed.items()}
     scores = [
@@ -148,8 +162,12 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     found = _WordScores(question, frozenset().union(*(names[speaker] for speaker in named)), statistics)
     words, window = found.scores(candidates)
     columns = {"words": found.trusted(words), "window": found.trusted(window)}
+    if any(c.beside for c in candidates):
+        columns["nearby"] = _nearby(candidates, columns["window"])
     columns["group"] = _group(candidates, window)
-    columns["length"] = [_length(len(c.terms)) for c in candidates]
+    has_assistant = _has_assistant(candidates)
+    if not has_assistant:  # an assistant's long answers tell less of what a user asks about than a short remark
+        columns["length"] = [_length(len(c.terms)) for c in candidates]
     if named:
         columns["speaker"] = [1.0 if c.speaker in named else 0.0 for c in candidates]
     if question.days or question.spans:
@@ -158,7 +176,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     if question.asks_for:
         columns["asked"] = [1.0 if question.may_hold_the_answer(c.terms) else 0.0 for c in candidates]
     settled = question.of_you or not question.to_you
-    if settled and not named and {"user", "assistant"} <= {c.role for c in candidates}:
+    if settled and not named and has_assistant:
         columns["said"] = [1.0 if (c.role == "assistant") is question.of_you else 0.0 for c in candidates]
     if any(c.cosine is not None for c in candidates):
         columns["meaning"] = _meaning(candidates, columns["words"])
@@ -268,6 +286,21 @@ def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
         best.setdefault(candidate.group, []).append(value)
     sums = {group: sum(sorted(values, reverse=True)[:GROUP_BEST]) for group, values in best.items()}
     return _scaled([max(0.0, sums[c.group] - value) for c, value in zip(candidates, window, strict=True)])
+
+
+def _has_assistant(candidates: Sequence[Candidate]) -> bool:
+    return {"user", "assistant"} <= {c.role for c in candidates}
+
+
+def _nearby(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
+    """The best match close by: an answer may come some turns after the words of its question, or before them."""
+    value = dict(zip((c.place for c in candidates), window, strict=True))
+    return [
+        max([value.get(best, 0.0) * NEARBY_DECAY ** (abs(far) - 1) for best, far in c.beside.items()])
+        if c.beside
+        else 0.0
+        for c in candidates
+    ]
 
 
 def _meaning(candidates: Sequence[Candidate], words: list[float]) -> list[float]:

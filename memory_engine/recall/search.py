@@ -30,7 +30,8 @@ QUERY_CHARS_MAX = 8_192
 """Characters of a query that are searched for, from its beginning."""
 NEAREST = 60
 """Passages that vectors add to the candidates."""
-NEAREST_OF_KINDS = 200
+NEAREST_READ = 120
+"""The nearest that are looked at for passages that a search does not leave out; where these are too few, all are."""
 RERANKED = 40
 """The number of best hits that a re-ranker reads."""
 LIMIT_MAX = 1_000
@@ -136,7 +137,7 @@ class Searching:
         if embedder is None:
             return _Meaning()
         try:
-            return _Meaning((await embed(embedder, [text]))[0], embedder)
+            return _Meaning((await embed(embedder, [text], is_query=True))[0], embedder)
         except ModelError as error:
             return _Meaning(failure=str(error))
 
@@ -155,7 +156,11 @@ class Searching:
             looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
             offset = number << THREAD_BITS
             asked_for = frozenset(question.terms)
-            found += (one for one in _candidates(looked, cosines, offset) if _is_related(one, asked_for))
+            found += (
+                one
+                for one in _candidates(looked, cosines, offset)
+                if one.beside or one.place - offset in looked.listed or _is_related(one, asked_for)
+            )
             keys.update((offset + place, looked.rows[place].key) for place in looked.chosen)
             passages += looked.passages
             terms += looked.terms
@@ -169,13 +174,10 @@ class Searching:
         self, thread_id: str, asked: Asked, question: Question, meaning: _Meaning, space: VectorSpace | None
     ) -> tuple[LookedUp, dict[int, float]]:
         part = asked.parts.get(thread_id, _WHOLE)
-        near = []
-        if space is not None and meaning.vector is not None:
-            wide = NEAREST_OF_KINDS if asked.kinds else NEAREST  # passages of other kinds will be dropped
-            near = space.nearest(meaning.vector, wide, part.among)
         wanted = LookUp(
             terms=question.terms,
-            near=tuple(near),
+            near_max=NEAREST,
+            listed=question.listed,
             upto=asked.upto,
             kinds=asked.kinds,
             unwanted=() if asked.kinds else UNWANTED,
@@ -184,9 +186,14 @@ class Searching:
             until_us=asked.until_us,
             limit=max(LEXICAL_MAX, asked.limit),
         )
-        looked = await self._indexing.look_up(thread_id, wanted)
         if space is None or meaning.vector is None:
-            return looked, {}
+            return await self._indexing.look_up(thread_id, wanted), {}
+        near = space.nearest(meaning.vector, NEAREST_READ, part.among)
+        looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)))
+        if looked.near < NEAREST and len(near) == NEAREST_READ:
+            among = await self._kernel.store.passages.fitting(thread_id, wanted)
+            near = space.nearest(meaning.vector, NEAREST, among)
+            looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)))
         return looked, space.cosines(meaning.vector, looked.chosen)
 
     async def _space(self, thread_id: str, embedder: Embedder) -> tuple[VectorSpace, int]:
@@ -247,10 +254,16 @@ class Searching:
 
 _PLACE = (1 << THREAD_BITS) - 1
 _WHOLE = Part(())
+_NOWHERE: Mapping[int, int] = {}
 
 
 def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> list[Candidate]:
     made: dict[int, Candidate] = {}
+    beside: dict[int, dict[int, int]] = {}
+    for best, around in looked.around.items():
+        for place, far in around.items():
+            if place in looked.rows and _belong(looked.rows[best], looked.rows[place], far):
+                beside.setdefault(place, {})[offset + best] = far
 
     def candidate(place: int, before: Candidate | None = None) -> Candidate:
         row = looked.rows[place]
@@ -264,18 +277,18 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
             terms=row.terms.split(),
             cosine=cosines.get(place),
             before=before,
+            beside=beside.get(place, _NOWHERE),
         )
 
-    candidates = []
-    for place in looked.chosen:
+    for place in sorted(looked.chosen):  # what stands before a candidate is often one itself, and made already
         before = looked.before.get(place)
         if before is None or not _follows(looked.rows[place], looked.rows[before]):
-            candidates.append(candidate(place))
+            made[place] = candidate(place)
             continue
         if before not in made:
             made[before] = candidate(before)
-        candidates.append(candidate(place, made[before]))
-    return candidates
+        made[place] = candidate(place, made[before])
+    return [made[place] for place in looked.chosen]
 
 
 def _is_related(candidate: Candidate, asked_for: frozenset[str]) -> bool:
@@ -293,6 +306,11 @@ def _follows(row: PassageRow, before: PassageRow) -> bool:
     if row.kind in UNORDERED or before.kind in UNORDERED:
         return False
     return _group(row) == _group(before) if row.kind == "document" else before.kind != "document"
+
+
+def _belong(best: PassageRow, other: PassageRow, far: int) -> bool:
+    """Whether a passage so far on from another may have to do with it."""
+    return _follows(other, best) if far > 0 else _follows(best, other)
 
 
 def _group(row: PassageRow) -> int:

@@ -14,7 +14,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.text import stemmer_version, terms
 from memory_engine.errors import ReducerError
 
-_VERSION = 2
+_VERSION = 3
 """Raise this number when other texts are indexed, or when they are analysed in another way."""
 PLACES_BITS = 12
 """A passage's place is its event's seq and its number within the event: `seq << 12 | n`."""
@@ -232,7 +232,7 @@ def passage_step(
 
 POSTINGS_MAX = 5_000
 """Entries that a look-up may visit in its terms' lists, rarest first: some milliseconds, however long the thread."""
-LEXICAL_MAX = 100
+LEXICAL_MAX = 80
 """Passages that words alone add to the candidates."""
 
 
@@ -242,16 +242,24 @@ def index_version() -> int:
     return _VERSION << 16 | stemmer_version()
 
 
+LISTED_MAX = 100
+"""Passages of the times that a query names, which are taken whatever their words."""
+
+
 class LookUp(msgspec.Struct, frozen=True, kw_only=True):
     """A query to an index: passages that hold some of `terms`, and those at the places `near`.
 
     `upto` is the seq as of which they stand (0: now). `kinds`, if there are any, are the only ones wanted;
     `unwanted` ones are left out; `within`, if there is any, names what keys begin with and the seq from which on.
-    `since_us` and `until_us` bound when they were said, ends included.
+    `since_us` and `until_us` bound when they were said, ends included. Of `near` (best first) at most `near_max` that
+    fit all this are taken (0: all). `listed` are times (ends included) whose passages are taken, whatever their words.
     """
 
     terms: tuple[str, ...] = ()
     near: tuple[int, ...] = ()
+    near_max: int = 0
+    listed: tuple[tuple[int, int], ...] = ()
+    listed_max: int = LISTED_MAX
     upto: int = 0
     kinds: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
@@ -268,8 +276,9 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     The index stands at `seq` (-1: there is none of this version) of a log that ends at `head`; the words of
     `unindexed` passages are not indexed yet and were read one by one. `passages` and
     `terms` count its content, `holding` the passages that hold each asked term. `chosen` are places:
-    those with the greatest sum of idf, those asked for as near, and the direct successors of both. `rows` has
-    the chosen and, for each, the one before it in the thread, whose place is in `before`.
+    those with the greatest sum of idf, `near` of those asked for as near, the `listed`, the direct successors of the
+    first two, and of the best of them those `around` (by place, with how many passages further on; back: less than 0).
+    `rows` has the chosen and, for each, the one before it in the thread, whose place is in `before`.
     """
 
     seq: int = -1
@@ -278,9 +287,12 @@ class LookedUp(msgspec.Struct, frozen=True, kw_only=True):
     passages: int = 0
     terms: int = 0
     holding: Mapping[str, int] = {}
+    near: int = 0
+    listed: frozenset[int] = frozenset()
     chosen: Sequence[int] = ()
     rows: Mapping[int, PassageRow] = {}
     before: Mapping[int, int] = {}
+    around: Mapping[int, Mapping[int, int]] = {}
 
 
 class PassageIndex(Protocol):
@@ -288,6 +300,10 @@ class PassageIndex(Protocol):
 
     async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
         """Look up a thread's index."""
+        ...
+
+    async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
+        """The places of all passages that fit what narrows a look-up, whatever their words, in order."""
         ...
 
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:

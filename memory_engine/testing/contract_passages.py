@@ -116,12 +116,27 @@ class PassageContract:
         assert (MANY, 3 * MANY) == (looked.passages, looked.terms)
 
     async def test_what_precedes_and_follows_is_given(self, store: Store) -> None:
-        """The direct successor of a find is in the choice, and for each its predecessor is named."""
-        await indexed(store, "t", [step(n, row(n, f"n{n}")) for n in (2, 5, 9)])
-        looked = await store.passages.look_up("t", LookUp(terms=("n5",)))
-        assert [place(5), place(9)] == sorted(looked.chosen)
-        assert {place(5): place(2), place(9): place(5)} == dict(looked.before)
-        assert {place(2), place(5), place(9)} == set(looked.rows)
+        """The three before and after a find are in the choice, and for each its predecessor is named."""
+        await indexed(store, "t", [step(n, row(n, f"n{n}")) for n in (1, 2, 5, 9, 10, 11, 12, 13)])
+        looked = await store.passages.look_up("t", LookUp(terms=("n9",)))
+        assert [*map(place, (1, 2, 5, 9, 10, 11, 12))] == sorted(looked.chosen)
+        around = {1: -3, 2: -2, 5: -1, 10: 1, 11: 2, 12: 3}
+        assert {place(9): {place(n): far for n, far in around.items()}} == {
+            n: dict(a) for n, a in looked.around.items()
+        }
+        assert {2: 1, 5: 2, 9: 5, 10: 9, 11: 10, 12: 11} == {
+            one >> PLACES_BITS: other >> PLACES_BITS for one, other in looked.before.items()
+        }
+        assert set(looked.chosen) == set(looked.rows)
+
+    async def test_all_of_a_time_can_be_asked_for(self, store: Store) -> None:
+        """Passages said in one of the times listed are in the choice, as many as may be, whatever their words."""
+        await indexed(store, "t", [step(n, row(n, f"n{n}")) for n in range(1, 9)])
+        wanted = LookUp(listed=((2, 3), (6, 6), (50, 60)))
+        assert set(map(place, (2, 3, 6))) == set((looked := await store.passages.look_up("t", wanted)).chosen)
+        assert set(looked.chosen) == looked.listed
+        few = msgspec.structs.replace(wanted, listed_max=1)
+        assert {place(2)} == set((await store.passages.look_up("t", few)).chosen)
 
     async def test_passages_end(self, store: Store) -> None:
         """By key, by what a key begins with, by event, by what they were drawn from, and with their twins."""
@@ -178,8 +193,29 @@ class PassageContract:
             (2, 10, 11): LookUp(terms=("a",), since_us=2, until_us=11, limit=MANY + 3),
         }
         assert list(narrow) == [tuple(await seqs(store, "t", wanted)) for wanted in narrow.values()]
+        for expected, wanted in narrow.items():
+            assert list(map(place, expected)) == list(await store.passages.fitting("t", wanted))
         unwanted = LookUp(terms=("a",), unwanted=("crowd",), limit=MANY + 3)
         assert [1, 2, last.seq] == await seqs(store, "t", unwanted)
+
+    async def test_what_does_not_fit_takes_no_place(self, store: Store) -> None:
+        """Ended, later and unwanted passages hold the same terms, and are more than the choice holds."""
+        crowd = [row(n, "a", key="many", kind="crowd") for n in range(10, 10 + MANY)]
+        ending = [PassageStep(one.seq, (one,), keys=("many",)) for one in crowd]
+        await indexed(store, "t", [step(1, row(1, "a")), step(2, row(2, "a", kind="rare")), *ending])
+        last = crowd[-1].seq
+        for expected, wanted in (
+            ([1, 2, last], LookUp(terms=("a",), limit=3)),
+            ([1, 2, 20], LookUp(terms=("a",), limit=3, upto=20)),
+            ([1, 2], LookUp(terms=("a",), limit=2, unwanted=("crowd",))),
+            ([1, 2], LookUp(terms=("a",), limit=2, until_us=9)),
+            ([2], LookUp(terms=("a",), limit=1, since_us=2, until_us=last - 1)),
+        ):
+            assert expected == await seqs(store, "t", wanted)
+            assert list(map(place, expected)) == list(await store.passages.fitting("t", wanted))
+        near = tuple(map(place, (15, last, 16, 2, 1)))
+        looked = await store.passages.look_up("t", LookUp(near=near, near_max=2))
+        assert (2, {place(last), place(2)}) == (looked.near, set(looked.chosen) & set(near))
 
     async def test_places_asked_for_are_chosen(self, store: Store) -> None:
         """Passages of `near` are found, as far as they exist, stand and fit."""

@@ -33,6 +33,10 @@ class SQLitePassages:
         """Look up a thread's index."""
         return await self._read(lambda raw: reads.look_up(raw, thread_id, wanted))
 
+    async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
+        """The places of all passages that fit what narrows a look-up."""
+        return await self._read(lambda raw: reads.fitting(raw, thread_id, wanted))
+
     async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
         """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
         await self._writer.run(lambda raw: passages.begin(raw, find_tid(raw, thread_id), afresh=afresh))

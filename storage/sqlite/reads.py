@@ -8,7 +8,7 @@ import msgspec
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import IntegrityError, ThreadNotFound
-from memory_engine.storage import passages
+from memory_engine.storage import passage_search
 from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
     EVENTS,
@@ -143,9 +143,14 @@ def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> LookedUp
     """Passages of a thread, of one moment."""
     raw.execute("BEGIN")
     try:
-        return passages.look_up(raw, find_tid(raw, thread_id), head(raw, thread_id).seq, wanted)
+        return passage_search.look_up(raw, find_tid(raw, thread_id), head(raw, thread_id).seq, wanted)
     finally:
         raw.execute("COMMIT")
+
+
+def fitting(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> list[int]:
+    """The places of a thread's passages that fit what narrows a look-up."""
+    return passage_search.fitting(raw, find_tid(raw, thread_id), wanted)
 
 
 def indexed(raw: sqlite3.Connection) -> list[str]:

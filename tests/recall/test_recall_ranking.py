@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
-from memory_engine.recall.question import TERMS_MAX, Day, read_question
+from memory_engine.recall.dates import Day
+from memory_engine.recall.question import TERMS_MAX, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics, Weights, rank
 
 TERM = re.compile(rf"(?:[a-z0-9]|[^\x00-\x7f]){{1,{TERM_CHARS_MAX}}}")
@@ -130,6 +131,27 @@ def test_forms_of_a_word_have_one_stem(words: str) -> None:
 def test_stems_are_snowballs(word: str, expected: str) -> None:
     """The examples of the algorithm's description come out as it has them."""
     assert expected == stem(word)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("go went gone goes going", "child children", "woman women", "buy bought buying", "tell told", "wife wives"),
+        *("gehen ging gegangen", "finden fand gefunden", "tener tuvo tiene", "fallen fell falls", "swim swam swum"),
+    ],
+)
+def test_irregular_forms_are_found_as_their_word(words: str) -> None:
+    """No rule of endings leads from them to it."""
+    assert 1 == len({tuple(terms(word)) for word in words.split()})
+
+
+@pytest.mark.parametrize(
+    "text", ["I don't eat nuts", "We can\u2019t eat any nuts", "not nuts: eat", "She won't eat nuts"]
+)
+def test_what_denies_is_found(text: str) -> None:
+    """However it is written: a question for what is not eaten finds it."""
+    assert {"not", "eat", "nut"} <= set(terms(text))
+    assert "eat nut".split() == terms("You should eat these nuts")
 
 
 def test_only_the_beginning_of_a_text_counts() -> None:
@@ -408,3 +430,28 @@ def test_every_text_finds_itself(text: str) -> None:
     itself, other = said(("", text), ("", "zzyzx"))
     if itself.terms and "zzyzx" not in itself.terms:
         assert 1 == first(text, [itself, evolve(other, before=None)])
+
+
+def test_an_answer_a_few_turns_after_the_words_is_found() -> None:
+    """It stands beside the best match: the nearer, the better; what is far away gains nothing."""
+    words, _, answer, other = (
+        Candidate(place=n, kind="message", role="", speaker="", at_us=0, group=0, terms=text.split(), beside=beside)
+        for n, text, beside in (
+            (1, "lantern violin copper", {}),
+            (2, "thunder saffron", {1: 1}),
+            (3, "glacier pebble", {1: 2}),
+            (9, "orchard falcon", {}),
+        )
+    )
+    ranked = found("lantern violin", [words, answer, other])
+    assert [1, 3] == [one.place for one in ranked][:2]
+    assert ranked[1].parts["nearby"] > ranked[-1].parts["nearby"] == 0.0
+
+
+def test_length_tells_nothing_where_an_assistant_speaks() -> None:
+    """Its long answers would push aside what the user said in passing; between people, long turns tell more."""
+    long = " ".join(WORDS) + " garden"
+    between = said(("Ann", "garden"), ("Bo", long))
+    assert "length" in found("garden", between)[0].parts
+    chat = [*said(("user", "garden"), role="user"), *said(("assistant", long), role="assistant")]
+    assert "length" not in found("garden", [evolve(one, place=n) for n, one in enumerate(chat, 1)])[0].parts
