@@ -178,11 +178,11 @@ async def _text(thread: Thread, seq: int) -> str:
     return str((await thread.events(after=seq - 1, upto=seq).__anext__()).event.content)  # type: ignore[union-attr]
 
 
-async def outcomes(half: str) -> list[Outcome]:
-    """Every case of a half, in an engine in memory that compacts nothing."""
+async def outcomes(half: str, at_most: int | None = None) -> list[Outcome]:
+    """The first so many cases of a half (default: all), in an engine in memory that compacts nothing."""
     config = EngineConfig(compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=config) as engine:
-        return [await tried(engine, case) for case in cases(half)]
+        return [await tried(engine, case) for case in cases(half)[:at_most]]
 
 
 def figures(found: Sequence[Outcome]) -> dict[str, dict[str, float]]:

@@ -6,21 +6,21 @@ where both are of the matter that is asked for (the same subject and attribute),
 or shows that something has changed. Two facts that both hold must not be marked, so what is in doubt is left alone:
 plans, conditions, questions, quotations, the past, other people, additions.
 
-Pure and deterministic, over the passages that one search has found. The words stand in `superseding.toml`.
+Pure and deterministic, over the passages that one search has found. What words are for says `lexicon.py`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
 from operator import not_
-from typing import Literal, cast
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_engine.core.lazy import regex
-from memory_engine.core.text import COMPOUND_WORD, data_file, fold_case, is_unspaced, pairs, stem, stop_words, terms
+from memory_engine.core.text import fold_case, is_unspaced
 from memory_engine.recall.hits import Hit, Superseded
+from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
 from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
 from memory_engine.store.passages import PLACES_BITS
@@ -29,11 +29,11 @@ TEXT_CHARS_MAX = 600
 """A longer passage is an essay, not a statement of one fact."""
 FURTHER_MAX = 12
 """Terms beside the question's own by which newer statements of the matter become candidates."""
-BEST_READ = 16
+BEST_READ = 12
 """Hits that are read as statements, from the best: what is outdated often answers best by its words."""
-WORTH_READ = 12
+WORTH_READ = 10
 """Candidates that are read wherever they rank: those with most words of the matter and of change."""
-TERMS_MAX = 80
+TERMS_MAX = 48
 """Terms of the longest passage that is read."""
 CHANGED = 3
 """What a word of change is worth beside the words of the matter, one each."""
@@ -43,8 +43,6 @@ LIFTED_TO = 2
 """A statement that is known to be the last word on the matter stands at least so high, counted from 0."""
 COVERED_MIN = 0.5
 """The share of the subject's words from which on a statement is of the same subject."""
-KEY_CHARS = 5
-"""Signs of a stem by which words count as the same: enough for endings and compounds without a stemmer."""
 DENIED_WORDS = 3
 """A denial takes back a change that is said so many words later: "has not yet moved"."""
 CURRENT = "current"
@@ -53,13 +51,6 @@ KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
 """Kinds of passages in which people state facts."""
 THREAD_BITS = 44
 """A place in a search over several threads: the thread's number in it, then the place."""
-_RUN_MAX = 5
-_BEGINNING_MIN, _BEGINNING_MAX = 3, 9
-_COMPOUND_MIN = 8
-_NOTHING: frozenset[str] = frozenset()
-_CHANGE = frozenset({"change"})
-Reading = tuple[str, frozenset[str]]
-"""A word or phrase, folded, and what it is for."""
 _PARTNER = "?partner"
 _FREE_ORDER = frozenset({"de", "es"})
 """Languages in which the speaker may stand after what they have: im Abendkurs lerne ich."""
@@ -83,77 +74,6 @@ _SEVERAL = {
     "zh": regex("哪些|些什么"),
 }
 """Questions for several values, or for what has happened until now."""
-_HAN = regex("[\u3400-\u9fff]")
-
-
-class Words(msgspec.Struct, frozen=True):
-    """What the words of one language are for.
-
-    A use is "?home" (it asks for this matter), "!home" (it speaks of it), or a list's name: "change", "self", ….
-    `phrases` are the sizes of the phrases that begin with a word, `compounded` words
-    with which compounds end (Messebudget). `stated` has the terms of each matter's words, `changing` those of change.
-    """
-
-    uses: Mapping[str, frozenset[str]]
-    beginnings: Mapping[str, frozenset[str]]
-    phrases: Mapping[str, tuple[int, ...]]
-    compounded: frozenset[str]
-    stated: Mapping[str, tuple[str, ...]]
-    changing: frozenset[str]
-
-    def of(self, word: str) -> frozenset[str]:
-        """What a folded word is for."""
-        found = self.uses.get(word)
-        if found is None and len(word) >= _BEGINNING_MIN:
-            for size in range(min(len(word), _BEGINNING_MAX), _BEGINNING_MIN - 1, -1):
-                if (found := self.beginnings.get(word[:size])) is not None:
-                    break
-        if found is None and len(word) >= _COMPOUND_MIN:
-            tails = (word[at:] for at in range(_BEGINNING_MIN, len(word) - _BEGINNING_MIN))
-            found = next((self.uses[tail] for tail in tails if tail in self.compounded), None)
-        return found or _NOTHING
-
-    def changes(self, word: str) -> bool:
-        """Whether a word says that something has changed."""
-        return "change" in self.of(word)
-
-    def read(self, folded: str) -> Iterator[tuple[str, frozenset[str]]]:
-        """The words and phrases of a folded text with what they are for; of a run without blanks also the rest."""
-        found = COMPOUND_WORD.findall(folded.replace("\u2019", "'"))
-        at = 0
-        while at < len(found):
-            word = found[at]
-            if is_unspaced(word):
-                yield from self._read_run(word)
-                at += 1
-                continue
-            if "-" in word and word not in self.uses and not any(map(str.isdigit, word)):
-                found[at : at + 1] = word.split("-")  # the Hill-Street school
-                continue
-            size = next((n for n in self.phrases.get(word, ()) if " ".join(found[at : at + n]) in self.uses), 1)
-            phrase = " ".join(found[at : at + size])
-            uses = self.of(phrase)
-            if (
-                size > 1
-                and all(use[0] in "?!" for use in uses)
-                and any(self.changes(one) for one in found[at : at + size])
-            ):
-                uses |= _CHANGE  # "moved to", of where someone lives
-            yield phrase, uses
-            at += size
-
-    def _read_run(self, run: str) -> Iterator[tuple[str, frozenset[str]]]:
-        at = begun = 0
-        while at < len(run):
-            size = next((n for n in range(_RUN_MAX, 0, -1) if run[at : at + n] in self.uses), 0)
-            if size:
-                if begun < at:
-                    yield run[begun:at], _NOTHING
-                yield run[at : at + size], self.uses[run[at : at + size]]
-                begun = at + size
-            at += size or 1
-        if begun < len(run):
-            yield run[begun:], _NOTHING
 
 
 class Matter(msgspec.Struct, frozen=True):
@@ -183,7 +103,7 @@ class Matter(msgspec.Struct, frozen=True):
 
     def of_speakers(self, names: Iterable[str]) -> "Matter":
         """The matter where some of these are speakers: who is named speaks of themselves, and others to them."""
-        keys = {name: frozenset(_keys(fold_case(name))) for name in names if name}
+        keys = {name: frozenset(keys_of(fold_case(name))) for name in names if name}
         named = frozenset(name for name, held in keys.items() if not held.isdisjoint(self.subject))
         if not named:
             return self
@@ -226,8 +146,8 @@ class Claim(msgspec.Struct, frozen=True):
 def read_matter(question: Question) -> Matter | None:
     """What a question asks for; `None` where it names neither attribute nor subject, or asks for several values."""
     folded = fold_case(question.text[:TEXT_CHARS_MAX])
-    language = _language(folded)
-    words = _words(language)
+    language = language_of(folded)
+    words = words_of(language)
     attributes: set[str] = set()
     named: list[str] = []
     people: set[str] = set()
@@ -240,7 +160,7 @@ def read_matter(question: Question) -> Matter | None:
         if "person" in uses:
             people.add(word)
         elif of:
-            named += _keys(word)
+            named += keys_of(word)
         elif uses.isdisjoint(_NO_SUBJECT):
             others.append((word, uses))
     if people and attributes != {_PARTNER[1:]}:
@@ -249,7 +169,7 @@ def read_matter(question: Question) -> Matter | None:
         people = set()
     is_own = "self" in used
     stating = {f"!{attribute}" for attribute in attributes}
-    subject = [key for word, uses in others if uses.isdisjoint(stating) for key in _keys(word)]
+    subject = [key for word, uses in others if uses.isdisjoint(stating) for key in keys_of(word)]
     subject = subject or ([] if is_own or people else named)
     if (not attributes and not subject) or _SEVERAL[language].search(folded):
         return None
@@ -258,7 +178,7 @@ def read_matter(question: Question) -> Matter | None:
     return Matter(
         language=language,
         attributes=frozenset(attributes),
-        slots=frozenset(slot for attribute in attributes if (slot := _slots()[attribute])),
+        slots=frozenset(slot for attribute in attributes if (slot := slots()[attribute])),
         subject=tuple(dict.fromkeys(subject)),
         asked=frozenset((*named, *subject)),
         people=frozenset(people),
@@ -274,7 +194,7 @@ def read_claims(text: str, matter: Matter) -> list[Claim]:
     A question claims nothing, nor does a plan, a condition, a quotation, or what is said of people that are not asked
     about.
     """
-    words = _words(matter.language)
+    words = words_of(matter.language)
     found: list[list[list[Reading]]] = []
     for sentence in _SENTENCES.split(_QUOTED.sub(" ", text)):
         folded = fold_case(sentence).strip()
@@ -321,7 +241,7 @@ def _before(read: Sequence[Reading]) -> dict[str, str]:
     before: dict[str, str] = {}
     last = ""
     for word, uses in read:
-        keys = _keys(word) if uses.isdisjoint(_UNTELLING) else []
+        keys = keys_of(word) if uses.isdisjoint(_UNTELLING) else []
         for key in keys:
             before.setdefault(key, last)
             last = key
@@ -339,7 +259,7 @@ def _states(read: Sequence[Reading], matter: Matter) -> bool:
     if matter.is_own and not matter.subject:
         own = [at for at, (_, uses) in enumerate(read) if "self" in uses]
         return bool(own) and (own[0] <= spoken[-1] or matter.language in _FREE_ORDER)
-    return any(key in matter.subject for word, _ in read for key in _keys(word))
+    return any(key in matter.subject for word, _ in read for key in keys_of(word))
 
 
 def _has_changed(read: Sequence[Reading]) -> bool:
@@ -356,12 +276,12 @@ def _has_changed(read: Sequence[Reading]) -> bool:
 def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
     """The other people that a passage speaks of, but for one whom the subject's name follows: my brother Tom."""
     found = set()
-    padded = [("", _NOTHING), *read, ("", _NOTHING)]
+    padded = [("", NOTHING), *read, ("", NOTHING)]
     for (_, possessing), (word, uses), (after, _) in zip(padded, padded[1:], padded[2:], strict=False):
-        is_role = "role" in uses and "self" in possessing and matter.asked.isdisjoint(_keys(word))
+        is_role = "role" in uses and "self" in possessing and matter.asked.isdisjoint(keys_of(word))
         if "person" in uses or is_role:
             is_partner = _PARTNER in uses and matter.subject and matter.attributes <= {_PARTNER[1:]}
-            if word in matter.people or not (is_partner or set(_keys(after)).intersection(matter.subject)):
+            if word in matter.people or not (is_partner or set(keys_of(after)).intersection(matter.subject)):
                 found.add(word)
     return frozenset(found)
 
@@ -442,9 +362,14 @@ class Current:
             return []
         matter = self._matter = self._matter.of_speakers({one.speaker for one in candidates})
         sought = _Sought(matter)
+        ahead = frozenset(one.place for one in ranked[:BEST_READ])
+        if not matter.attributes and not any(one.place in ahead and sought.holds_all(one) for one in candidates):
+            return []  # nothing that could be outdated
         worth = {one.place: value for one in candidates if (value := sought.worth(one))}
+        if len(worth) < 2 or not sought.has_changed:
+            return []
         best = sorted(worth, key=lambda place: (-worth[place], -place))[:WORTH_READ]
-        self._read = frozenset(map(self._place, (*best, *(one.place for one in ranked[:BEST_READ]))))
+        self._read = frozenset(map(self._place, (*best, *ahead.intersection(worth))))
         shown = {one.place for one in ranked}.union(*(one.alike for one in ranked))
         return [Ranked(place, 0.0, {}) for place in best if place not in shown]
 
@@ -478,26 +403,37 @@ class _Sought:
     """What makes a candidate worth reading: words of the matter, above all those that the question lacks; of change."""
 
     def __init__(self, matter: Matter) -> None:
-        words = _words(matter.language)
+        words = words_of(matter.language)
         self._matter = matter
         self._changing = words.changing
         self._about = frozenset(term for attribute in matter.attributes for term in words.stated[attribute])
         self._asked = tuple(" " + key for key in matter.asked)
+        self.has_changed = matter.language == "zh"
+        """Whether a candidate has a word of change, or a number where one is asked for."""
+        self._is_unspaced = matter.language == "zh"  # words of one sign are not among the terms
 
     def worth(self, one: Candidate) -> int:
         """How much of the matter and of change a candidate holds; 0 for one that is not worth reading."""
         matter = self._matter
-        if one.kind not in KINDS or one.role == "assistant" or len(one.terms) > TERMS_MAX:
+        held = one.terms
+        if one.kind not in KINDS or one.role == "assistant" or len(held) > TERMS_MAX:
             return 0
         if matter.speakers and one.speaker not in matter.speakers:
             return 0
-        text = " " + " ".join(one.terms)
+        text = " " + " ".join(held)
         asked = sum([key in text for key in self._asked])
-        further = sum([not f" {term}".startswith(self._asked) for term in self._about.intersection(one.terms)])
-        if not further and not asked:
-            return 0
-        worth = 2 * further + asked + (0 if self._changing.isdisjoint(one.terms) else CHANGED)
-        return worth + (bool(matter.slots) and any(term[0].isdigit() for term in one.terms))
+        if not asked and self._about.isdisjoint(held):
+            return int(self._is_unspaced)
+        further = sum([not f" {term}".startswith(self._asked) for term in self._about.intersection(held)])
+        changes = not self._changing.isdisjoint(held)
+        counts = bool(matter.slots) and any(term[0].isdigit() for term in held)
+        self.has_changed = self.has_changed or changes or counts
+        return 2 * further + asked + changes * CHANGED + counts
+
+    def holds_all(self, one: Candidate) -> bool:
+        """Whether a candidate holds all that is asked."""
+        text = " " + " ".join(one.terms)
+        return all(key in text for key in self._asked)
 
 
 def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
@@ -543,84 +479,3 @@ def _lifted(hit: Hit, other: Hit) -> Hit:
     gained = round(other.score - hit.score, SCORE_DIGITS)
     why = f"{CURRENT} {gained:.2f}" + (f", {hit.why}" if hit.why else "")
     return replace(hit, score=other.score, parts={**hit.parts, CURRENT: gained}, why=why)
-
-
-def _keys(word: str) -> list[str]:
-    """By what a word is compared: the beginning of its stem; numbers whole; pairs of signs where no blanks are."""
-    if is_unspaced(word):
-        return pairs(word) if len(word) > 1 else []
-    if any(sign.isdigit() for sign in word):
-        return [word]
-    keys = []
-    for part in word.replace("'", " ").replace("-", " ").split():
-        key = (stem(part) if part.isascii() and part.isalpha() else part)[:KEY_CHARS]
-        if len(part) > 1 and part not in stop_words():
-            keys.append(key)
-    return keys
-
-
-def _language(folded: str) -> str:
-    """The language of a question, of those there are words of: by its signs, else by its little words."""
-    if _HAN.search(folded):
-        return "zh"
-    said = frozenset(COMPOUND_WORD.findall(folded))
-    return max(("en", "de", "es"), key=lambda one: len(said & _little(one)))
-
-
-@cache
-def _little(language: str) -> frozenset[str]:
-    words = _words(language).uses
-    return frozenset(word for word, uses in words.items() if not uses.isdisjoint(("plain", "self", "was", "then")))
-
-
-@cache
-def _data() -> dict[str, dict[str, str]]:
-    import tomllib
-
-    data = tomllib.loads(data_file("memory_engine.recall", "superseding.toml"))
-    matters = cast("dict[str, dict[str, str]]", data.pop("matters"))
-    return {f"?{name}": lists for name, lists in matters.items()} | data
-
-
-@cache
-def _slots() -> dict[str, str]:
-    return {name[1:]: lists.get("slot", "") for name, lists in _data().items() if name[0] == "?"}
-
-
-@cache
-def _words(language: str) -> Words:
-    uses: dict[str, set[str]] = {}
-    beginnings: dict[str, set[str]] = {}
-    phrases: dict[str, set[int]] = {}
-    stated: dict[str, tuple[str, ...]] = {}
-    for use, lists in _data().items():
-        asking, _, stating = lists[language].partition("|")
-        for said, name in ((asking, use), (stating, use.replace("?", "!"))):
-            for word in said.split():
-                if word.endswith("*"):
-                    beginnings.setdefault(word[:-1], set()).add(name)
-                    continue
-                phrase = word.replace("_", " ")
-                uses.setdefault(phrase, set()).add(name)
-                first, *rest = phrase.split()
-                if rest:
-                    phrases.setdefault(first, set()).add(1 + len(rest))
-        whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
-        stated[use[1:]] = tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
-    for word in uses:  # a word that is listed whole keeps the uses of its beginning
-        for size in range(_BEGINNING_MIN, min(len(word), _BEGINNING_MAX) + 1):
-            uses[word] |= beginnings.get(word[:size], set())
-    return Words(
-        uses={word: frozenset(found) for word, found in uses.items()},
-        beginnings={word: frozenset(found) for word, found in beginnings.items()},
-        phrases={word: tuple(sorted(sizes, reverse=True)) for word, sizes in phrases.items()},
-        compounded=frozenset(_compounded(uses)) if language == "de" else _NOTHING,
-        stated=stated,
-        changing=frozenset(
-            t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word)
-        ),
-    )
-
-
-def _compounded(uses: Mapping[str, Collection[str]]) -> Iterator[str]:
-    return (word for word, found in uses.items() if len(word) > _BEGINNING_MIN and any(use[0] == "?" for use in found))

@@ -8,6 +8,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, LlmTextResponse, MemoryForget, NewEvent, Thread, UserMessage
 from memory_engine.errors import InvalidSearch
+from memory_engine.recall import Hit
 from tests.conversations import NEVER, SMALL, turns
 
 OLDER = "I live in Leeds, right behind the station."
@@ -16,7 +17,7 @@ ASKED = "Where do I live?"
 BEGUN = datetime(2026, 5, 3, 12, tzinfo=UTC)
 
 
-async def told(engine: Engine, *texts: str, thread_id: str | None = None) -> Thread:
+async def told(engine: Engine, *texts: str, thread_id: str = "talk") -> Thread:
     """A thread in which a person says these things, one a day, each answered."""
     thread = await engine.create_thread(thread_id, user_id="u1", tenant_id="acme")
     for day, text in enumerate(texts):
@@ -27,7 +28,7 @@ async def told(engine: Engine, *texts: str, thread_id: str | None = None) -> Thr
     return thread
 
 
-def texts(found: Sequence[memory_engine.recall.Hit]) -> list[str]:
+def texts(found: Sequence[Hit]) -> list[str]:
     """The texts of what people said, in order."""
     return [hit.text for hit in found if hit.role == "user"]
 
