@@ -29,9 +29,9 @@ TEXT_CHARS_MAX = 600
 """A longer passage is an essay, not a statement of one fact."""
 FURTHER_MAX = 12
 """Terms beside the question's own by which newer statements of the matter become candidates."""
-BEST_READ = 12
+BEST_READ = 20
 """Hits that are read as statements, from the best: what is outdated often answers best by its words."""
-WORTH_READ = 10
+WORTH_READ = 12
 """Candidates that are read wherever they rank: those with most words of the matter and of change."""
 TERMS_MAX = 48
 """Terms of the longest passage that is read."""
@@ -175,6 +175,8 @@ def read_matter(question: Question) -> Matter | None:
         return None
     is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
     stated = [term for attribute in sorted(attributes) for term in words.stated[attribute]]
+    if "then" in used:
+        stated.reverse()  # the words that ask for it in the present are those that stated it then
     return Matter(
         language=language,
         attributes=frozenset(attributes),
@@ -268,7 +270,7 @@ def _has_changed(read: Sequence[Reading]) -> bool:
     for at, (_, uses) in enumerate(read):
         if "denied" in uses:
             denied = at
-        if "change" in uses and at - denied > DENIED_WORDS:
+        if ("change" in uses and at - denied > DENIED_WORDS) or ("ended" in uses and denied >= 0):
             return True
     return False
 
@@ -407,7 +409,8 @@ class _Sought:
         self._matter = matter
         self._changing = words.changing
         self._about = frozenset(term for attribute in matter.attributes for term in words.stated[attribute])
-        self._asked = tuple(" " + key for key in matter.asked)
+        people = (key for word in matter.people for key in keys_of(word))
+        self._asked = tuple(" " + key for key in (*matter.asked, *people))
         self.has_changed = matter.language == "zh"
         """Whether a candidate has a word of change, or a number where one is asked for."""
         self._is_unspaced = matter.language == "zh"  # words of one sign are not among the terms
