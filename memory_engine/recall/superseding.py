@@ -42,7 +42,7 @@ MERGED_CHARS_MAX = 160
 LIFTED_TO = 2
 """A statement that is known to be the last word on the matter stands at least so high, counted from 0."""
 COVERED_MIN = 0.5
-"""The share of the subject's words from which on a statement is of the same subject."""
+"""The share of the subject's words above which a statement is of the same subject, whatever it says of it."""
 DENIED_WORDS = 3
 """A denial takes back a change that is said so many words later: "has not yet moved"."""
 CURRENT = "current"
@@ -54,6 +54,8 @@ THREAD_BITS = 44
 _PARTNER = "?partner"
 _FREE_ORDER = frozenset({"de", "es"})
 """Languages in which the speaker may stand after what they have: im Abendkurs lerne ich."""
+_DROP_SUBJECTS = frozenset({"es", "zh"})
+"""Languages in which the speaker need not be named; in others a note may do so too: "Sold the car."."""
 _NO_SUBJECT = frozenset({"plain", "self", "then", "was", "change", "unsaid", "added", "denied", "other", "conditions"})
 _UNTELLING = frozenset({"plain", "self", "person", "denied", "added", "other"})
 
@@ -117,7 +119,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     `before` has the keys of its telling words, in order, each with that of the word right before it. `values` are
     numbers and `days`, as written. `is_stated` says that it speaks of both the subject and what is asked of it,
-    `is_tied` that it has a verb by which a subject has any value.
+    `is_tied` that it has a verb by which a subject has any value, `is_own` that it may be about its speaker.
     """
 
     text: str
@@ -127,6 +129,7 @@ class Claim(msgspec.Struct, frozen=True):
     days: frozenset[str]
     is_stated: bool
     is_tied: bool
+    is_own: bool
     has_changed: bool
     adds: bool
 
@@ -134,7 +137,7 @@ class Claim(msgspec.Struct, frozen=True):
         """Whether it has a word of this key."""
         if is_unspaced(key):
             return key in self.text
-        return key in self.before or (len(key) < KEY_CHARS and any(one.startswith(key) for one in self.before))
+        return key in self.before or (len(key) == KEY_CHARS - 1 and any(one.startswith(key) for one in self.before))
 
     def place(self, key: str) -> int:
         """Where a key that it holds stands, in order."""
@@ -233,6 +236,7 @@ def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Claim | None
         days=days,
         is_stated=any(_states(clause, matter) for clause in (clauses if matter.is_own else [read])),
         is_tied=any("tie" in uses for _, uses in read),
+        is_own=matter.language in _DROP_SUBJECTS or "change" in read[0][1] or any("self" in uses for _, uses in read),
         has_changed=has_changed,
         adds=any(adding) and not has_changed,
     )
@@ -321,16 +325,17 @@ def _is_of_same_subject(matter: Matter, older: Claim, newer: Claim) -> bool:
     """Whether both are of the subject that is asked about: its first word in the older one is in both, or most are."""
     subject = [key for key in matter.subject if older.holds(key)]
     if not subject:
-        own = matter.is_own or bool(matter.people)
+        own = (matter.is_own and newer.is_own) or bool(matter.people)
         return own and bool(matter.attributes & newer.attributes & older.attributes)
     shared = [key for key in subject if newer.holds(key)]
     if any(_differ(older.before.get(key, ""), newer.before.get(key, ""), subject) for key in shared):
         return False
-    return (
-        min(subject, key=older.place) in shared
-        or len(shared) >= COVERED_MIN * len(subject)
-        or any(older.before.get(key) in subject for key in shared)  # "the pills", of the blood pressure pills
-    )
+    if min(subject, key=older.place) in shared or len(shared) > COVERED_MIN * len(subject):
+        return True
+    if matter.attributes.isdisjoint(newer.attributes):
+        return False
+    is_short = any(older.before.get(key) in subject for key in shared)  # "the pills", of the blood pressure pills
+    return is_short or len(shared) == COVERED_MIN * len(subject)
 
 
 def _differ(older: str, newer: str, subject: Sequence[str]) -> bool:
