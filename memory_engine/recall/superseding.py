@@ -25,7 +25,7 @@ from memory_engine.recall.question import Question
 from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
 from memory_engine.store.passages import PLACES_BITS
 
-TEXT_CHARS_MAX = 600
+TEXT_CHARS_MAX = 300
 """A longer passage is an essay, not a statement of one fact."""
 FURTHER_MAX = 12
 """Terms beside the question's own by which newer statements of the matter become candidates."""
@@ -33,7 +33,7 @@ BEST_READ = 20
 """Hits that are read as statements, from the best: what is outdated often answers best by its words."""
 WORTH_READ = 12
 """Candidates that are read wherever they rank: those with most words of the matter and of change."""
-TERMS_MAX = 48
+TERMS_MAX = 40
 """Terms of the longest passage that is read."""
 CHANGED = 3
 """What a word of change is worth beside the words of the matter, one each."""
