@@ -187,7 +187,7 @@ class Searching:
             within=part.within,
             since_us=asked.since_us,
             until_us=asked.until_us,
-            limit=max(LEXICAL_MAX, asked.limit) + len(question.further),
+            limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
         )
         looked = await self._indexing.look_up(thread_id, wanted)
         if space is None or meaning.vector is None:

@@ -179,7 +179,8 @@ def read_matter(question: Question) -> Matter | None:
     is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
     stated = [term for attribute in sorted(attributes) for term in words.stated[attribute]]
     if "then" in used:
-        stated.reverse()  # the words that ask for it in the present are those that stated it then
+        # the words that ask for it in the present, which come last, are those that stated it then
+        stated = [*stated[: FURTHER_MAX // 2], *reversed(stated)]
     return Matter(
         language=language,
         attributes=frozenset(attributes),
