@@ -19,7 +19,7 @@ from benchmarks.judgement import judgement
 from benchmarks.looking_back import looking_back
 from benchmarks.page import write_page
 from benchmarks.peer_process import Peers, peers_python, peers_running
-from benchmarks.quality import compaction_quality, recall_quality
+from benchmarks.quality import compaction_quality, recall_now, recall_quality
 from benchmarks.recall import recall
 from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
@@ -44,6 +44,7 @@ BENCHES: dict[str, Bench] = {
     "recall": recall,
     "recall_quality": recall_quality,
     "judgement": judgement,
+    "recall_now": recall_now,
 }
 WITH_PEERS = frozenset({"dispatch", "durability", "size"})
 

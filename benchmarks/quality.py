@@ -132,3 +132,42 @@ def _lost(setting: Setting, case: str, before: float, after: float) -> Figure:
 
 def _skipped(why: str) -> Figure:
     return Figure(bench="recall_quality", case="skipped", value=None, unit="", note=why)
+
+
+NEWER_FIRST_MIN = 85.0
+NEWER_IN_CONTEXT_MIN = 85.0
+
+
+async def recall_now(setting: Setting) -> list[Figure]:
+    """Whether search and context say what is true now, on updates in long chats in four languages."""
+    module = importlib.import_module("benchmarks.recall_now")
+    found: list[Figure] = []
+    for half in module.HALVES[:1] if setting.quick else module.HALVES:
+        say(f"  {half}")
+        by_language = module.figures(await module.outcomes(half, at_most=8 if setting.quick else None))
+        for key, case, least in (
+            ("newer_first", "the newer statement stands above the older", NEWER_FIRST_MIN),
+            ("in_context", f"the new value is in a context of {module.CONTEXT_TOKENS:,} tokens", NEWER_IN_CONTEXT_MIN),
+        ):
+            found.append(
+                Figure(
+                    bench="recall_now",
+                    case=f"{case}, {half}",
+                    value=by_language["all"][key],
+                    unit="%",
+                    bar=Bar("value", ">=", least),
+                    asserted=not setting.quick,
+                    detail={language: shares[key] for language, shares in by_language.items()},
+                )
+            )
+        found.append(
+            Figure(
+                bench="recall_now",
+                case=f"statements marked as superseded that are not, {half}",
+                value=by_language["all"]["false_marks"],
+                unit="marks",
+                asserted=False,
+                detail={language: shares["false_marks"] for language, shares in by_language.items()},
+            )
+        )
+    return found

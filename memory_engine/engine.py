@@ -240,6 +240,7 @@ class Engine:
         tenant_id: str = "",
         limit: int = 10,
         kinds: Sequence[str] = (),
+        as_of: datetime | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
@@ -249,7 +250,7 @@ class Engine:
         `tenant_id` is one of the values: without it, threads without a tenant are searched, never those of a tenant.
         See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
-        wanted = asked(query, limit=limit, kinds=kinds, at=None, since=since, until=until, explain=explain)
+        wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
         if tenant_id is None:
             raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
         if isinstance(thread_ids, str):

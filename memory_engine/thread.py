@@ -146,6 +146,7 @@ class Thread(ThreadHandle):
         limit: int = 10,
         kinds: Sequence[str] = (),
         at: int | None = None,
+        as_of: "datetime | int | None" = None,
         since: datetime | None = None,
         until: datetime | None = None,
         explain: bool = False,
@@ -153,15 +154,18 @@ class Thread(ThreadHandle):
         """The passages of this thread that say most about a question, best first; compacted ones are found too.
 
         Everything the log holds is searched, but for summaries of it, or only the given `kinds` (see `Hit.kind`).
-        `at`: as of an earlier seq; `since` and `until` bound when it was said, ends included. `explain` gives each
-        hit the signals that its score is made of. Any text is a valid question; none can break a search or widen it.
+        `at`: as of an earlier seq; `since` and `until` bound when it was said, ends included. Of two statements on the
+        matter that is asked about, the one that is true now stands first, and the other names what superseded it;
+        `as_of` asks what was true then: at a moment (nothing that was said later counts), or after the event at a seq.
+        `explain` gives each hit the signals that its score is made of. Any text is a valid question; none can break a
+        search or widen it.
         An unknown kind finds nothing. The first search of a thread makes its index.
 
         Raises `ThreadNotFound`, `InvalidSearch` for arguments that mean nothing, and `ValueError` for an `at` that
         the thread has no event at.
         """
         return await search_thread(
-            self, query, limit=limit, kinds=kinds, at=at, since=since, until=until, explain=explain
+            self, query, limit=limit, kinds=kinds, at=at, as_of=as_of, since=since, until=until, explain=explain
         )
 
     async def prepare_search(self, progress: "IndexProgress | None" = None) -> None:

@@ -81,7 +81,9 @@ def _put(found: Found, several: bool, terminal: Terminal) -> None:
     room = min(terminal.width, WIDTH_MAX) - len(_INDENT)
     for n, hit in enumerate(found, 1):
         where = f"{hit.thread_id} {hit.seq}" if several else f"event {hit.seq}"
-        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}")
+        newer = hit.superseded_by
+        outdated = f"superseded {newer.at:%Y-%m-%d} by event {newer.seq}" if newer is not None else ""
+        facts = (where, hit.kind, hit.speaker or hit.role, f"{hit.at:%Y-%m-%d}", f"{hit.score:.2f}", outdated)
         terminal.put(f"{n:>2} {terminal.styled(escaped(' · '.join(filter(None, facts))), 'bold')}")
         for line in textwrap.wrap(escaped(" ".join(hit.text.split())), room):
             terminal.put(_INDENT + line)

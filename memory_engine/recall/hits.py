@@ -21,6 +21,16 @@ KINDS = (
 """The kinds of passages of the built-in events. Your own events may bring others."""
 
 
+class Superseded(msgspec.Struct, frozen=True, kw_only=True):
+    """The passage that has taken the place of another: `n`-th of the event at `seq`, said `at`."""
+
+    thread_id: str
+    seq: int
+    n: int
+    event_id: str
+    at: datetime
+
+
 class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found. It counts as recalled: nothing is learned from it a second time.
 
@@ -30,9 +40,12 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     the signals that it mostly rests on, `parts`, where they were asked for, what each has added. `key` names what
     the passage belongs to ("preference:verbosity", "document:<id>:…"). `likeness` is the model's cosine of question
     and passage, where both have a vector. `alike` are ids of events with near-duplicates that were left out.
+    `superseded_by` is the newest statement found on the matter that is asked about, where this one is outdated by it.
     """
 
-    json_names = "text kind role speaker about at thread_id seq event_id event_type key score why parts alike"
+    json_names = (
+        "text kind role speaker about at thread_id seq event_id event_type key score why parts alike superseded_by"
+    )
 
     text: str
     kind: str
@@ -51,6 +64,7 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     about: str = ""
     likeness: float | None = None
     alike: tuple[str, ...] = ()
+    superseded_by: Superseded | None = None
     recalled: bool = True
 
     @property
@@ -59,8 +73,10 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return (self.event_id, *self.alike)
 
     def rendered(self) -> str:
-        """The passage with its date and speaker, as it is embedded and put before a model."""
-        return rendered(self.text, speaker=self.speaker or self.role, about=self.about, at=self.at)
+        """The passage with its date and speaker, as it is put before a model; an outdated one with when it ended."""
+        newer = self.superseded_by
+        until = f", superseded on {day_of(newer.at)}" if newer is not None else ""
+        return rendered(self.text, speaker=self.speaker or self.role, about=self.about, at=self.at, until=until)
 
 
 @frozen(kw_only=True)
@@ -92,11 +108,16 @@ class Found(Sequence[Hit]):
         return iter(self.hits)
 
 
-def rendered(text: str, *, speaker: str, about: str, at: datetime) -> str:
+def day_of(moment: datetime) -> str:
+    """The day of a moment, as it stands before a passage."""
+    return f"{moment.day} {moment:%B} {moment.year}"
+
+
+def rendered(text: str, *, speaker: str, about: str, at: datetime, until: str = "") -> str:
     """A passage's text after its date, speaker and title, which questions ask for as often as for the words."""
     who = f"{speaker}: " if speaker else ""
     title = f"{about}: " if about else ""
-    return f"[{at.day} {at:%B} {at.year}] {who}{title}{text}"
+    return f"[{day_of(at)}{until}] {who}{title}{text}"
 
 
 _N_MASK = (1 << PLACES_BITS) - 1

@@ -56,7 +56,7 @@ class Question(msgspec.Struct, frozen=True):
     it names; `spans` the relative times ("last week") as (from, until) in microseconds UTC; `listed`
     the times, ends included, of which every passage may be meant.
     `asks_for` is "time", "number" or "". `of_you` says that it asks for what an assistant has
-    said, `to_you` that it may ask for that.
+    said, `to_you` that it may ask for that. `further` are terms by which passages become candidates beside `terms`.
     """
 
     text: str
@@ -68,6 +68,7 @@ class Question(msgspec.Struct, frozen=True):
     asks_for: str = ""
     of_you: bool = False
     to_you: bool = False
+    further: tuple[str, ...] = ()
 
     def nearness(self, at_us: int) -> float:
         """How well a time fits the best of the days and spans, from 0 to 1; 0 where the question names none.

@@ -22,6 +22,7 @@ from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels,
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics
 from memory_engine.recall.rerankers import scores_of
+from memory_engine.recall.superseding import THREAD_BITS, Current
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow
@@ -39,8 +40,6 @@ UNORDERED = frozenset({"agent_md", "pattern", "playbook", "preference"})
 """Kinds whose passages have nothing to do with their neighbours."""
 UNWANTED = ("summary",)
 """Kinds that are found only when they are asked for by name."""
-THREAD_BITS = 44
-"""A place in a search over several threads: the thread's number in it, then the place."""
 _DAY_US = 86_400_000_000
 WHY_PARTS = 4
 
@@ -64,6 +63,8 @@ def _check_limit(_asked: object, _attribute: object, value: int) -> None:
 class Asked:
     """A checked request. `upto` is the seq to search as of (0: now); times are microseconds, ends included.
 
+    `now_us` is the moment at which the question is asked, if not now.
+
     `parts` names, by thread, the parts to search; threads that it does not name are searched whole.
     """
 
@@ -74,6 +75,7 @@ class Asked:
     upto: int = 0
     since_us: int | None = None
     until_us: int | None = None
+    now_us: int | None = None
     explain: bool = False
 
 
@@ -113,7 +115,9 @@ class Searching:
         Raises `ThreadNotFound`, `IntegrityError`. Where embedder or re-ranker fail, words decide.
         """
         text = asked.query[:QUERY_CHARS_MAX]
-        question = read_question(text, now_us=self._kernel.now_us())
+        question = read_question(text, now_us=self._kernel.now_us() if asked.now_us is None else asked.now_us)
+        current = Current(question, thread_ids)
+        question = replace(question, further=current.further)
         meaning = await self._meaning(text) if text.strip() else _Meaning()
         try:
             choice, waiting = await self._choice(thread_ids, asked, question, meaning)
@@ -122,8 +126,9 @@ class Searching:
             choice, waiting = await self._choice(thread_ids, asked, question, meaning)
         wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
         ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
-        hits = await self._hits(thread_ids, ranked, choice)
+        hits = await self._hits(thread_ids, [*ranked, *current.partners(ranked, choice.candidates)], choice)
         hits, failure = await self._reranked(text, hits)
+        hits = current.settled(hits)
         return Found(
             query=asked.query,
             hits=tuple(hit if asked.explain else replace(hit, parts={}) for hit in hits[: asked.limit]),
@@ -155,7 +160,7 @@ class Searching:
                 waiting += space[1]
             looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
             offset = number << THREAD_BITS
-            asked_for = frozenset(question.terms)
+            asked_for = frozenset((*question.terms, *question.further))
             found += (
                 one
                 for one in _candidates(looked, cosines, offset)
@@ -175,7 +180,7 @@ class Searching:
     ) -> tuple[LookedUp, dict[int, float]]:
         part = asked.parts.get(thread_id, _WHOLE)
         wanted = LookUp(
-            terms=question.terms,
+            terms=(*question.terms, *question.further),
             near_max=NEAREST,
             listed=question.listed,
             upto=asked.upto,
@@ -184,7 +189,7 @@ class Searching:
             within=part.within,
             since_us=asked.since_us,
             until_us=asked.until_us,
-            limit=max(LEXICAL_MAX, asked.limit),
+            limit=max(LEXICAL_MAX, asked.limit) + 2 * len(question.further),
         )
         if space is None or meaning.vector is None:
             return await self._indexing.look_up(thread_id, wanted), {}

@@ -140,6 +140,7 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     limit: int = 10,
     kinds: Sequence[str] = (),
     at: int | None = None,
+    as_of: datetime | int | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     explain: bool = False,
@@ -147,12 +148,16 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     """See `Thread.search`."""
     if not await thread.exists():
         return Found(query=query)
+    if as_of is not None and at is not None:
+        raise InvalidSearch("as_of", as_of, "`at` says it already: give one of them")
+    if isinstance(as_of, int):
+        at, as_of = as_of, None
     if at is not None:
         at = checked_seq(at, thread.id, (await thread.kernel.store.head(thread.id)).seq)
     upto = await thread.upto(at)
     if upto == 0:
         return Found(query=query)
-    wanted = asked(query, limit=limit, kinds=kinds, at=upto, since=since, until=until, explain=explain)
+    wanted = asked(query, limit=limit, kinds=kinds, at=upto, as_of=as_of, since=since, until=until, explain=explain)
     return await thread.kernel[Recall].search((thread.id,), wanted)
 
 
@@ -162,6 +167,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     limit: int,
     kinds: Sequence[str],
     at: int | None,
+    as_of: datetime | None,
     since: datetime | None,
     until: datetime | None,
     explain: bool,
@@ -169,9 +175,11 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     """The checked request. Raises `InvalidSearch`."""
     if not isinstance(limit, int):
         raise InvalidSearch("limit", limit, "it is a number of hits")
-    since_us, until_us = _moment("since", since), _moment("until", until)
+    since_us, until_us, as_of_us = _moment("since", since), _moment("until", until), _moment("as_of", as_of)
     if since_us is not None and until_us is not None and until_us < since_us:
         raise InvalidSearch("until", until, "it is before `since`: no moment lies between them")
+    if as_of_us is not None:
+        until_us = as_of_us if until_us is None else min(until_us, as_of_us)
     return Asked(
         query=checked_query(query),
         limit=limit,
@@ -179,6 +187,7 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
         upto=at or 0,
         since_us=since_us,
         until_us=until_us,
+        now_us=as_of_us,
         explain=explain,
     )
 

@@ -1,0 +1,193 @@
+"""The words by which statements of one matter are told: what each is for, in each language.
+
+A matter is an attribute of which there is one value at a time: where somebody lives, the port of a service. The words
+stand in `lexicon.toml`: those that ask for a matter and those that speak of it, words of change, of doubt, of people.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache, lru_cache
+from typing import cast
+
+import msgspec
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import COMPOUND_WORD, data_file, is_unspaced, pairs, stem, stop_words, terms
+
+KNOWN_MAX = 32_768
+"""Words that are remembered for each language, with what they are for."""
+KEY_CHARS = 5
+"""Signs of a stem by which words count as the same: enough for endings and compounds without a stemmer."""
+Reading = tuple[str, frozenset[str]]
+"""A word or phrase, folded, and what it is for."""
+NOTHING: frozenset[str] = frozenset()
+_CHANGE = frozenset({"change"})
+_RUN_MAX = 5
+_BEGINNING_MIN, _BEGINNING_MAX = 3, 9
+_COMPOUND_MIN = 8
+_HAN = regex("[\u3400-\u9fff]")
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What the words of one language are for.
+
+    A use is "?home" (it asks for this matter), "!home" (it speaks of it), or a list's name: "change", "self", ….
+    `phrases` are the sizes of the phrases that begin with a word, `compounded` words
+    with which compounds end (Messebudget). `stated` has the terms of each matter's words, `changing` those of change.
+    `known` remembers words that were looked up; a full one is emptied, and fills again.
+    """
+
+    uses: Mapping[str, frozenset[str]]
+    beginnings: Mapping[str, frozenset[str]]
+    phrases: Mapping[str, tuple[int, ...]]
+    compounded: frozenset[str]
+    stated: Mapping[str, tuple[str, ...]]
+    changing: frozenset[str]
+    known: dict[str, frozenset[str]]
+
+    def of(self, word: str) -> frozenset[str]:
+        """What a folded word is for."""
+        found = self.known.get(word)
+        if found is None:
+            if len(self.known) >= KNOWN_MAX:
+                self.known.clear()
+            found = self.known[word] = self._found(word)
+        return found
+
+    def _found(self, word: str) -> frozenset[str]:
+        found = self.uses.get(word)
+        if found is not None:
+            return found
+        for size in range(min(len(word), _BEGINNING_MAX), _BEGINNING_MIN - 1, -1):
+            if (found := self.beginnings.get(word[:size])) is not None:
+                return found
+        if self.compounded and len(word) >= _COMPOUND_MIN:
+            tails = (word[at:] for at in range(_BEGINNING_MIN, len(word) - _BEGINNING_MIN))
+            return next((self.uses[tail] for tail in tails if tail in self.compounded), NOTHING)
+        return NOTHING
+
+    def changes(self, word: str) -> bool:
+        """Whether a word says that something has changed."""
+        return "change" in self.of(word)
+
+    def read(self, folded: str) -> Iterator[tuple[str, frozenset[str]]]:
+        """The words and phrases of a folded text with what they are for; of a run without blanks also the rest."""
+        found = COMPOUND_WORD.findall(folded.replace("\u2019", "'"))
+        at = 0
+        while at < len(found):
+            word = found[at]
+            if not word.isascii() and is_unspaced(word):
+                yield from self._read_run(word)
+                at += 1
+                continue
+            if "-" in word and word not in self.uses and not any(map(str.isdigit, word)):
+                found[at : at + 1] = word.split("-")  # the Hill-Street school
+                continue
+            size = next((n for n in self.phrases.get(word, ()) if " ".join(found[at : at + n]) in self.uses), 1)
+            phrase = " ".join(found[at : at + size])
+            uses = self.of(phrase)
+            if (
+                size > 1
+                and all(use[0] in "?!" for use in uses)
+                and any(self.changes(one) for one in found[at : at + size])
+            ):
+                uses |= _CHANGE  # "moved to", of where someone lives
+            yield phrase, uses
+            at += size
+
+    def _read_run(self, run: str) -> Iterator[tuple[str, frozenset[str]]]:
+        at = begun = 0
+        while at < len(run):
+            size = next((n for n in range(_RUN_MAX, 0, -1) if run[at : at + n] in self.uses), 0)
+            if size:
+                if begun < at:
+                    yield run[begun:at], NOTHING
+                yield run[at : at + size], self.uses[run[at : at + size]]
+                begun = at + size
+            at += size or 1
+        if begun < len(run):
+            yield run[begun:], NOTHING
+
+
+@lru_cache(maxsize=KNOWN_MAX)
+def keys_of(word: str) -> tuple[str, ...]:
+    """By what a word is compared: the beginning of its stem; numbers whole; pairs of signs where no blanks are."""
+    if is_unspaced(word):
+        return tuple(pairs(word)) if len(word) > 1 else ()
+    if any(sign.isdigit() for sign in word):
+        return (word,)
+    parts = word.replace("'", " ").replace("-", " ").split()
+    return tuple(
+        (stem(part) if part.isascii() and part.isalpha() else part)[:KEY_CHARS]
+        for part in parts
+        if len(part) > 1 and part not in stop_words()
+    )
+
+
+def language_of(folded: str) -> str:
+    """The language of a question, of those there are words of: by its signs, else by its little words."""
+    if _HAN.search(folded):
+        return "zh"
+    said = frozenset(COMPOUND_WORD.findall(folded))
+    return max(("en", "de", "es"), key=lambda one: len(said & _little(one)))
+
+
+@cache
+def _little(language: str) -> frozenset[str]:
+    words = words_of(language).uses
+    return frozenset(word for word, uses in words.items() if not uses.isdisjoint(("plain", "self", "was", "then")))
+
+
+@cache
+def _data() -> dict[str, dict[str, str]]:
+    import tomllib
+
+    data = tomllib.loads(data_file("memory_engine.recall", "lexicon.toml"))
+    matters = cast("dict[str, dict[str, str]]", data.pop("matters"))
+    return {f"?{name}": lists for name, lists in matters.items()} | data
+
+
+@cache
+def slots() -> dict[str, str]:
+    """What the value of each matter holds: a "number", a "time", or anything ("")."""
+    return {name[1:]: lists.get("slot", "") for name, lists in _data().items() if name[0] == "?"}
+
+
+@cache
+def words_of(language: str) -> Words:
+    """The words of a language: "en", "de", "es" or "zh"."""
+    uses: dict[str, set[str]] = {}
+    beginnings: dict[str, set[str]] = {}
+    phrases: dict[str, set[int]] = {}
+    stated: dict[str, tuple[str, ...]] = {}
+    for use, lists in _data().items():
+        asking, _, stating = lists[language].partition("|")
+        for said, name in ((asking, use), (stating, use.replace("?", "!"))):
+            for word in said.split():
+                if word.endswith("*"):
+                    beginnings.setdefault(word[:-1], set()).add(name)
+                    continue
+                phrase = word.replace("_", " ")
+                uses.setdefault(phrase, set()).add(name)
+                first, *rest = phrase.split()
+                if rest:
+                    phrases.setdefault(first, set()).add(1 + len(rest))
+        whole = [word for word in f"{stating} {asking}".split() if word.isalpha()]
+        stated[use[1:]] = tuple(dict.fromkeys(term for word in whole for term in terms(word) if len(term) > 1))
+    for word in uses:  # a word that is listed whole keeps the uses of its beginning
+        for size in range(_BEGINNING_MIN, min(len(word), _BEGINNING_MAX) + 1):
+            uses[word] |= beginnings.get(word[:size], set())
+    return Words(
+        uses={word: frozenset(found) for word, found in uses.items()},
+        beginnings={word: frozenset(found) for word, found in beginnings.items()},
+        phrases={word: tuple(sorted(sizes, reverse=True)) for word, sizes in phrases.items()},
+        compounded=frozenset(_compounded(uses)) if language == "de" else NOTHING,
+        stated=stated,
+        changing=frozenset(
+            t for word, found in uses.items() if "change" in found and " " not in word for t in terms(word)
+        ),
+        known={},
+    )
+
+
+def _compounded(uses: Mapping[str, Collection[str]]) -> Iterator[str]:
+    return (word for word, found in uses.items() if len(word) > _BEGINNING_MIN and any(use[0] == "?" for use in found))

@@ -1,0 +1,490 @@
+"""What is true now: which of the statements that a search has found takes the place of another.
+
+People say a thing again in other words when it has changed: "I live in Leeds", and later "the boxes are unpacked, I
+moved to Utrecht". By its words the older statement answers "Where do I live?" better. A newer statement supersedes it
+where both are of the matter that is asked for (the same subject and attribute), it claims something else, and it says
+or shows that something has changed. Two facts that both hold must not be marked, so what is in doubt is left alone:
+plans, conditions, questions, quotations, the past, other people, additions.
+
+Pure and deterministic, over the passages that one search has found. What words are for says `lexicon.py`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+from operator import not_
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from memory_engine.core.lazy import regex
+from memory_engine.core.text import fold_case, is_unspaced
+from memory_engine.recall.hits import Hit, Superseded
+from memory_engine.recall.lexicon import KEY_CHARS, NOTHING, Reading, keys_of, language_of, slots, words_of
+from memory_engine.recall.question import Question
+from memory_engine.recall.ranking import SCORE_DIGITS, Candidate, Ranked
+from memory_engine.store.passages import PLACES_BITS
+
+TEXT_CHARS_MAX = 300
+"""A longer passage is an essay, not a statement of one fact."""
+FURTHER_MAX = 12
+"""Terms beside the question's own by which newer statements of the matter become candidates."""
+BEST_READ = 20
+"""Hits that are read as statements, from the best: what is outdated often answers best by its words."""
+WORTH_READ = 12
+"""Candidates that are read wherever they rank: those with most words of the matter and of change."""
+TERMS_MAX = 40
+"""Terms of the longest passage that is read."""
+CHANGED = 3
+"""What a word of change is worth beside the words of the matter, one each."""
+MERGED_CHARS_MAX = 160
+"""In a shorter passage one sentence may name the subject, and the next say what became of it."""
+LIFTED_TO = 2
+"""A statement that is known to be the last word on the matter stands at least so high, counted from 0."""
+COVERED_MIN = 0.5
+"""The share of the subject's words above which a statement is of the same subject, whatever it says of it."""
+DENIED_WORDS = 3
+"""A denial takes back a change that is said so many words later: "has not yet moved"."""
+CURRENT = "current"
+"""The signal of a hit that is lifted because it is what is true at the time that is asked about."""
+KINDS = frozenset({"message", "note", "snippet", "memory", "task"})
+"""Kinds of passages in which people state facts."""
+THREAD_BITS = 44
+"""A place in a search over several threads: the thread's number in it, then the place."""
+_PARTNER = "?partner"
+_FREE_ORDER = frozenset({"de", "es"})
+"""Languages in which the speaker may stand after what they have: im Abendkurs lerne ich."""
+_DROP_SUBJECTS = frozenset({"es", "zh"})
+"""Languages in which the speaker need not be named; in others a note may do so too: "Sold the car."."""
+_NO_SUBJECT = frozenset({"plain", "self", "then", "was", "change", "unsaid", "added", "denied", "other", "conditions"})
+_UNTELLING = frozenset({"plain", "self", "person", "denied", "added", "other"})
+
+_SENTENCES = regex(r"(?<=[.!?])\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
+_QUOTED = regex(r"\"[^\"]{8,}\"|“[^”]{4,}”|„[^“”]{8,}[“”]|«[^»]{8,}»|「[^」]{4,}」")
+_CLAUSES = regex(r"[,;:]\s+|[\uff0c、\uff1b\uff1a]")
+_NUMBER = regex(r"\d+(?:[.,:]\d+)*")
+_NUMERALS = regex(
+    r"[零一二两三四五六七八九十百千万亿]+(?=\s?[个片点月号日年岁元块人天次分小兆倍])|[零一二两三四五六七八九十百千万亿]{2,}"
+)
+_SEVERAL = {
+    "en": regex(
+        r"\b(?:what|which) (?!is\b|was\b|does\b|has\b)\w+[^su]s\b"
+        r"|^(?:what|which|where|who|how)(?: \w+){0,2} ha(?:s|ve) \w+ \w+"
+    ),
+    "de": regex(r"\bwelche \w+en\b"),
+    "es": regex(r"\bcuales\b|\bque \w{2,}[ao]s\b"),
+    "zh": regex("哪些|些什么"),
+}
+"""Questions for several values, or for what has happened until now."""
+
+
+class Matter(msgspec.Struct, frozen=True):
+    """What a question asks for: attributes ("home", "port") of a subject.
+
+    `subject` are keys of the words that name it; with those of the attributes they are all that is `asked`. `people`
+    are whom it is about, beside the speaker (`is_own`). `slots` say that the value is a "number" or a "time". It `asks`
+    for what is true "now", for what was "before", or for an "event" of the past. `further` are terms that statements of
+    the matter may hold, and the question does not. `speakers` are those that it names: they speak of themselves.
+    """
+
+    language: str
+    attributes: frozenset[str]
+    slots: frozenset[str]
+    subject: tuple[str, ...]
+    asked: frozenset[str]
+    people: frozenset[str]
+    is_own: bool
+    asks: Literal["now", "before", "event"]
+    further: tuple[str, ...]
+    speakers: frozenset[str] = frozenset()
+
+    @property
+    def spoken(self) -> frozenset[str]:
+        """What the words are for that speak of its attributes."""
+        return frozenset(sign + attribute for attribute in self.attributes for sign in "?!")
+
+    def of_speakers(self, names: Iterable[str]) -> "Matter":
+        """The matter where some of these are speakers: who is named speaks of themselves, and others to them."""
+        keys = {name: frozenset(keys_of(fold_case(name))) for name in names if name}
+        named = frozenset(name for name, held in keys.items() if not held.isdisjoint(self.subject))
+        if not named:
+            return self
+        told = frozenset().union(*(keys[name] for name in named))
+        rest = tuple(key for key in self.subject if key not in told)
+        return replace(self, subject=rest, is_own=True, speakers=named)
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a sentence or a short passage claims about now.
+
+    `before` has the keys of its telling words, in order, each with that of the word right before it. `values` are
+    numbers and `days`, as written. `is_stated` says that it speaks of both the subject and what is asked of it,
+    `is_tied` that it has a verb by which a subject has any value, `is_own` that it may be about its speaker.
+    """
+
+    text: str
+    before: Mapping[str, str]
+    attributes: frozenset[str]
+    values: frozenset[str]
+    days: frozenset[str]
+    is_stated: bool
+    is_tied: bool
+    is_own: bool
+    has_changed: bool
+    adds: bool
+
+    def holds(self, key: str) -> bool:
+        """Whether it has a word of this key."""
+        if is_unspaced(key):
+            return key in self.text
+        return key in self.before or (len(key) == KEY_CHARS - 1 and any(one.startswith(key) for one in self.before))
+
+    def place(self, key: str) -> int:
+        """Where a key that it holds stands, in order."""
+        if is_unspaced(key):
+            return self.text.find(key)
+        return next(at for at, one in enumerate(self.before) if one.startswith(key))
+
+
+def read_matter(question: Question) -> Matter | None:
+    """What a question asks for; `None` where it names neither attribute nor subject, or asks for several values."""
+    folded = fold_case(question.text[:TEXT_CHARS_MAX])
+    language = language_of(folded)
+    words = words_of(language)
+    attributes: set[str] = set()
+    named: list[str] = []
+    people: set[str] = set()
+    used: set[str] = set()
+    others: list[Reading] = []
+    for word, uses in words.read(folded):
+        of = {use[1:] for use in uses if use[0] == "?"}
+        used |= uses
+        attributes |= of
+        if "person" in uses:
+            people.add(word)
+        elif of:
+            named += keys_of(word)
+        elif uses.isdisjoint(_NO_SUBJECT):
+            others.append((word, uses))
+    if people and attributes != {_PARTNER[1:]}:
+        attributes.discard(_PARTNER[1:])
+    elif people:
+        people = set()
+    is_own = "self" in used
+    stating = {f"!{attribute}" for attribute in attributes}
+    subject = [key for word, uses in others if uses.isdisjoint(stating) for key in keys_of(word)]
+    subject = subject or ([] if is_own or people else named)
+    if (not attributes and not subject) or _SEVERAL[language].search(folded):
+        return None
+    is_past = "then" in used or not used.isdisjoint(("was", "unsaid"))
+    stated = [term for attribute in sorted(attributes) for term in words.stated[attribute]]
+    if "then" in used:
+        # the words that ask for it in the present, which come last, are those that stated it then
+        stated = [*stated[: FURTHER_MAX // 2], *reversed(stated)]
+    return Matter(
+        language=language,
+        attributes=frozenset(attributes),
+        slots=frozenset(slot for attribute in attributes if (slot := slots()[attribute])),
+        subject=tuple(dict.fromkeys(subject)),
+        asked=frozenset((*named, *subject)),
+        people=frozenset(people),
+        is_own=is_own,
+        asks="before" if "then" in used else "event" if is_past else "now",
+        further=tuple(t for t in dict.fromkeys(stated) if t not in question.terms)[:FURTHER_MAX],
+    )
+
+
+def read_claims(text: str, matter: Matter) -> list[Claim]:
+    """What a passage claims about now: each of its sentences by itself, those of a short one together.
+
+    A question claims nothing, nor does a plan, a condition, a quotation, or what is said of people that are not asked
+    about.
+    """
+    words = words_of(matter.language)
+    found: list[list[list[Reading]]] = []
+    for sentence in _SENTENCES.split(_QUOTED.sub(" ", text)):
+        folded = fold_case(sentence).strip()
+        clauses = (
+            [] if folded.endswith(("?", "\uff1f")) else [list(words.read(clause)) for clause in _CLAUSES.split(folded)]
+        )
+        if any("conditions" in uses for clause in clauses for _, uses in clause):
+            continue
+        said = [clause for clause in clauses if not any("unsaid" in uses for _, uses in clause)]
+        if any(said):
+            found.append(said)
+    if len(text) <= MERGED_CHARS_MAX:
+        found = [[clause for said in found for clause in said]]
+    claims = (_claim(said, matter) for said in found)
+    return [claim for claim in claims if claim is not None]
+
+
+def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Claim | None:
+    """What some clauses claim; `None` for nothing about the people of the matter."""
+    read = [one for clause in clauses for one in clause]
+    people = _people(read, matter)
+    if not read or (matter.people.isdisjoint(people) if matter.people else people):
+        return None
+    adding = [any("added" in uses for _, uses in clause) for clause in clauses]
+    has_changed = any(map(_has_changed, compress(clauses, map(not_, adding))))
+    text = " ".join(word for word, _ in read)
+    days = frozenset(word for word, uses in read if "when" in uses)
+    before = _before(read)
+    return Claim(
+        text=text,
+        before=before,
+        attributes=frozenset(use[1:] for _, uses in read for use in uses if use[0] in "?!"),
+        values=days.union(_NUMBER.findall(text), _NUMERALS.findall(text)),
+        days=days,
+        is_stated=any(_states(clause, matter) for clause in (clauses if matter.is_own else [read])),
+        is_tied=any("tie" in uses for _, uses in read),
+        is_own=matter.language in _DROP_SUBJECTS or "change" in read[0][1] or any("self" in uses for _, uses in read),
+        has_changed=has_changed,
+        adds=any(adding) and not has_changed,
+    )
+
+
+def _before(read: Sequence[Reading]) -> dict[str, str]:
+    """The keys of telling words, each with that of the word right before it, or with nothing."""
+    before: dict[str, str] = {}
+    last = ""
+    for word, uses in read:
+        keys = keys_of(word) if uses.isdisjoint(_UNTELLING) else []
+        for key in keys:
+            before.setdefault(key, last)
+            last = key
+        last = last if keys else ""
+    return before
+
+
+def _states(read: Sequence[Reading], matter: Matter) -> bool:
+    """Whether some words speak of what is asked for and of whose it is: not of one here and of the other there."""
+    spoken = [at for at, (_, uses) in enumerate(read) if not matter.spoken.isdisjoint(uses)]
+    if not spoken:
+        return False
+    if any(word in matter.people for word, _ in read):
+        return True
+    if matter.is_own and not matter.subject:
+        own = [at for at, (_, uses) in enumerate(read) if "self" in uses]
+        return bool(own) and (own[0] <= spoken[-1] or matter.language in _FREE_ORDER)
+    return any(key in matter.subject for word, _ in read for key in keys_of(word))
+
+
+def _has_changed(read: Sequence[Reading]) -> bool:
+    """Whether a clause says that something has changed, and does not deny it."""
+    denied = -DENIED_WORDS - 1
+    for at, (_, uses) in enumerate(read):
+        if "denied" in uses:
+            denied = at
+        if ("change" in uses and at - denied > DENIED_WORDS) or ("ended" in uses and denied >= 0):
+            return True
+    return False
+
+
+def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
+    """The other people that a passage speaks of, but for one whom the subject's name follows: my brother Tom."""
+    found = set()
+    padded = [("", NOTHING), *read, ("", NOTHING)]
+    for (_, possessing), (word, uses), (after, _) in zip(padded, padded[1:], padded[2:], strict=False):
+        is_role = "role" in uses and "self" in possessing and matter.asked.isdisjoint(keys_of(word))
+        if "person" in uses or is_role:
+            is_partner = _PARTNER in uses and matter.subject and matter.attributes <= {_PARTNER[1:]}
+            if word in matter.people or not (is_partner or set(keys_of(after)).intersection(matter.subject)):
+                found.add(word)
+    return frozenset(found)
+
+
+def supersedes(matter: Matter, older: Claim, newer: Claim) -> bool:
+    """Whether the newer of two claims about the matter's people takes the place of the older one."""
+    if newer.adds or not _is_answer(matter, older) or not _is_of_same_subject(matter, older, newer):
+        return False
+    stated, claimed = older.before.keys(), newer.before.keys()
+    if claimed <= stated | matter.asked and newer.values <= older.values:
+        return False  # the same again
+    is_measured = bool(matter.slots and older.values)
+    if is_measured and newer.values <= older.values:
+        return False
+    if not newer.has_changed:
+        return is_measured and _is_whole(matter, older, newer)
+    return bool(
+        matter.attributes & newer.attributes
+        or (stated & claimed) - matter.asked
+        or older.values & newer.values
+        or (is_measured and matter.subject)
+        or sum(map(newer.holds, matter.subject)) > 1
+    )
+
+
+def _is_answer(matter: Matter, one: Claim) -> bool:
+    """Whether a claim tells what is asked for: the attribute of the subject, or something of all of the subject."""
+    if one.is_stated:
+        return True
+    told = one.is_tied or not matter.attributes or bool(matter.slots and one.values)
+    return told and bool(matter.subject) and all(map(one.holds, matter.subject))
+
+
+def _is_of_same_subject(matter: Matter, older: Claim, newer: Claim) -> bool:
+    """Whether both are of the subject that is asked about: its first word in the older one is in both, or most are."""
+    subject = [key for key in matter.subject if older.holds(key)]
+    if not subject:
+        own = (matter.is_own and newer.is_own) or bool(matter.people)
+        return own and bool(matter.attributes & newer.attributes & older.attributes)
+    shared = [key for key in subject if newer.holds(key)]
+    if any(_differ(older.before.get(key, ""), newer.before.get(key, ""), subject) for key in shared):
+        return False
+    if min(subject, key=older.place) in shared or len(shared) > COVERED_MIN * len(subject):
+        return True
+    if matter.attributes.isdisjoint(newer.attributes):
+        return False
+    is_short = any(older.before.get(key) in subject for key in shared)  # "the pills", of the blood pressure pills
+    return is_short or len(shared) == COVERED_MIN * len(subject)
+
+
+def _differ(older: str, newer: str, subject: Sequence[str]) -> bool:
+    """Whether words before a shared one tell two things apart: the front door, the cellar door."""
+    return older in subject and bool(newer) and newer != older and newer not in subject
+
+
+def _is_whole(matter: Matter, older: Claim, newer: Claim) -> bool:
+    """Whether nothing but the value differs: all of the subject is in both, and they name no other periods."""
+    if not matter.subject or not all(one.holds(key) for one in (older, newer) for key in matter.subject):
+        return False
+    return "time" in matter.slots or older.days == newer.days
+
+
+class Current:
+    """What is true now, or was at the time that is asked about, among the passages that one search finds."""
+
+    def __init__(self, question: Question, thread_ids: Sequence[str]) -> None:
+        self._thread_ids = thread_ids
+        self._matter = read_matter(question)
+        self._read: frozenset[tuple[str, int, int]] = frozenset()
+
+    @property
+    def further(self) -> tuple[str, ...]:
+        """Terms by which statements of the matter become candidates, beside the question's own."""
+        return self._matter.further if self._matter is not None and self._matter.asks != "event" else ()
+
+    def partners(self, ranked: Sequence[Ranked], candidates: Sequence[Candidate]) -> list[Ranked]:
+        """The candidates below the ranked ones that may be part of a pair. What has to be read is chosen here too."""
+        if self._matter is None or self._matter.asks == "event":
+            return []
+        matter = self._matter = self._matter.of_speakers({one.speaker for one in candidates})
+        sought = _Sought(matter)
+        ahead = frozenset(one.place for one in ranked[:BEST_READ])
+        if not matter.attributes and not any(one.place in ahead and sought.holds_all(one) for one in candidates):
+            return []  # nothing that could be outdated
+        worth = {one.place: value for one in candidates if (value := sought.worth(one))}
+        if len(worth) < 2 or not sought.has_changed:
+            return []
+        best = sorted(worth, key=lambda place: (-worth[place], -place))[:WORTH_READ]
+        self._read = frozenset(map(self._place, (*best, *ahead.intersection(worth))))
+        shown = {one.place for one in ranked}.union(*(one.alike for one in ranked))
+        return [Ranked(place, 0.0, {}) for place in best if place not in shown]
+
+    def _place(self, place: int) -> tuple[str, int, int]:
+        number, within = divmod(place, 1 << THREAD_BITS)
+        seq, n = divmod(within, 1 << PLACES_BITS)
+        return self._thread_ids[number], seq, n
+
+    def settled(self, hits: Sequence[Hit]) -> list[Hit]:
+        """The hits, outdated ones marked and after what took their place; a question about then turns that round.
+
+        A statement that is lifted stands before the other of its pair, and at least third. Partners that are not lifted
+        are left out.
+        """
+        matter = self._matter
+        if matter is None or not self._read:
+            return list(hits)
+        by = _superseders(matter, [hit if (hit.thread_id, hit.seq, hit.n) in self._read else None for hit in hits])
+        marked = [replace(hit, superseded_by=_mark(hits[by[n]])) if n in by else hit for n, hit in enumerate(hits)]
+        lifted = by.items() if matter.asks == "before" else [(newer, older) for older, newer in by.items()]
+        place: dict[int, float] = {n: n for n, hit in enumerate(hits) if hit.why}
+        for first, second in lifted:
+            goal = min(second, LIFTED_TO)
+            if goal < place.get(first, len(hits)):
+                place[first] = goal - 0.5
+                marked[first] = _lifted(marked[first], hits[goal])
+        return [marked[n] for n in sorted(place, key=lambda n: (place[n], -n))]
+
+
+class _Sought:
+    """What makes a candidate worth reading: words of the matter, above all those that the question lacks; of change."""
+
+    def __init__(self, matter: Matter) -> None:
+        words = words_of(matter.language)
+        self._matter = matter
+        self._changing = words.changing
+        self._about = frozenset(term for attribute in matter.attributes for term in words.stated[attribute])
+        people = (key for word in matter.people for key in keys_of(word))
+        self._asked = tuple(" " + key for key in (*matter.asked, *people))
+        self.has_changed = matter.language == "zh"
+        """Whether a candidate has a word of change, or a number where one is asked for."""
+        self._is_unspaced = matter.language == "zh"  # words of one sign are not among the terms
+
+    def worth(self, one: Candidate) -> int:
+        """How much of the matter and of change a candidate holds; 0 for one that is not worth reading."""
+        matter = self._matter
+        held = one.terms
+        if one.kind not in KINDS or one.role == "assistant" or len(held) > TERMS_MAX:
+            return 0
+        if matter.speakers and one.speaker not in matter.speakers:
+            return 0
+        text = " " + " ".join(held)
+        asked = sum([key in text for key in self._asked])
+        if not asked and self._about.isdisjoint(held):
+            return int(self._is_unspaced)
+        further = sum([not f" {term}".startswith(self._asked) for term in self._about.intersection(held)])
+        changes = not self._changing.isdisjoint(held)
+        counts = bool(matter.slots) and any(term[0].isdigit() for term in held)
+        self.has_changed = self.has_changed or changes or counts
+        return 2 * further + asked + changes * CHANGED + counts
+
+    def holds_all(self, one: Candidate) -> bool:
+        """Whether a candidate holds all that is asked."""
+        text = " " + " ".join(one.terms)
+        return all(key in text for key in self._asked)
+
+
+def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
+    """For each outdated hit the newest one that supersedes it, both by their numbers."""
+    read = [
+        (hit, n, claims)
+        for n, hit in enumerate(hits)
+        if hit is not None and len(hit.text) <= TEXT_CHARS_MAX and (claims := read_claims(hit.text, matter))
+    ]
+    read.sort(key=lambda one: (one[0].at, one[0].thread_id, one[0].seq, one[0].n))
+    found: dict[int, tuple[int, int]] = {}
+    for at, (hit, n, claims) in enumerate(read):
+        for other, m, newer in reversed(read[at + 1 :]):
+            replaced = [a for a in claims if any(supersedes(matter, a, b) for b in newer)]
+            if replaced and _may_know(matter, hit, other):
+                found[n] = m, max(_closeness(matter, one) for one in replaced)
+                break
+    # Of what one statement outdates, the closest to the question is meant; the rest may only touch on the matter.
+    closest = {m: max(close for other, close in found.values() if other == m) for m, _ in found.values()}
+    return {n: m for n, (m, close) in found.items() if close == closest[m]}
+
+
+def _closeness(matter: Matter, one: Claim) -> int:
+    """How many of the question's words a claim holds; an earlier change counts as all of them."""
+    return len(matter.asked) if one.has_changed else sum(map(one.holds, matter.asked))
+
+
+def _may_know(matter: Matter, older: Hit, newer: Hit) -> bool:
+    """Whether the newer one's speaker can outdate what the older one's said: on their own matters only they can."""
+    if (newer.role == "assistant") != (older.role == "assistant"):
+        return False
+    if matter.subject and not matter.speakers:
+        return True
+    return (older.role, older.speaker) == (newer.role, newer.speaker)
+
+
+def _mark(newer: Hit) -> Superseded:
+    return Superseded(thread_id=newer.thread_id, seq=newer.seq, n=newer.n, event_id=newer.event_id, at=newer.at)
+
+
+def _lifted(hit: Hit, other: Hit) -> Hit:
+    """The hit with the score of the one whose place it takes: what it gains is a signal of its own."""
+    gained = round(other.score - hit.score, SCORE_DIGITS)
+    why = f"{CURRENT} {gained:.2f}" + (f", {hit.why}" if hit.why else "")
+    return replace(hit, score=other.score, parts={**hit.parts, CURRENT: gained}, why=why)
