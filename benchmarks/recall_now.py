@@ -175,7 +175,9 @@ def _marks(found: Found) -> list[tuple[int, int]]:
 
 
 async def _text(thread: Thread, seq: int) -> str:
-    return str((await thread.events(after=seq - 1, upto=seq).__anext__()).event.content)  # type: ignore[union-attr]
+    async for recorded in thread.events(after=seq - 1, upto=seq):
+        return str(getattr(recorded.event, "content", ""))
+    return ""
 
 
 async def outcomes(half: str, at_most: int | None = None) -> list[Outcome]:

@@ -478,7 +478,6 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.NotJoined, not_joined),
     (errors.InvalidPattern, propose_nothing_that_is_left),
     (errors.UnknownPattern, lambda p: p.engine.tenant("acme").patterns.revoke("x", by="ann", reason="")),
-    # looking back
     (errors.PastIsReadOnly, in_the_past),
     (errors.NothingToBisect, lambda p: p.thread.bisect(lambda past: False)),
     (errors.PredicateFailed, lambda p: p.thread.bisect(divided)),

@@ -79,8 +79,9 @@ def mask_secrets(text: str) -> str:
 def _all(text: str) -> Iterator[Secret]:
     for start in range(0, max(1, len(text) - OVERLAP_CHARS), READ_CHARS_MAX - OVERLAP_CHARS):
         piece = text[start : start + READ_CHARS_MAX]
-        for kind, found in ((kind, found) for kind, detect in DETECTORS for found in detect(piece)):
-            yield Secret(kind, start + found[0], start + found[1])
+        for kind, detect in DETECTORS:
+            for first, end in detect(piece):
+                yield Secret(kind, start + first, start + end)
 
 
 # Secrets behind their names.

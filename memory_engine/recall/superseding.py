@@ -114,7 +114,7 @@ class Matter(msgspec.Struct, frozen=True):
         return replace(self, subject=rest, is_own=True, speakers=named)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Assertion(msgspec.Struct, frozen=True):
     """What a sentence or a short passage claims about now.
 
     `before` has the keys of its telling words, in order, each with that of the word right before it. `values` are
@@ -194,7 +194,7 @@ def read_matter(question: Question) -> Matter | None:
     )
 
 
-def read_claims(text: str, matter: Matter) -> list[Claim]:
+def read_claims(text: str, matter: Matter) -> list[Assertion]:
     """What a passage claims about now: each of its sentences by itself, those of a short one together.
 
     A question claims nothing, nor does a plan, a condition, a quotation, or what is said of people that are not asked
@@ -218,7 +218,7 @@ def read_claims(text: str, matter: Matter) -> list[Claim]:
     return [claim for claim in claims if claim is not None]
 
 
-def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Claim | None:
+def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Assertion | None:
     """What some clauses claim; `None` for nothing about the people of the matter."""
     read = [one for clause in clauses for one in clause]
     people = _people(read, matter)
@@ -229,7 +229,7 @@ def _claim(clauses: Sequence[Sequence[Reading]], matter: Matter) -> Claim | None
     text = " ".join(word for word, _ in read)
     days = frozenset(word for word, uses in read if "when" in uses)
     before = _before(read)
-    return Claim(
+    return Assertion(
         text=text,
         before=before,
         attributes=frozenset(use[1:] for _, uses in read for use in uses if use[0] in "?!"),
@@ -293,7 +293,7 @@ def _people(read: Sequence[Reading], matter: Matter) -> frozenset[str]:
     return frozenset(found)
 
 
-def supersedes(matter: Matter, older: Claim, newer: Claim) -> bool:
+def supersedes(matter: Matter, older: Assertion, newer: Assertion) -> bool:
     """Whether the newer of two claims about the matter's people takes the place of the older one."""
     if newer.adds or not _is_answer(matter, older) or not _is_of_same_subject(matter, older, newer):
         return False
@@ -314,7 +314,7 @@ def supersedes(matter: Matter, older: Claim, newer: Claim) -> bool:
     )
 
 
-def _is_answer(matter: Matter, one: Claim) -> bool:
+def _is_answer(matter: Matter, one: Assertion) -> bool:
     """Whether a claim tells what is asked for: the attribute of the subject, or something of all of the subject."""
     if one.is_stated:
         return True
@@ -322,7 +322,7 @@ def _is_answer(matter: Matter, one: Claim) -> bool:
     return told and bool(matter.subject) and all(map(one.holds, matter.subject))
 
 
-def _is_of_same_subject(matter: Matter, older: Claim, newer: Claim) -> bool:
+def _is_of_same_subject(matter: Matter, older: Assertion, newer: Assertion) -> bool:
     """Whether both are of the subject that is asked about: its first word in the older one is in both, or most are."""
     subject = [key for key in matter.subject if older.holds(key)]
     if not subject:
@@ -344,7 +344,7 @@ def _differ(older: str, newer: str, subject: Sequence[str]) -> bool:
     return older in subject and bool(newer) and newer != older and newer not in subject
 
 
-def _is_whole(matter: Matter, older: Claim, newer: Claim) -> bool:
+def _is_whole(matter: Matter, older: Assertion, newer: Assertion) -> bool:
     """Whether nothing but the value differs: all of the subject is in both, and they name no other periods."""
     if not matter.subject or not all(one.holds(key) for one in (older, newer) for key in matter.subject):
         return False
@@ -369,7 +369,7 @@ class Current:
         if self._matter is None or self._matter.asks == "event":
             return []
         matter = self._matter = self._matter.of_speakers({one.speaker for one in candidates})
-        sought = _Sought(matter)
+        sought = _SoughtMatter(matter)
         ahead = frozenset(one.place for one in ranked[:BEST_READ])
         if not matter.attributes and not any(one.place in ahead and sought.holds_all(one) for one in candidates):
             return []  # nothing that could be outdated
@@ -407,7 +407,7 @@ class Current:
         return [marked[n] for n in sorted(place, key=lambda n: (place[n], -n))]
 
 
-class _Sought:
+class _SoughtMatter:
     """What makes a candidate worth reading: words of the matter, above all those that the question lacks; of change."""
 
     def __init__(self, matter: Matter) -> None:
@@ -465,7 +465,7 @@ def _superseders(matter: Matter, hits: Sequence[Hit | None]) -> dict[int, int]:
     return {n: m for n, (m, close) in found.items() if close == closest[m]}
 
 
-def _closeness(matter: Matter, one: Claim) -> int:
+def _closeness(matter: Matter, one: Assertion) -> int:
     """How many of the question's words a claim holds; an earlier change counts as all of them."""
     return len(matter.asked) if one.has_changed else sum(map(one.holds, matter.asked))
 

@@ -85,7 +85,7 @@ async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reaso
     """The event that leads from a state to the one that today's reducers give. Raises `CannotRereduce`."""
     if not 1 <= from_seq <= now.seq:
         raise SeqNotInLog(thread_id, from_seq, now.seq)
-    run = await _Run.begin(kernel, thread_id, from_seq)
+    run = await _Mending.begin(kernel, thread_id, from_seq)
     async for page in kernel.reader.pages(thread_id, after=from_seq - 1, upto=now.seq):
         for stored in page:
             run.step(stored)
@@ -117,7 +117,7 @@ async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reaso
 
 
 @define
-class _Run:
+class _Mending:
     """The log from a seq on, as it is recorded and as today's reducers give it."""
 
     kernel: Kernel
@@ -131,7 +131,7 @@ class _Run:
     """The chunks that an earlier mending brought, by the ids that they have here."""
 
     @classmethod
-    async def begin(cls, kernel: Kernel, thread_id: str, from_seq: int) -> "_Run":
+    async def begin(cls, kernel: Kernel, thread_id: str, from_seq: int) -> "_Mending":
         """Both begin with the same state."""
         state = await kernel.reader.state_at(thread_id, from_seq - 1)
         return cls(kernel, thread_id, from_seq, state, state)

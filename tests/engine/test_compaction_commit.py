@@ -24,7 +24,7 @@ from memory_engine import (
     UserMessage,
 )
 from memory_engine.errors import CompactorFailed
-from memory_engine.events import LlmToolCall, TaskCompleted, TaskStarted, ToolCall, Usage
+from memory_engine.events import LlmToolCall, MemoryMarkCritical, TaskCompleted, TaskStarted, ToolCall, Usage
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
@@ -360,7 +360,7 @@ async def meanwhile(thread: Thread, made: list[str], steps: Sequence[str]) -> se
             case "task":
                 await thread.dispatch(TaskStarted(goal="sell"))
             case "critical" if made[n % len(made)] not in forgotten:
-                await thread.mark_critical(made[n % len(made)])
+                await thread.dispatch(MemoryMarkCritical(chunk_ids=(made[n % len(made)],), lenient=True))
             case "forget":
                 forgotten.add(made[n % len(made)])
                 await thread.forget(chunk_ids=[made[n % len(made)]])

@@ -99,10 +99,11 @@ async def test_it_is_filled_with_what_was_compacted_too() -> None:
 
 
 async def test_without_a_budget_all_of_the_state_is_in() -> None:
-    """Beside it stands what was compacted, up to what the policy allows."""
+    """Beside it stands what was compacted and the summaries do not quote, up to what the policy allows."""
     context = await asked(talk(20), max_tokens=None, config=COMPACTS)
     assert () == context.excluded
-    assert CODE in context.recalled_text
+    assert CODE in str(context.messages)
+    assert 0 < context.spent.recalled <= 4_000
 
 
 async def test_a_policy_of_ones_own() -> None:

@@ -96,13 +96,14 @@ async def test_originals_are_without_what_was_forgotten() -> None:
     async with memory_engine.open(":memory:", compactor=Scripted(), config=NEVER) as engine:
         thread = await engine.create_thread("t")
         receipts = await thread.dispatch_all([said(f"{n}: {SECRET if n == 2 else 'nothing'}") for n in range(6)])
+        await thread.dispatch(e.LlmTextResponse(content="5: nothing"))
         report = await thread.compact()
         before = (await thread.info()).events
-        assert 6 == len(await thread.originals(report.new_chunks[0]))
+        assert 7 == len(await thread.originals(report.new_chunks[0]))
         await thread.forget(event_ids=[receipts[2].event_id])
         summary = next(chunk for chunk in (await thread.state()).chunks() if chunk.lines)
         for chunk_id in (report.new_chunks[0], summary.id):
-            assert [f"{n}: nothing" for n in (0, 1, 3, 4, 5)] == [c.text for c in await thread.originals(chunk_id)]
+            assert [f"{n}: nothing" for n in (0, 1, 3, 4, 5, 5)] == [c.text for c in await thread.originals(chunk_id)]
         then = next(chunk for chunk in (await thread.state(at=before)).chunks() if chunk.lines)
         assert (report.new_chunks[0], REDACTED) == (then.id, then.status)
         assert SECRET not in then.text

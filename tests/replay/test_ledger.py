@@ -12,7 +12,7 @@ import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Event, LlmTextResponse, Thread, UserMessage
 from memory_engine import events as e
 from memory_engine.context.builder import FRAME, ContextBuilder
-from memory_engine.context.rendering import message_tokens
+from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.context.series import ContextSeries, MeasuredMessages
 from memory_engine.errors import CompactionError, ContextBudgetError, SeqNotInLog
 from memory_engine.replay.cache_breaks import CacheBreak
@@ -308,7 +308,8 @@ async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], bu
             if every and event.seq % every:
                 continue
             try:
-                expected = await thread.context(budget, at=event.seq)
+                state = await engine.kernel.reader.state_at("t", event.seq)
+                expected = engine.kernel[ContextBuilder].build(state, "t", budget)
             except ContextBudgetError:
                 with pytest.raises(ContextBudgetError):
                     series.context()
@@ -319,7 +320,7 @@ async def test_contexts_of_a_series_are_those_of_the_states(log: list[Event], bu
                 found.tokens,
                 found.bytes,
             )
-            assert series.state() == await thread.state(at=event.seq)
+            assert series.state() == state
 
 
 @pytest.mark.usefixtures("small")
@@ -351,12 +352,17 @@ async def test_a_ledger_says_what_the_contexts_say(parts: list[list[Event]], bud
             assert before <= one.seq < one.call_seq
 
 
+async def sent(thread: Thread, seq: int, budget: int | None) -> list[Message]:
+    """What was sent at a seq, forgotten since or not."""
+    state = await thread.kernel.reader.state_at(thread.id, seq)
+    return thread.kernel[ContextBuilder].build(state, thread.id, budget).messages
+
+
 async def expected_breaks(thread: Thread, found: CacheLedger, budget: int | None) -> list[tuple[int, int, int]]:
     """The calls whose context does not begin with that of the one before, by comparing all bytes of both."""
     broken = []
     for former, later in zip(found.calls, found.calls[1:], strict=False):
-        old = (await thread.context(budget, at=former.seq - 1)).messages
-        new = (await thread.context(budget, at=later.seq - 1)).messages
+        old, new = await sent(thread, former.seq - 1, budget), await sent(thread, later.seq - 1, budget)
         if new[: len(old)] != old:
             same = next((n for n, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
             broken.append((later.seq, common_prefix(rendered(old), rendered(new)), same))

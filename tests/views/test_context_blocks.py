@@ -17,9 +17,9 @@ def text(context: Context) -> str:
     return json.dumps(context.messages, ensure_ascii=False)
 
 
-async def talk(engine: memory_engine.Engine, **scopes: str) -> Thread:
+async def talk(engine: memory_engine.Engine, user_id: str = "", tenant_id: str = "", agent_id: str = "") -> Thread:
     """A conversation with one question."""
-    thread = await engine.create_thread("t", **scopes)
+    thread = await engine.create_thread("t", user_id=user_id, tenant_id=tenant_id, agent_id=agent_id)
     await thread.dispatch_all([e.SessionStarted(content="Be kind."), e.UserMessage(content=ASKED)])
     return thread
 
