@@ -1,9 +1,11 @@
 """The plug-in of flows and playbooks."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.core.chunks import Chunk, ChunkType
+from memory_engine.core.lazy import lazy_module
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.recall.service import Recall
@@ -18,7 +20,11 @@ from memory_engine.views.playbooks.events import (
 )
 from memory_engine.views.playbooks.flow import FLOWS
 from memory_engine.views.playbooks.playbook import PLAYBOOKS
-from memory_engine.views.playbooks.view import Playbooks
+
+if TYPE_CHECKING:
+    from memory_engine.views.playbooks import view
+else:
+    view = lazy_module("memory_engine.views.playbooks.view")
 
 PLUGIN = Plugin("playbooks", events=[FlowCompleted, FeedbackGiven, PlaybookPromoted, PlaybookSaved, PlaybookRemoved])
 PLUGIN.silent(FlowCompleted, PlaybookPromoted)
@@ -37,7 +43,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
         return None
     if situation.thread.kernel[Recall].embedder is not None and not situation.is_asked:
         return None
-    found = await Playbooks(user).find(situation.question, limit=1)
+    found = await view.Playbooks(user).find(situation.question, limit=1)
     if not found or any(found[0].playbook.text == one.text for one in _snippets(situation)):
         return None
     heading, *steps = found[0].playbook.text.splitlines()

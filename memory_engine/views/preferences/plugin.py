@@ -1,15 +1,21 @@
 """The plug-in of preferences."""
 
+from typing import TYPE_CHECKING
+
 from memory_engine.context.rendering import render_system
 from memory_engine.context.standing import Situation, StandingBlock, StandingLine
 from memory_engine.core.codec import encode_json
-from memory_engine.core.lazy import regex
+from memory_engine.core.lazy import lazy_module, regex
 from memory_engine.plugins import Plugin
 from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.preferences.events import PreferenceRemoved, PreferenceUpdated
 from memory_engine.views.preferences.fold import PREFERENCES
-from memory_engine.views.preferences.view import Preferences
+
+if TYPE_CHECKING:
+    from memory_engine.views.preferences import view
+else:
+    view = lazy_module("memory_engine.views.preferences.view")
 
 PLUGIN = Plugin("preferences", events=[PreferenceUpdated, PreferenceRemoved])
 PLUGIN.projection(PREFERENCES)
@@ -22,7 +28,7 @@ async def _block(situation: Situation) -> StandingBlock | None:
     user = await situation.user()
     if user is None:
         return None
-    found = sorted((await Preferences(user).all()).values(), key=lambda one: (one.seq, one.key))
+    found = sorted((await view.Preferences(user).all()).values(), key=lambda one: (one.seq, one.key))
     lines = (
         StandingLine(f"- {one.key}: {_said(one.value)}{f' ({one.reason})' if one.reason else ''}", user.id, one.seq)
         for one in found
