@@ -73,7 +73,7 @@ async def _facts(thread: Thread) -> Facts:
         summary=last.chunks[0].id,
         covers=list(last.chunks[0].parent_ids),
         tokens={seq: (await thread.state(at=seq)).tally.tokens for seq in range(1, log[-1].seq + 1)},
-        context_tokens=(await thread.context()).tokens,
+        context_tokens=(await thread.context(at=await thread.last_seq())).tokens,
         forked_at=folded[0].seq + 3,
     )
 
