@@ -280,12 +280,13 @@ def _length(size: int) -> float:
 
 
 def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
-    """How well the best other finds in each candidate's group match."""
+    """How well the best other finds in each candidate's group match; nothing for what merely stands beside them."""
     best: dict[int, list[float]] = {}
     for candidate, value in zip(candidates, window, strict=True):
         best.setdefault(candidate.group, []).append(value)
     sums = {group: sum(sorted(values, reverse=True)[:GROUP_BEST]) for group, values in best.items()}
-    return _scaled([max(0.0, sums[c.group] - value) for c, value in zip(candidates, window, strict=True)])
+    others = zip(candidates, window, strict=True)
+    return _scaled([max(0.0, sums[c.group] - value) if value or not c.beside else 0.0 for c, value in others])
 
 
 def _has_assistant(candidates: Sequence[Candidate]) -> bool:

@@ -94,7 +94,7 @@ async def test_every_state_is_the_fold_of_the_recorded_operations(log: list[Even
     async with opened() as engine:
         thread = await engine.create_thread("t")
         live = [await (await thread.dispatch(event)).state.load() for event in log]
-        assert live == [await thread.state(at=seq) for seq in range(1, len(log) + 1)]
+        assert live == [await engine.kernel.reader.state_at("t", seq) for seq in range(1, len(log) + 1)]
         assert (await thread.verify()).ok
 
 
@@ -137,7 +137,7 @@ async def test_a_fork_is_its_past(cut: tuple[list[Event], int]) -> None:
         thread = await engine.create_thread("t")
         await thread.dispatch_all(log)
         fork = await thread.fork(at, thread_id="f")
-        assert await thread.state(at=at) == await fork.state()
+        assert await engine.kernel.reader.state_at("t", at) == await fork.state()
         before = await thread.info()
         await fork.dispatch(e.UserMessage(content="elsewhere"))
         assert (before, True, True) == (
