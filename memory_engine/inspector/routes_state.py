@@ -4,9 +4,11 @@ from typing import cast
 
 import msgspec
 
+from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, message_tokens
+from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import UnknownView
@@ -49,9 +51,11 @@ async def context(inspection: Inspection, query: Query) -> object:
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     whole = await past.state()
     builder = inspection.engine.kernel[ContextBuilder]
+    standing = await standing_blocks(past, whole, DEFAULT_POLICY, at=past.seq)
 
     def build() -> dict[str, object]:
-        return _context_as_data(builder.build(whole, past.id, max_tokens), max_tokens, builder.counter)
+        built = builder.build(whole, past.id, max_tokens, standing=standing)
+        return _context_as_data(built, max_tokens, builder.counter)
 
     return await beside(build)
 

@@ -6,6 +6,7 @@ import { get } from "./server.js";
 
 const PARTS = [
   ["pinned", "always in: instructions, critical chunks, scratchpad, task, to-do list, environment"],
+  ["standing", "what holds for every call: preferences, agent.md, the agent's memory, a screen, a playbook"],
   ["summary", "summaries of compactions"],
   ["recent", "the newest of the conversation"],
   ["recalled", "brought back for a question"],
