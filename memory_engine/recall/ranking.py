@@ -286,7 +286,12 @@ def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
         best.setdefault(candidate.group, []).append(value)
     sums = {group: sum(sorted(values, reverse=True)[:GROUP_BEST]) for group, values in best.items()}
     others = zip(candidates, window, strict=True)
-    return _scaled([max(0.0, sums[c.group] - value) if value or not c.beside else 0.0 for c, value in others])
+    return _scaled(
+        [
+            max(0.0, sums[c.group] - value) if value or (c.cosine is not None and not c.beside) else 0.0
+            for c, value in others
+        ]
+    )
 
 
 def _has_assistant(candidates: Sequence[Candidate]) -> bool:
