@@ -210,9 +210,8 @@ def test_two_points_are_compared(window: Window, store: Store) -> None:
     seq = store.facts.compactions[-1]
     page = window.look(store.address, thread="coding", seq=seq - 3)
     window.press("d", "]", "6")
-    text = window.panel.inner_text()
-    assert f"From event {seq - 3} to event {seq}" in text
-    assert window.panel.get_by_role("heading", name="Folded by a compaction (1)").is_visible()
+    window.panel.get_by_role("heading", name=f"From event {seq - 3} to event {seq}").wait_for()
+    window.panel.get_by_role("heading", name="Folded by a compaction (1)").wait_for()
     lines = window.panel.get_by_role("group", name="Context, line by line").inner_text()
     assert re.search(r"^\+\s*\S", lines, re.MULTILINE)
     assert re.search(rf"^{MINUS}\s*\S", lines, re.MULTILINE)
