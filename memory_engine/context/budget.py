@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN, Atom
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
-from memory_engine.context.shortening import keep_last_lines, shorten
+from memory_engine.context.shortening import LINES_LEFT_OUT_END, keep_last_lines, shorten
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
@@ -21,6 +21,8 @@ from memory_engine.core.tokens import TokenCounter
 REFILL = 0.93
 """When the oldest turns no longer fit, the window is cut to this share of its room, so that
 it moves once in a while and not at every turn (each move costs the prompt cache)."""
+SUMMARY_LEAST = 160
+"""Tokens that summaries may take beside recall of a small room too, but of no more than a fifth of it."""
 RECALLED_MAX = 4_000
 """Tokens of recalled originals beyond which more of them hardly help (see docs/context.md)."""
 
@@ -97,7 +99,7 @@ class ContextPolicy:
         spare = room.flowing - room.recent - room.summaries
         if spare >= (self.recalled_max if room.summaries else 0):
             return Split(summary=room.summaries, recent=room.flowing, recalled=max(self.recalled_max, spare))
-        summary = int(room.flowing * self.summary)
+        summary = max(int(room.flowing * self.summary), min(SUMMARY_LEAST, room.flowing // 5))
         recent = max(int(room.flowing * self.recent), room.flowing - summary - self.recalled_max)
         return Split(
             summary=max(summary, room.flowing - min(recent, room.recent) - self.recalled_max),
@@ -410,5 +412,7 @@ def _cut_to(costed: Costed, room: int, counter: TokenCounter, asked: frozenset[s
 
 def _last_lines(summary: Costed, room: int, counter: TokenCounter) -> Costed | None:
     pieces = tuple(keep_last_lines(piece, room, counter) for piece in summary.pieces)
+    if any(str(message.get("content")).endswith(LINES_LEFT_OUT_END) for piece in pieces for message in piece.messages):
+        return None  # not even the last line fits
     tokens = sum(message_tokens(m, counter) for m in assemble(pieces))
     return replace(summary, pieces=pieces, tokens=tokens) if tokens <= room else None

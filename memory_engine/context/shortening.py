@@ -12,6 +12,7 @@ from memory_engine.core.tokens import TokenCounter
 
 LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
 """Stands before lines for whose forerunners there was no room."""
+LINES_LEFT_OUT_END = LINES_LEFT_OUT.rpartition("}")[2]
 TEXT_TOKENS_MIN = 24
 """A text is never cut below this."""
 SLACK = 8
@@ -85,7 +86,7 @@ def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> s
         heading = _cut_text(heading, most, chunk_id, _Cut(size, frozenset(), counter))
     lines = [line for line in rest if line.strip()]
     kept = last_lines(lines, room - counter.count(f"{heading}\n"), counter, chunk_id)
-    earlier = len(lines) - len(kept)
+    earlier = sum(not line.startswith("#") for line in lines[: len(lines) - len(kept)])
     return "\n".join([heading, *([LINES_LEFT_OUT.format(earlier)] if earlier else []), *kept])
 
 

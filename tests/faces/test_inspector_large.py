@@ -4,8 +4,9 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Mapping
+from functools import wraps
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import msgspec
 import pytest
@@ -16,7 +17,6 @@ from memory_engine import events as e
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.state import State
 from tests.inspecting import Browser, inspected
 
 Data = dict[str, object]
@@ -137,10 +137,11 @@ async def test_others_are_served_while_one_waits(long: str, monkeypatch: pytest.
 
     build = ContextBuilder.build
 
-    def slowly(builder: ContextBuilder, state: State, thread_id: str, max_tokens: int | None = None) -> Context:
+    @wraps(build)
+    def slowly(*given: Any, **named: Any) -> Context:
         begun.set()
         go_on.wait()
-        return build(builder, state, thread_id, max_tokens)
+        return build(*given, **named)
 
     monkeypatch.setattr(ContextBuilder, "build", slowly)
     async with memory_engine.open(long, config=READ_ONLY) as engine, inspected(engine) as browser:
