@@ -278,18 +278,21 @@ def _newest_turns(flow: Flow, room: int, counter: TokenCounter, refill: float) -
     if question is None:
         return _shown(flow, window, counter)
     window = flow.window(room - -(-question.tokens // GRAIN) * GRAIN, refill)
-    rest = _shown(flow, window, counter)
+    rest = _shown(flow, window, counter, room - question.tokens - window.room)
     if rest is None:
         return None
     return [question, *(turn for turn in rest if turn.atom is not question.atom)]
 
 
-def _shown(flow: Flow, window: Window, counter: TokenCounter) -> list[Costed] | None:
-    """The turns of a window, and the one before it as far as it fits; `None` where the newest does not fit at all."""
+def _shown(flow: Flow, window: Window, counter: TokenCounter, spare: int = 0) -> list[Costed] | None:
+    """The turns of a window, and the one before it as far as it fits, with some `spare` tokens more.
+
+    `None` where the newest does not fit at all.
+    """
     turns = list(flow.turns[window.start :])
     if window.border:
         before = window.start - 1
-        cut = _cut_to(flow.turns[before], window.border, counter, flow.asked_in(before))
+        cut = _cut_to(flow.turns[before], window.border + spare, counter, flow.asked_in(before))
         turns[:0] = [cut] if cut is not None else []
     return turns if turns or not flow.turns else None
 
