@@ -121,27 +121,35 @@ class _Restoring:
         return self._aftermath.forgettings.kept(chunk, since=self._before.seq)
 
     def _restored(self, chunk: Chunk, container: str, place: _RestorePlace) -> RestoredChunk:
-        return RestoredChunk(
-            original=chunk.id,
-            type=chunk.type,
-            retention=chunk.retention.value,
-            category=chunk.category.value,
-            parent_ids=versions(chunk),
-            content=chunk.content,
-            calls=chunk.calls,
-            lines=chunk.lines,
-            call_id=chunk.call_id,
-            label=chunk.label,
-            name="" if chunk.name and self._now.named(chunk.name) is not None else chunk.name,
-            final=chunk.final,
-            response_id=chunk.response_id,
-            status=chunk.status,
-            native=chunk.native,
-            is_container=chunk.is_container,
-            container=container,
-            before=place.before,
-            after=place.after,
-        )
+        is_taken = chunk.name and self._now.named(chunk.name) is not None
+        return to_restore(chunk, container, before=place.before, after=place.after, name="" if is_taken else chunk.name)
+
+
+def to_restore(
+    chunk: Chunk, container: str = "", *, before: str = "", after: str = "", name: str | None = None
+) -> RestoredChunk:
+    """A chunk as an event carries it that puts it back, at this place and (default: by its own) under this name."""
+    return RestoredChunk(
+        original=chunk.id,
+        type=chunk.type,
+        retention=chunk.retention.value,
+        category=chunk.category.value,
+        parent_ids=versions(chunk),
+        content=chunk.content,
+        calls=chunk.calls,
+        lines=chunk.lines,
+        call_id=chunk.call_id,
+        label=chunk.label,
+        name=chunk.name if name is None else name,
+        final=chunk.final,
+        response_id=chunk.response_id,
+        status=chunk.status,
+        native=chunk.native,
+        is_container=chunk.is_container,
+        container=container,
+        before=before,
+        after=after,
+    )
 
 
 def versions(chunk: Chunk) -> tuple[str, ...]:

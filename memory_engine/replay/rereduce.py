@@ -13,7 +13,7 @@ from attrs import define, evolve, field, frozen
 
 from memory_engine.compaction.history import read_aftermath
 from memory_engine.compaction.service import CompactionService
-from memory_engine.compaction.undo import restored_chunks, versions
+from memory_engine.compaction.undo import restored_chunks, to_restore, versions
 from memory_engine.core.chain import decode_row, is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import encode_reduction
@@ -211,7 +211,7 @@ class _Transition:
                 if chunk.is_container:
                     yield from self._within(chunk.id, after)
                 continue
-            yield _restored(chunk, now, after)
+            yield to_restore(chunk, now, after=after)
             after = chunk.id
             if chunk.is_container:
                 yield from self._anew(chunk.id)
@@ -220,7 +220,7 @@ class _Transition:
         """The contents of a chunk that comes."""
         after = ""
         for chunk in self._wanted.children(container):
-            yield _restored(chunk, container, after)
+            yield to_restore(chunk, container, after=after)
             after = chunk.id
             if chunk.is_container:
                 yield from self._anew(chunk.id)
@@ -254,28 +254,6 @@ def rising(keys: Sequence[bytes | None]) -> list[int]:
         found.append(at)
         at = before[at]
     return found[::-1]
-
-
-def _restored(chunk: Chunk, container: str, after: str) -> RestoredChunk:
-    return RestoredChunk(
-        original=chunk.id,
-        type=chunk.type,
-        retention=chunk.retention.value,
-        category=chunk.category.value,
-        parent_ids=versions(chunk),
-        content=chunk.content,
-        calls=chunk.calls,
-        lines=chunk.lines,
-        call_id=chunk.call_id,
-        label=chunk.label,
-        name=chunk.name,
-        final=chunk.final,
-        response_id=chunk.response_id,
-        status=chunk.status,
-        is_container=chunk.is_container,
-        container=container,
-        after=after,
-    )
 
 
 # undoing it

@@ -312,3 +312,39 @@ async def test_the_state_becomes_that_of_a_thread_with_the_reducer(events: list[
             assert (from_seq > 1) or (await thread.verify()).ok
             await thread.undo_rereduce()
             assert before == shape(await thread.state())
+
+
+def rich(view: StateView, event: OrderPlaced, ctx: ReduceContext) -> Reduction:
+    """A chunk of which every field that an event may restore is set."""
+    return appended(
+        Chunk(
+            id=ctx.new_id(),
+            type="order",
+            content=event.content,
+            name="order:1",
+            label="shop",
+            calls=(e.ToolCall("c", "pay"),),
+            call_id="b",
+            final=False,
+            response_id="r",
+            status="open",
+            native='{"anthropic":{"message":{"content":[]}}}',
+        )
+    )
+
+
+async def test_a_chunk_that_comes_keeps_all_that_its_reducer_gave(tmp_path: Path) -> None:
+    """Also what a provider said of it: only ids, parents and estimates are others."""
+    path = str(tmp_path / "x.db")
+    async with memory_engine.open(path, config=NEVER, plugins=[plugin(lambda view, event, ctx: Reduction())]) as engine:
+        await (await engine.create_thread("t")).dispatch(OrderPlaced(content="a lamp"))
+    async with memory_engine.open(path, config=NEVER, plugins=[plugin(rich)]) as engine:
+        thread = engine.thread("t")
+        await thread.rereduce(1)
+        (mended,) = (await thread.state()).chunks()
+        other = await engine.create_thread("o")
+        await other.dispatch(OrderPlaced(content="a lamp"))
+        (first,) = (await other.state()).chunks()
+        assert (await thread.verify()).ok
+    differing = {name for name in Chunk.__struct_fields__ if getattr(mended, name) != getattr(first, name)}
+    assert differing <= {"id", "parent_ids"}
