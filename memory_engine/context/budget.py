@@ -68,6 +68,19 @@ def _share(_shares: object, attribute: "Attribute[float]", value: float) -> None
         raise ValueError(f"{attribute.name} is a share of the room, from 0 to 1, not {value}")
 
 
+def _blocks(_policy: object, _attribute: object, value: Sequence[str] | Mapping[str, float] | None) -> None:
+    if isinstance(value, str):
+        raise TypeError(f"blocks is a list of names, or a mapping of names to shares, not {value!r}")
+    for name, share in value.items() if isinstance(value, Mapping) else ():
+        if not 0 <= share <= 1:
+            raise ValueError(f"the block {name!r} takes a share of the budget, from 0 to 1, not {share}")
+
+
+def _function(_policy: object, _attribute: object, value: Splitter | None) -> None:
+    if value is not None and not callable(value):
+        raise TypeError(f"a context policy is a ContextPolicy, or a function that divides a room, not {value!r}")
+
+
 @frozen(kw_only=True)
 class ContextPolicy:
     """What is in a context beside what always is, in which order, and with which share of the budget.
@@ -84,12 +97,12 @@ class ContextPolicy:
     moves it less often, and each move costs the prompt cache; a larger one uses more of the budget.
     """
 
-    blocks: Sequence[str] | Mapping[str, float] | None = None
+    blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_blocks)
     summary: float = field(default=0.08, validator=_share)
     recent: float = field(default=0.12, validator=_share)
     previous: float = field(default=0.25, validator=_share)
     recalled_max: int = field(default=RECALLED_MAX, validator=_tokens)
-    split: Splitter | None = None
+    split: Splitter | None = field(default=None, validator=_function)
     refill: float = field(default=REFILL, validator=_share)
 
     def __call__(self, room: Room) -> Split:

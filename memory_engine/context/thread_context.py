@@ -39,6 +39,8 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     """See `Thread.context`."""
     if query is None and recall_from:
         raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
+    if reserve < 0:
+        raise ValueError(f"reserve is a number of tokens, not {reserve}")
     kernel = thread.kernel
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)

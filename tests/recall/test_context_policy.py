@@ -159,3 +159,17 @@ async def test_the_prefix_stays_from_turn_to_turn() -> None:
             moved += bool(before) and content(stable[0]) != before
             before = content(stable[0])
     assert 1 <= moved <= 15
+
+
+async def test_what_is_no_policy_is_refused() -> None:
+    """By what it is, before anything is built; so is a share that is none, and tokens that cannot be kept free."""
+    async with memory_engine.open(":memory:", config=KEPT) as engine:
+        thread = await engine.create_thread()
+        with pytest.raises(TypeError, match="a function that divides a room, not 'lots'"):
+            await thread.context(600, policy="lots")  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="reserve is a number of tokens, not -5"):
+            await thread.context(600, reserve=-5)
+    with pytest.raises(ValueError, match="the block 'preferences' takes a share"):
+        ContextPolicy(blocks={"preferences": 7})
+    with pytest.raises(TypeError, match="blocks is a list of names"):
+        ContextPolicy(blocks="preferences")
