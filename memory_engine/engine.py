@@ -1,6 +1,7 @@
 """The engine: opens threads, and answers what concerns all of them. It decides nothing."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -18,7 +19,7 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord
-from memory_engine.errors import InvalidSearch, ThreadNotFound
+from memory_engine.errors import InvalidSearch, MemoryEngineError, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, asked
@@ -28,19 +29,22 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import create_thread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Act, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.replay import anchors, verify
+    from memory_engine.replay import anchors, erasing, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import importer
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
+    erasing = lazy_module("memory_engine.replay.erasing")
     importer = lazy_module("memory_engine.replay.export.importer")
     verify = lazy_module("memory_engine.replay.verify")
+
+_log = logging.getLogger("memory_engine")
 
 
 class Engine:
@@ -56,6 +60,8 @@ class Engine:
         if any(p.mode == "async" for p in self.kernel.projections):
             self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
         self.kernel.tasks.spawn(self.kernel[Relay].recover())
+        if await self.store.acts(pending=True):
+            self.kernel.tasks.spawn(self._finish_acts())
         return self
 
     async def __aexit__(
@@ -286,6 +292,26 @@ class Engine:
                 if projection.mode == "async":
                     await kernel[ProjectionWorker].catch_up(projection, runtime.id)
         await self.recall.settle()
+
+    # administrative acts
+
+    async def acts(self) -> Sequence[Act]:
+        """The erasures and deletions of this store: who asked for them, why, when, and whether they are finished."""
+        return await self.store.acts()
+
+    async def finish_acts(self) -> "list[erasing.ErasureReport]":
+        """Go on with acts that a process which died, or a reader in the way, has left unfinished.
+
+        Opening a store does it too, in the background. Raises `ErasureUnfinished`.
+        """
+        self.kernel.check_writable("an act")
+        return await erasing.finish_acts(self.kernel)
+
+    async def _finish_acts(self) -> None:
+        try:
+            await self.finish_acts()
+        except MemoryEngineError as error:
+            _log.warning("%s", error)
 
     # looking back
 

@@ -28,6 +28,8 @@ from memory_engine.core.events.delivery import Delivery, Destination, FactsDeliv
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import (
     EnvironmentChange,
+    ErasedRow,
+    EventsErased,
     ExecutionPause,
     ExecutionResume,
     ExecutionRetry,
@@ -178,7 +180,7 @@ __all__ = [
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
     "Content", "CycleStarted",
     "Delivery", "Destination", "Digest", "DocumentAdded", "DocumentPassage", "DocumentRemoved", "DocumentSplice",
-    "EnvironmentChange", "Event", "EventRegistry", "EventSkipped", "ExchangeFinished", "ExecutionPause",
+    "EnvironmentChange", "ErasedRow", "Event", "EventRegistry", "EventSkipped", "EventsErased", "ExchangeFinished", "ExecutionPause",
     "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",
     "FeedbackGiven", "FilePart", "FindingNoted", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText",
     "Layer", "LayerLine",

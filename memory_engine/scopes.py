@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
     from memory_engine.events import Layer
+    from memory_engine.replay import erasing
     from memory_engine.views.documents import view as documents
     from memory_engine.views.layers import shared_memory
     from memory_engine.views.patterns import view as patterns
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from memory_engine.views.preferences import view as preferences
     from memory_engine.views.promotion import agent_md
 else:
+    erasing = lazy_module("memory_engine.replay.erasing")
     documents = lazy_module("memory_engine.views.documents.view")
     shared_memory = lazy_module("memory_engine.views.layers.shared_memory")
     patterns = lazy_module("memory_engine.views.patterns.view")
@@ -37,6 +41,14 @@ class User(Scope):
         """Values and rules that change how agents behave towards this user."""
         return preferences.Preferences(self)
 
+    async def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> "erasing.ErasureReport":
+        """Destroy everything of this user: this thread, all conversations, and what they became in other threads.
+
+        See `Thread.erase`. Raises `ThreadHasForks` for a fork that belongs to somebody else.
+        """
+        where = ThreadFilter(user_id=self.scope_id, tenant_id=self.tenant_id)
+        return await _erase_all(self, where, by, reason, dry_run=dry_run)
+
     @property
     def playbooks(self) -> "playbooks.Playbooks":
         """The flows that went well, to be followed again."""
@@ -45,6 +57,13 @@ class User(Scope):
 
 class Tenant(Scope):
     """A tenant's thread: the memory that an organisation's agents share."""
+
+    async def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> "erasing.ErasureReport":
+        """Destroy everything of this tenant: all its threads, its users', and what it shared with industries.
+
+        See `Thread.erase`.
+        """
+        return await _erase_all(self, ThreadFilter(tenant_id=self.scope_id), by, reason, dry_run=dry_run)
 
     @property
     def agent_md(self) -> "agent_md.AgentMd":
@@ -87,3 +106,13 @@ class Agent(Scope):
     def shared(self, agent_id: str) -> "shared_memory.SharedMemory":
         """The memory of another agent of this tenant, as far as that agent grants it to this one."""
         return shared_memory.SharedMemory(self, ScopeHandle(self.kernel, "agent", agent_id, self.tenant_id))
+
+
+async def _erase_all(
+    scope: Scope, where: ThreadFilter, by: str, reason: str, *, dry_run: bool
+) -> "erasing.ErasureReport":
+    scope.check_present("erasing")
+    for arrive in scope.kernel[OpenThreads].before_scopes:
+        await arrive()
+    found = [record.id for record, _ in await scope.kernel.store.threads(where)]
+    return await erasing.delete(scope.kernel, found, by=by, reason=reason, dry_run=dry_run)

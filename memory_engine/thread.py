@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memory_engine.compaction.base import Compactor
     from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
-    from memory_engine.replay import anchors, bisect, diff, ledger, rebuild, to_pytest, verify, what_if, why
+    from memory_engine.replay import anchors, bisect, diff, erasing, ledger, rebuild, to_pytest, verify, what_if, why
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
@@ -59,6 +59,7 @@ else:
     anchors = lazy_module("memory_engine.replay.anchors")
     bisect = lazy_module("memory_engine.replay.bisect")
     diff = lazy_module("memory_engine.replay.diff")
+    erasing = lazy_module("memory_engine.replay.erasing")
     export = lazy_module("memory_engine.replay.export.export")
     ledger = lazy_module("memory_engine.replay.ledger")
     rebuild = lazy_module("memory_engine.replay.rebuild")
@@ -336,12 +337,29 @@ class Thread(ThreadHandle):
         await self.settle()
         await life.archive(self)
 
-    async def delete(self) -> None:
-        """Destroy the log and the state. The id stays taken. A tenant's shares with industries are withdrawn first.
+    async def erase(
+        self, event_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
+    ) -> "erasing.ErasureReport":
+        """Destroy the bytes of events, and of all that came of them, everywhere: an act that cannot be undone.
 
-        Raises `ThreadHasForks`.
+        The thread forgets them first (see `forget`). Then stand-ins take the place of their texts in the log, in its
+        forks, in summaries and views, and in what their facts became for users, tenants, agents and industries;
+        indexes, vectors and snapshots go, and the free space of the file is zeroed. The chain still verifies: one more
+        event (`EventsErased`) names the redacted ones. `by` and `reason` are kept with the act. A process that dies
+        on the way leaves the rest to the next that opens the store. `dry_run` only counts.
+
+        Raises `EventNotFound`, and `ErasureUnfinished` where another process goes on reading old pages of the file.
         """
-        await life.delete(self)
+        return await erasing.erase(self, event_ids=event_ids, by=by, reason=reason, dry_run=dry_run)
+
+    async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
+        """Destroy the log, the state, and what its facts became in other threads. The id stays taken.
+
+        It is an act like `erase`, for the whole thread; a tenant's shares with industries are withdrawn first. Raises
+        `ThreadHasForks`, `ErasureUnfinished`.
+        """
+        self.check_present("deleting")
+        return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
 
     # looking back
 
@@ -435,7 +453,7 @@ class Thread(ThreadHandle):
         """
         report = await verify.Verifier.of(self.kernel).verify(self.id, progress)
         broken = report.divergence
-        if broken is not None and broken.kind in ("gap", "hash"):
+        if broken is not None and broken.kind in ("gap", "hash", "redaction"):
             self.kernel[OpenThreads].refuse(self.id, IntegrityError(self.id, broken.seq, str(broken)))
         return report
 

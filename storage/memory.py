@@ -18,7 +18,15 @@ from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, T
 from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
 from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, StoreStats, ThreadFilter
+from memory_engine.store.protocol import (
+    KEPT_ROWS,
+    Act,
+    CommitUnit,
+    ProjectionChange,
+    StoreStats,
+    ThreadFilter,
+    Traces,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +182,8 @@ class MemoryStore:
     def __init__(self) -> None:
         self._all: dict[str, _Kept] = {}
         self._closed = False
+        self._generation = 0
+        self._acts: dict[str, Act] = {}
         self._rows: dict[tuple[str, int, str], dict[str, bytes]] = {}
         self._checkpoints: dict[tuple[str, int, str], int] = {}
         self.passages = MemoryPassages(lambda thread_id: self._thread(thread_id).head.seq)
@@ -308,9 +318,47 @@ class MemoryStore:
         """Destroy a thread's log and state; its id stays taken."""
         kept = self._thread(thread_id)
         gone = _Kept(ThreadRecord(id=thread_id), Head(status=DELETED, epoch=kept.head.epoch + 1), ())
-        self.passages.destroy(thread_id)
+        self._drop_derived(thread_id)
         self._threads[thread_id] = gone
-        for key in [key for key in self._checkpoints if key[2] == thread_id]:
+        self._generation += 1
+
+    async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
+        """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes."""
+        kept = self._thread(unit.thread_id)
+        places = {stored.seq: n for n, stored in enumerate(kept.events)}
+        for row in rows:
+            if row.seq not in places or kept.events[places[row.seq]].hash != row.hash:
+                raise IntegrityError(unit.thread_id, row.seq, "the row to erase is another one")
+        self._apply(unit)
+        for row in rows:
+            kept.events[places[row.seq]] = kept.by_id[row.id] = row
+        self._drop_derived(unit.thread_id, KEPT_ROWS)
+        self._generation += 1
+
+    async def wipe(self) -> bool:
+        """Nothing is left behind in memory that could be read."""
+        return True
+
+    @property
+    def generation(self) -> int:
+        """Another number whenever something was deleted or erased."""
+        return self._generation
+
+    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+        """There are no files."""
+        return Traces()
+
+    async def put_act(self, act: Act) -> None:
+        """Keep an administrative act."""
+        self._acts[act.id] = act
+
+    async def acts(self, *, pending: bool = False) -> Sequence[Act]:
+        """The administrative acts, oldest first."""
+        return [act for act in self._acts.values() if not (pending and act.done_at_us)]
+
+    def _drop_derived(self, thread_id: str, kept: Collection[str] = ()) -> None:
+        self.passages.destroy(thread_id)
+        for key in [key for key in self._checkpoints if key[2] == thread_id and key[0] not in kept]:
             del self._checkpoints[key]
             self._rows.pop(key, None)
 

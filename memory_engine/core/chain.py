@@ -1,6 +1,7 @@
 """The log's own rules: how rows link, how they set the thread's head, how they are read back."""
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 
 import msgspec
 
@@ -47,6 +48,17 @@ def commitments(stored: StoredEvent) -> tuple[bytes, bytes]:
 def is_redacted(stored: StoredEvent) -> bool:
     """Whether stand-ins replace a row's texts: both commitments then stand in the place of its salt."""
     return len(stored.salt) == 2 * DIGEST_BYTES
+
+
+def check_hash(thread_id: str, stored: StoredEvent) -> None:
+    """Raise `IntegrityError` for a row that is not what its hash binds, if the hash before it is at hand."""
+    if stored.previous is not None and link_hash(stored, stored.previous) != stored.hash:
+        raise IntegrityError(thread_id, stored.seq, "its bytes are not those that its hash binds")
+
+
+def stand_in_digest(stored: StoredEvent) -> str:
+    """The digest of what stands in the place of a redacted row's texts, in hexadecimal."""
+    return sha256(sha256(stored.payload).digest() + sha256(stored.record).digest()).hexdigest()
 
 
 def chain_hash(previous: bytes, header: Sequence[object], salt: bytes, payload: bytes, record: bytes) -> bytes:
@@ -108,6 +120,7 @@ def read_back(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> R
 
 def decode_row(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> tuple[Event | UnknownEvent, Reduction]:
     """The event and the reduction of a row. Raises `IntegrityError` naming thread and seq for unreadable bytes."""
+    check_hash(thread_id, stored)
     try:
         event = registry.decode(stored.type, stored.version, stored.payload)
         record = decode_reduction(stored.record)
@@ -139,6 +152,7 @@ def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -
     Raises `IntegrityError` naming thread and seq where a row's operations cannot be read or applied.
     """
     for stored in rows:
+        check_hash(thread_id, stored)
         try:
             record = decode_reduction(stored.record)
             apply_to_draft(draft, record.operations, record.chunks, seq=stored.seq)

@@ -30,7 +30,8 @@ class NewEvent(msgspec.Struct, frozen=True):
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """A row of the log: envelope, payload and recorded operations as bytes. Times in microseconds since 1970.
 
-    The fields up to `correlation_id` are the header, in the order in which the chain binds it.
+    The fields up to `correlation_id` are the header, in the order in which the chain binds it. A row that was read
+    bears the hash of the row before it in `previous`, so that it can be checked when it is decoded.
     """
 
     seq: int
@@ -45,6 +46,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     record: bytes
     salt: bytes
     hash: bytes
+    previous: bytes | None = None
 
     def header(self) -> tuple[object, ...]:
         """The envelope as the chain binds it."""

@@ -57,6 +57,7 @@ MemoryEngineError
 │   ├── CompactorFailed          it raised, timed out or gave an unusable result
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
+├── ErasureUnfinished            bytes that are still in the file
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
 ├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
@@ -108,6 +109,7 @@ from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError
+from memory_engine.errors.effects import ErasureUnfinished as ErasureUnfinished
 from memory_engine.errors.effects import EventDecodeError as EventDecodeError
 from memory_engine.errors.effects import EventIdTaken as EventIdTaken
 from memory_engine.errors.effects import HeadMoved as HeadMoved

@@ -44,6 +44,20 @@ class InvalidCompactor(InvalidInput):
         return f"{cut(self.given)} is not a compactor: {self.why}"
 
 
+@facts
+class ErasureUnfinished(MemoryEngineError):
+    """What was to be destroyed is out of every row, and its bytes may still be in the file."""
+
+    act: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"act {self.act}: nothing shows it any more, but its bytes may still be in the file: {self.why}; "
+            "the next process that opens the store goes on with it, and so does `Engine.finish_acts`"
+        )
+
+
 class CompactionError(MemoryEngineError):
     """A compaction that replaced nothing."""
 

@@ -41,12 +41,14 @@ from memory_engine.replay.differences import (
 )
 from memory_engine.replay.mendings import digest_of, mendings
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.attested import Attested, attested_of
 from memory_engine.store.passages import Extractors
 from memory_engine.store.protocol import Store
-from memory_engine.store.reader import LogReader
+from memory_engine.store.reader import UNVOUCHED, Imported, LogReader, imported_of
 
 _SAID = {
     "gap": "a gap in the log",
+    "redaction": "texts were exchanged",
     "operations": "operations differ",
     "reducer": "the reducer fails",
     "undecodable": "cannot be decoded",
@@ -60,7 +62,7 @@ _SAID = {
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
-    `kind`: `gap`, `hash`, `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
+    `kind`: `gap`, `hash`, `redaction` (texts exchanged for others), `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
     `state` (live rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past) or
     `search` (the index of passages).
 
@@ -100,8 +102,9 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `events` were checked; the log holds together if there is no divergence.
 
-    `redacted` of them are without their texts: only their places and the fit of their operations can be
-    checked.
+    `redacted` of them are without their texts: their places and the fit of their operations are checked, and that what
+    stands there is what the recorded act has put there. For `unattested` ones there is no such act, since they came in
+    a file that had been redacted: the file alone vouches for them.
     """
 
     thread_id: str
@@ -110,6 +113,7 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     head_hash: str
     divergence: Divergence | None = None
     redacted: int = 0
+    unattested: int = 0
 
     @property
     def ok(self) -> bool:
@@ -137,7 +141,10 @@ class _ThreadReplay(msgspec.Struct):
     previous: bytes = b""
     marks: dict[str, int] = {}
     redacted: int = 0
+    unattested: int = 0
     mended: dict[int, MendedEvent] = {}
+    attested: Attested = Attested()
+    imported: Imported = Imported()
 
     @property
     def thread_id(self) -> str:
@@ -155,6 +162,7 @@ class _ThreadReplay(msgspec.Struct):
             head_hash=self.head.hash.hex(),
             divergence=found,
             redacted=self.redacted,
+            unattested=self.unattested,
         )
 
     def diverged(self, kind: str, *, reducer: str = "", found: str = "", lines: Sequence[str] = ()) -> Divergence:
@@ -216,6 +224,8 @@ class Verifier:
             await self._indexed(loaded),
         )
         replay.mended = await self._mended(loaded)
+        replay.attested = await attested_of(self._store, self._events, thread_id)
+        replay.imported = await imported_of(self._store, thread_id)
         try:
             found = await self._run(replay, progress)
         except IntegrityError as error:
@@ -240,7 +250,7 @@ class Verifier:
 
     async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
         """Replay the log to its head, or to the first divergence."""
-        async for page in self._reader.pages(replay.thread_id, after=0, upto=replay.head.seq):
+        async for page in self._reader.raw_pages(replay.thread_id, upto=replay.head.seq):
             for stored in page:
                 found = self._check(replay, stored) or _derive(replay, stored, self._reader)
                 if found is not None:
@@ -261,6 +271,9 @@ class Verifier:
         if digest != stored.hash:
             return _at(thread_id, stored, "hash", expected=stored.hash.hex(), found=digest.hex())
         if is_redacted(stored):
+            if not replay.attested.vouches(stored, imported=seq in replay.imported):
+                return _at(thread_id, stored, "redaction", found=UNVOUCHED)
+            replay.unattested += seq not in replay.attested.digests
             return _as_recorded(replay, stored, self._events)
         try:
             event = self._events.decode(stored.type, stored.version, stored.payload)

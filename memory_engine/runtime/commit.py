@@ -79,7 +79,7 @@ def linked_row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> St
         prepared.correlation_id,
     )
     digest = chain_hash(head.hash, header, salt, payload, record)
-    return StoredEvent(*header, payload, record, salt, digest)
+    return StoredEvent(*header, payload, record, salt, digest, head.hash)
 
 
 class Preparer(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from memory_engine.core.events.delivery import Destination, FactsDelivered, RefusedFact
 from memory_engine.core.events.memory import ExecutionResume, MemoryForget, Reach
-from memory_engine.core.records import RecordedEvent
+from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.threads import PAUSED
 from memory_engine.errors import (
     EngineClosed,
@@ -209,22 +209,38 @@ class Relay:
             await self.deliver(thread_id)
         except MemoryEngineError as error:  # an undeliverable fact must not prevent a forgetting
             _log.warning("facts of thread %r wait while some are forgotten: %s", thread_id, error)
-        forgotten = frozenset(event_ids)
-        source = ThreadHandle(self._kernel, thread_id)
-        waiting = {row.fact.id for _, row in (await source.rows(OUTBOX)).items()}
-        rows = await source.rows(FACTS)
-        facts = [fact for _, fact in rows.items() if not forgotten.isdisjoint((fact.event_id, *fact.sources))]
+        waiting = {row.fact.id for _, row in (await ThreadHandle(self._kernel, thread_id).rows(OUTBOX)).items()}
+        facts = await self._drawn_from(thread_id, event_ids)
         seqs: dict[Destination, list[int]] = {}
         for fact in facts:
-            if self._kernel.kind(fact.destination.kind).pooled:
-                continue  # its sources are forgotten: the share is withdrawn, see `withdraw_orphans`
-            try:
-                found = await self._kernel.store.find(scope_of(self._kernel, fact.destination).id, [fact.arrival])
-            except (ThreadNotFound, InvalidIdentifier):
-                continue
-            seqs.setdefault(fact.destination, []).extend(stored.seq for stored in found)
+            if not self._kernel.kind(fact.destination.kind).pooled:  # a share of which is withdrawn: `withdraw_orphans`
+                _, found = await self._arrived(fact)
+                seqs.setdefault(fact.destination, []).extend(stored.seq for stored in found)
         reach = tuple(Reach(destination, tuple(sorted(where))) for destination, where in seqs.items() if where)
         return reach, tuple(fact.seq for fact in facts if fact.id in waiting)
+
+    async def arrivals(self, thread_id: str, event_ids: Collection[str] | None) -> dict[str, list[str]]:
+        """The events that facts of these events (`None`: of all) became in other threads: their ids, by thread."""
+        found: dict[str, list[str]] = {}
+        for fact in await self._drawn_from(thread_id, event_ids):
+            target, arrived = await self._arrived(fact)
+            found.setdefault(target, []).extend(stored.id for stored in arrived)
+        return {target: ids for target, ids in found.items() if ids}
+
+    async def _drawn_from(self, thread_id: str, event_ids: Collection[str] | None) -> list[OutboxFact]:
+        facts = [fact for _, fact in (await ThreadHandle(self._kernel, thread_id).rows(FACTS)).items()]
+        if event_ids is None:
+            return facts
+        wanted = frozenset(event_ids)
+        return [fact for fact in facts if not wanted.isdisjoint((fact.event_id, *fact.sources))]
+
+    async def _arrived(self, fact: OutboxFact) -> tuple[str, Sequence[StoredEvent]]:
+        """The thread that a fact was for, and its event there; none while it has not arrived."""
+        try:
+            target = scope_of(self._kernel, fact.destination).id
+            return target, await self._kernel.store.find(target, [fact.arrival])
+        except (ThreadNotFound, InvalidIdentifier):
+            return "", ()
 
 
 _engine_log = logging.getLogger("memory_engine")

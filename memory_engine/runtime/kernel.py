@@ -97,6 +97,10 @@ class Caches:
         """Drop all values of a thread."""
         self._of.pop(thread_id, None)
 
+    def clear(self) -> None:
+        """Drop all values."""
+        self._of.clear()
+
 
 @define(kw_only=True, eq=False)
 class Kernel:
@@ -116,7 +120,12 @@ class Kernel:
     ids: IdSource
     reader: LogReader = field(
         init=False,
-        default=Factory(lambda k: LogReader(k.store, k.events, read_only=k.config.read_only), takes_self=True),
+        default=Factory(
+            lambda k: LogReader(
+                k.store, k.events, read_only=k.config.read_only, check_hashes=k.config.check_hashes
+            ),
+            takes_self=True,
+        ),
     )
     preparer: Preparer = field(
         init=False,

@@ -1,4 +1,4 @@
-"""A thread's life after its creation: pausing, forking, archiving, deleting and forgetting."""
+"""A thread's life after its creation: pausing, forking, archiving and forgetting."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,11 +7,12 @@ import msgspec
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ACTIVE, DELETED, PAUSED, ForkPoint, Head, check_record
-from memory_engine.errors import EventNotFound, ThreadHasForks
+from memory_engine.core.threads import ACTIVE, PAUSED, ForkPoint, Head, check_record
+from memory_engine.errors import EventNotFound, MemoryEngineError
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
-from memory_engine.runtime.threads import OpenThreads
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import ThreadFilter
 
 
 async def pause(thread: ThreadHandle, reason: str) -> Receipt:
@@ -51,7 +52,23 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     )
     live = [row for placed in state.placed() if (row := live_chunk(placed)) is not None]
     await kernel.store.create(record, head, live)
+    await _forget_as_there(thread, ThreadHandle(kernel, record.id), seq)
     return record.id
+
+
+async def _forget_as_there(thread: ThreadHandle, fork: ThreadHandle, seq: int) -> None:
+    """Forget in a fork what its origin has forgotten since the moment where it begins."""
+    since = [event for event in (await thread.kernel.reader.forgotten(thread.id)).events if event.seq > seq]
+    for event in (one.event for one in since if isinstance(one.event, MemoryForget)):
+        shared = msgspec.structs.replace(
+            event,
+            chunk_ids=tuple(one for one in event.chunk_ids if int(one.partition(".")[0]) <= seq),
+            seqs=tuple(one for one in event.seqs if one <= seq),
+            summaries=tuple(one for one in event.summaries if int(one.partition(".")[0]) <= seq),
+            reach=(),
+        )
+        if shared.chunk_ids or shared.seqs:
+            await fork.dispatch(shared)
 
 
 async def archive(thread: ThreadHandle) -> None:
@@ -60,28 +77,13 @@ async def archive(thread: ThreadHandle) -> None:
     await (await thread.runtime()).archive()
 
 
-async def delete(thread: ThreadHandle) -> None:
-    """See `Thread.delete`. No compaction may be under way."""
-    kernel, threads = thread.kernel, thread.kernel[OpenThreads]
-    kernel.check_writable("deleting")
-    forks = await kernel.store.forks(thread.id)
-    if forks:
-        raise ThreadHasForks(thread.id, tuple(forks))
-    for prepare in threads.before_delete:
-        await prepare(thread.id)
-    runtime = await thread.runtime()
-    await runtime.idle()
-    await kernel.store.delete(thread.id)
-    for clear in threads.after_delete:
-        await clear(thread.id)
-    threads.drop(thread.id)
-    runtime.end(DELETED)
-
-
-async def forget(
+async def forgetting(
     thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
-) -> Receipt:
-    """See `Thread.forget`."""
+) -> MemoryForget:
+    """The event that forgets chunks, and all that came of events, wherever the log repeats them.
+
+    Raises `EventNotFound`, `UnknownChunk`.
+    """
     store, reader, relay = thread.kernel.store, thread.kernel.reader, thread.kernel[Relay]
     found = {stored.id: stored.seq for stored in await store.find(thread.id, list(event_ids))}
     missing = [event_id for event_id in event_ids if event_id not in found]
@@ -95,7 +97,7 @@ async def forget(
     brought = await reader.ids_at(thread.id, {int(chunk_id.partition(".")[0]) for chunk_id in chunk_ids})
     reach, waiting = await relay.reach(thread.id, {*found, *brought})
     seqs = tuple(sorted({*found.values(), *waiting}))
-    event = MemoryForget(
+    return MemoryForget(
         chunk_ids=chunk_ids,
         seqs=seqs,
         reason=reason,
@@ -103,6 +105,42 @@ async def forget(
         call_ids=await reader.call_ids(thread.id, chunk_ids, seqs),
         reach=reach,
     )
+
+
+async def forget(
+    thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+) -> Receipt:
+    """See `Thread.forget`."""
+    event = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
     receipt = await thread.dispatch(event)
-    await relay.deliver(thread.id)
+    await _forget_in_forks(thread, chunk_ids, event_ids, reason)
+    await thread.kernel[Relay].deliver(thread.id)
     return receipt
+
+
+async def _forget_in_forks(
+    thread: ThreadHandle, chunk_ids: Sequence[str], event_ids: Sequence[str], reason: str
+) -> None:
+    """The same in the forks that share some of it, in theirs, and so on. The first error is raised at the end."""
+    errors: list[MemoryEngineError] = []
+    seqs = {stored.id: stored.seq for stored in await thread.kernel.store.find(thread.id, list(event_ids))}
+    for fork_id, shared in await forks_of(thread.kernel, thread.id):
+        chunks = [chunk_id for chunk_id in chunk_ids if int(chunk_id.partition(".")[0]) <= shared]
+        events = [event_id for event_id, seq in seqs.items() if seq <= shared]
+        if chunks or events:
+            try:
+                await forget(ThreadHandle(thread.kernel, fork_id), chunk_ids=chunks, event_ids=events, reason=reason)
+            except MemoryEngineError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+async def forks_of(kernel: Kernel, thread_id: str) -> list[tuple[str, int]]:
+    """The threads that were forked from this one, each with the seq up to which it shares the past."""
+    found = []
+    for fork_id in await kernel.store.forks(thread_id):
+        for record, _ in await kernel.store.threads(ThreadFilter(id=fork_id)):
+            if record.forked_from is not None:
+                found.append((fork_id, record.forked_from.seq))
+    return found

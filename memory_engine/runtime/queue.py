@@ -39,9 +39,10 @@ class Request:
 
     `receipts` holds receipts by event id: of the commit at work, and of events that were recorded before. `check` is
     called with the state that the events would be reduced onto, whoever has written before; it raises to refuse that.
+    An `administrative` one is taken by an archived thread too.
     """
 
-    __slots__ = ("check", "events", "future", "has_callers_ids", "receipts", "system", "tries")
+    __slots__ = ("administrative", "check", "events", "future", "has_callers_ids", "receipts", "system", "tries")
 
     def __init__(
         self, events: Sequence[Prepared], *, system: bool = False, check: Callable[[State], None] | None = None
@@ -51,6 +52,7 @@ class Request:
         self.future: asyncio.Future[tuple[Receipt, ...]] = asyncio.get_running_loop().create_future()
         self.receipts: dict[str, Receipt] = {}
         self.system = system
+        self.administrative = False
         self.check = check
         self.tries = 0
 

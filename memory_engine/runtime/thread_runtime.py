@@ -75,6 +75,7 @@ class ThreadRuntime:
         self._idle: list[asyncio.Future[None]] = []
         self._woken: list[asyncio.Future[None]] = []
         self._watching = False
+        self._is_stale = False
         self._looked_s = asyncio.get_running_loop().time()
         self._follow_status()
 
@@ -164,7 +165,7 @@ class ThreadRuntime:
     def _add(self, attempt: Attempt, request: Request) -> None:
         """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
         try:
-            self._check_open()
+            self._check_open(request)
             state, head, reduced, live = self._reduce(attempt, request)
             passages = self._passages(reduced) if self.indexed else ()
             concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
@@ -187,14 +188,14 @@ class ThreadRuntime:
         found = (passage_step(self._kernel.extractors, self.id, step.event, step.stored) for step in reduced)
         return [step for step in found if step is not None]
 
-    def _check_open(self) -> None:
+    def _check_open(self, request: Request) -> None:
         if self._kernel.tasks.closed:
             raise EngineClosed
         if self._kernel.config.read_only:
             raise ReadOnly("an event")
         if self.failed is not None:
             raise self.failed
-        if self.head.status in (ARCHIVED, DELETED):
+        if self.head.status == DELETED or (self.head.status == ARCHIVED and not request.administrative):
             raise ThreadClosed(self.id, self.head.status)
 
     def _reduce(
@@ -363,6 +364,8 @@ class ThreadRuntime:
         Raises the errors of reading the thread; a busy file is read later.
         """
         now = asyncio.get_running_loop().time()
+        if self._is_stale:
+            await self.exclusively(self.reload)
         if self.busy or now < self._looked_s + self._kernel.config.follow_s:
             return
         self._looked_s = now
@@ -370,6 +373,10 @@ class ThreadRuntime:
             head = await self._kernel.store.head(self.id)
             if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
                 await self.exclusively(self.reload)
+
+    def outdate(self) -> None:
+        """Show nothing more before the store was read: something was deleted or erased in it, perhaps of this thread."""
+        self._is_stale = True
 
     async def exclusively(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run work that no commit of this thread may cross."""
@@ -426,7 +433,8 @@ class ThreadRuntime:
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""
         self._looked_s = asyncio.get_running_loop().time()
-        loaded = await self._kernel.store.load(self.id)
+        self._is_stale = False
+        loaded = await self._kernel.reader.load(self.id)
         self.state = load_state(loaded, self._kernel.events)
         self.head = loaded.head
         self.indexed = loaded.indexed

@@ -28,6 +28,7 @@ class OpenThreads:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._plan = InlinePlan(kernel.projections)
+        self._generation = kernel.store.generation
         self.on_open: list[Callable[[ThreadRuntime], Awaitable[None]]] = []
         self.on_commit: list[Committed] = []
         self.keeping: list[Callable[[str], bool]] = []
@@ -41,10 +42,21 @@ class OpenThreads:
 
     def get(self, thread_id: str) -> ThreadRuntime | None:
         """The thread, if it is in memory."""
+        if self._generation != (now := self._kernel.store.generation):
+            self._generation = now
+            self._outdate()
         runtime = self._open.get(thread_id) if thread_id not in self._loading else None
         if runtime is not None:
             self._open.move_to_end(thread_id)
         return runtime
+
+    def _outdate(self) -> None:
+        """Hold on to nothing that was read before some process deleted or erased something."""
+        self._kernel.reader.clear()
+        self._kernel.caches.clear()
+        for runtime in list(self._open.values()):
+            if not self.let_go(runtime):
+                runtime.outdate()
 
     def all(self) -> list[ThreadRuntime]:
         """Every thread in memory."""
@@ -105,7 +117,7 @@ class OpenThreads:
 
     async def _load(self, thread_id: str) -> ThreadRuntime:
         store = self._kernel.store
-        loaded = await store.load(thread_id)
+        loaded = await self._kernel.reader.load(thread_id)
         try:
             load_state(loaded, self._kernel.events)
         except IntegrityError:
@@ -114,7 +126,7 @@ class OpenThreads:
             # the live rows are a cache of the log: make them again, and refuse only if that does not mend them
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
                 await rebuild_thread(store, self._kernel.reader, thread_id)
-            loaded = await store.load(thread_id)
+            loaded = await self._kernel.reader.load(thread_id)
         projections = InlineProjections(self._plan, store, self._kernel.reader, thread_id)
         await projections.load()
         runtime = ThreadRuntime(self._kernel, loaded, projections, self._committed)

@@ -36,6 +36,35 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     passages: PassageChange | None = None
 
 
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """An administrative act on the store: who asked for it, why and when; `plan` and `outcome` are JSON of its own.
+
+    Until `done_at_us` is set, it may not be finished: the next process that opens the store goes on with it.
+    """
+
+    id: str
+    kind: str
+    plan: str
+    by: str = ""
+    reason: str = ""
+    asked_at_us: int = 0
+    done_at_us: int = 0
+    outcome: str = ""
+
+
+class Traces(msgspec.Struct, frozen=True, kw_only=True):
+    """Where pieces of bytes stand: places by piece. `files` were read, `size` bytes together; rows hold those of `said`."""
+
+    files: Sequence[str] = ()
+    size: int = 0
+    places: Mapping[bytes, Sequence[str]] = {}
+    said: frozenset[bytes] = frozenset()
+
+
+KEPT_ROWS = frozenset({"imported"})
+"""Names of rows that say where a log came from: what is derived from it goes with an erasing, these stay."""
+
+
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Exact matches; `None` matches anything. No value acts as a pattern."""
 
@@ -134,7 +163,42 @@ class Store(Protocol):
         ...
 
     async def delete(self, thread_id: str) -> None:
-        """Destroy a thread's log and state; its id stays taken. Raises `ThreadNotFound`."""
+        """Delete a thread's log and state; its id stays taken. `wipe` destroys the bytes. Raises `ThreadNotFound`."""
+        ...
+
+    async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
+        """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes.
+
+        Everything that was derived from its log goes with them (but `KEPT_ROWS`). `wipe` destroys the bytes. Raises
+        `HeadMoved`, `EventIdTaken`, `ThreadNotFound`, and `IntegrityError` for a row of another hash.
+        """
+        ...
+
+    async def wipe(self) -> bool:
+        """Destroy the bytes that deleted and erased rows have left behind.
+
+        Returns whether it could: while somebody reads an older moment of the store, it cannot.
+        """
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Another number whenever any process has deleted or erased something: what is in memory may be gone."""
+        ...
+
+    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+        """Look for pieces of bytes in every file of the store, free space included.
+
+        Of `texts` among them it also says which ones some row holds.
+        """
+        ...
+
+    async def put_act(self, act: Act) -> None:
+        """Keep an administrative act, in the place of the one with its id."""
+        ...
+
+    async def acts(self, *, pending: bool = False) -> Sequence[Act]:
+        """The administrative acts, oldest first; with `pending` those that may not be finished."""
         ...
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.core.chain import apply_rows, decode_row, load_state, read_back
+from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
@@ -24,6 +24,7 @@ from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
+from memory_engine.store.attested import attested_of
 from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots, forgotten_at
 
@@ -43,25 +44,71 @@ class Forgotten(msgspec.Struct, frozen=True):
     forgettings: Forgettings
 
 
+UNVOUCHED = "something stands in the place of its texts that no recorded act has put there"
+
+
 class LogReader:
     """Reads threads of one store with one engine's event types."""
 
-    def __init__(self, store: Store, registry: EventRegistry, *, read_only: bool = False) -> None:
+    def __init__(
+        self, store: Store, registry: EventRegistry, *, read_only: bool = False, check_hashes: bool = True
+    ) -> None:
         self._store = store
         self.registry = registry
+        self._check_hashes = check_hashes
         self.snapshots = Snapshots(store, read_only=read_only)
         self._forgotten: dict[str, Forgotten] = {}
 
     async def pages(
         self, thread_id: str, *, after: int, upto: int, types: Collection[str] | None = None
     ) -> AsyncIterator[Sequence[StoredEvent]]:
-        """Raw rows with `after` < seq <= `upto`, all or those of some types, in order, a page at a time."""
+        """Rows with `after` < seq <= `upto`, all or those of some types, in order, a page at a time.
+
+        Decoding one raises `IntegrityError` where it is not what its hash binds.
+        """
         while after < upto:
             page = await self._store.read(thread_id, after=after, upto=upto, limit=PAGE, types=types)
             if not page:
                 return
-            yield page
+            yield await self._checked(thread_id, page)
             after = page[-1].seq if types is None or len(page) == PAGE else upto
+
+    def clear(self) -> None:
+        """Drop what is in memory: something was deleted or erased."""
+        self._forgotten.clear()
+        self.snapshots.clear()
+
+    async def raw_pages(self, thread_id: str, *, upto: int) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Rows up to a seq as they stand in the store, to be checked by the caller."""
+        after = 0
+        while after < upto and (page := await self._store.read(thread_id, after=after, upto=upto, limit=PAGE)):
+            yield [_unlinked(stored) for stored in page]
+            after = page[-1].seq
+
+    async def load(self, thread_id: str) -> LoadedThread:
+        """A thread's live state with the events behind it, as far as they are checked (see `pages`).
+
+        Raises `ThreadNotFound`.
+        """
+        loaded = await self._store.load(thread_id)
+        checked = await self._checked(thread_id, list(loaded.sources.values()))
+        return msgspec.structs.replace(loaded, sources={stored.seq: stored for stored in checked})
+
+    async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
+        """Rows ready to be decoded, which checks their hashes.
+
+        Raises `IntegrityError` for one without its texts that no recorded act has left so.
+        """
+        if not self._check_hashes:
+            return [_unlinked(stored) for stored in rows]
+        redacted = [stored for stored in rows if is_redacted(stored)]
+        if redacted:
+            attested = await attested_of(self._store, self.registry, thread_id)
+            imported = await imported_of(self._store, thread_id)
+            for stored in redacted:
+                if not attested.vouches(stored, imported=stored.seq in imported):
+                    raise IntegrityError(thread_id, stored.seq, UNVOUCHED)
+        return rows
 
     async def head(self, thread_id: str) -> Head:
         """Where a thread stands. Raises `ThreadNotFound`."""
@@ -180,7 +227,8 @@ class LogReader:
 
     async def rows_at(self, thread_id: str, seqs: Collection[int]) -> dict[int, StoredEvent]:
         """The rows at these seqs, in order."""
-        return {row.seq: row for row in await self._store.read_at(thread_id, sorted(seqs))}
+        rows = await self._checked(thread_id, await self._store.read_at(thread_id, sorted(seqs)))
+        return {row.seq: row for row in rows}
 
     async def originals(self, thread_id: str, summary: Chunk) -> list[Chunk]:
         """The originals that a summary stands for, through summaries of summaries, in their old order.
@@ -256,6 +304,11 @@ class LogReader:
             waiting = {parent for parent in parents if parent not in found}
             found.update(dict.fromkeys(parents))
         return list(found)
+
+
+def _unlinked(stored: StoredEvent) -> StoredEvent:
+    """A row whose hash is not checked when it is decoded."""
+    return msgspec.structs.replace(stored, previous=None)
 
 
 def _recalls(event: Event | UnknownEvent, event_ids: Collection[str]) -> bool:

@@ -92,6 +92,11 @@ class Snapshots:
         self._memory: dict[str, dict[str, bytes]] = {}
         self._origins: dict[str, ForkPoint | None] = {}
 
+    def clear(self) -> None:
+        """Drop what is in memory."""
+        self._memory.clear()
+        self._origins.clear()
+
     async def nearest_state(self, thread_id: str, seq: int) -> tuple[int, StateSnapshot] | None:
         """The snapshot of the state at the latest seq up to this one, and that seq; `None` if there is none."""
         found = await self._nearest(thread_id, _STATE, seq)

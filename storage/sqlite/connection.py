@@ -166,9 +166,31 @@ class FileLock:
     ) -> None:
         _unlock(self._descriptor)
 
+    def mark(self) -> None:
+        """Tell all processes, while it is held, that something was deleted or erased (see `Generation`)."""
+        os.write(self._descriptor, b"\n")
+
     def close(self) -> None:
         """Release the lock. The file stays, since another process may be waiting on it."""
         self._file.close()
+
+
+class Generation:
+    """The number of deletions and erasures in a store's life, by all processes: the length of the lock's file.
+
+    To look costs a microsecond or two, so every use of what is in memory can afford it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path + ".lock"
+
+    @property
+    def number(self) -> int:
+        """The number now; 0 where the store has only been read."""
+        try:
+            return os.stat(self._path).st_size  # noqa: PTH116 - a third of the cost of a Path
+        except OSError:
+            return 0
 
 
 if sys.platform == "win32":

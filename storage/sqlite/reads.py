@@ -1,7 +1,7 @@
 """Queries. Each runs whole on a reader's thread and orders explicitly."""
 
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -86,7 +86,7 @@ def read(raw: sqlite3.Connection, thread_id: str, after: int, upto: int, limit: 
             f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos BETWEEN ? AND ? ORDER BY e.pos LIMIT ?",
             (position(part, low), position(part, high), limit - len(found)),
         )
-        found.extend(map(event_from_row, rows))
+        found.extend(_linked(raw, tid, map(event_from_row, rows)))
     expected = after + 1
     for stored in found:
         if stored.seq != expected:
@@ -104,7 +104,8 @@ def read_types(
     after, upto = between
     wanted = sorted(types)
     found: list[StoredEvent] = []
-    for part, first, last in lineage(raw, find_tid(raw, thread_id)):
+    tid = find_tid(raw, thread_id)
+    for part, first, last in lineage(raw, tid):
         low, high = max(first, after + 1), min(last, upto)
         if low > high or len(found) >= limit:
             continue
@@ -113,7 +114,7 @@ def read_types(
             "ORDER BY e.pos LIMIT ?",
             (position(part, low), position(part, high), *wanted, limit - len(found)),
         )
-        found.extend(map(event_from_row, rows))
+        found.extend(_linked(raw, tid, map(event_from_row, rows)))
     return found
 
 
@@ -162,13 +163,14 @@ def indexed(raw: sqlite3.Connection) -> list[str]:
 def find(raw: sqlite3.Connection, thread_id: str, event_ids: Sequence[str]) -> list[StoredEvent]:
     """Events by id, in the thread's own log and the pasts that it shares."""
     found: list[StoredEvent] = []
-    for part, _, last in lineage(raw, find_tid(raw, thread_id)):
+    tid = find_tid(raw, thread_id)
+    for part, _, last in lineage(raw, tid):
         for ids in _sliced([id_to_row(event_id) for event_id in event_ids]):
             rows = raw.execute(
                 f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.tid = ? AND e.id IN ({_marks(ids)}) ORDER BY e.pos",
                 (part, *ids),
             )
-            found.extend(stored for stored in map(event_from_row, rows) if stored.seq <= last)
+            found.extend(stored for stored in _linked(raw, tid, map(event_from_row, rows)) if stored.seq <= last)
     return found
 
 
@@ -192,8 +194,20 @@ def _events_at(raw: sqlite3.Connection, tid: int, seqs: Sequence[int]) -> dict[i
             f"SELECT {EVENT_COLUMNS} FROM {EVENTS} WHERE e.pos IN ({_marks(some)}) ORDER BY e.pos",
             tuple(some),
         )
-        found.update((stored.seq, stored) for stored in map(event_from_row, rows))
+        found.update((stored.seq, stored) for stored in _linked(raw, tid, map(event_from_row, rows)))
     return found
+
+
+def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> Iterator[StoredEvent]:
+    """The rows, also the first of a fork with the hash before it: that one stands in the log where it was forked."""
+    for stored in rows:
+        if stored.previous is None:
+            parts = lineage(raw, tid)
+            origin = next((part for part, first, last in parts if first <= stored.seq - 1 <= last), tid)
+            before = raw.execute("SELECT hash FROM events WHERE pos = ?", (position(origin, stored.seq - 1),)).fetchone()
+            yield msgspec.structs.replace(stored, previous=before[0] if before is not None else None)
+        else:
+            yield stored
 
 
 def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:

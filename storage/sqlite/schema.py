@@ -104,6 +104,19 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     # 3. The index for search: passages, their words and their vectors.
     PASSAGES,
+    # 4. Administrative acts: who asked for what, and whether it is finished.
+    """
+    CREATE TABLE acts (
+        id TEXT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        plan TEXT NOT NULL,
+        asked_by TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        asked_at_us INTEGER NOT NULL,
+        done_at_us INTEGER NOT NULL,
+        outcome TEXT NOT NULL
+    ) STRICT;
+    """,
 )
 
 
@@ -156,7 +169,7 @@ def _statements(script: str) -> list[str]:
 
 EVENT_COLUMNS = (
     "e.pos, e.id, e.type, e.version, e.recorded_at_us, e.occurred_at_us, e.causation_id, e.correlation_id, "
-    "e.salt, e.hash, coalesce(e.payload, b.body), e.record"
+    "e.salt, e.hash, coalesce(e.payload, b.body), e.record, (SELECT p.hash FROM events p WHERE p.pos = e.pos - 1)"
 )
 EVENTS = "events e LEFT JOIN blobs b ON b.tid = e.tid AND b.digest = e.spilled"
 HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens, h.marks"
@@ -203,10 +216,13 @@ def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[typ
         digest,
         payload,
         record,
+        previous,
     ) = row
     header = (pos & 0xFFFFFFFF, id_from_row(event_id), kind, version, recorded, occurred)
     body = payload if payload is not None else b""  # its blob is missing: no payload, and never the hash's
-    return StoredEvent(*header, causation or "", correlation or "", body, record, salt, digest)
+    if pos & 0xFFFFFFFF == 1:
+        previous = b""
+    return StoredEvent(*header, causation or "", correlation or "", body, record, salt, digest, previous)
 
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]

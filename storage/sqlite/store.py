@@ -11,13 +11,12 @@ import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
+from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
-from memory_engine.storage import passages
-from memory_engine.storage.sqlite import reads
-from memory_engine.storage.sqlite.connection import Connection, FileLock
+from memory_engine.storage.sqlite import erasing, reads
+from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate, position
+from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     find_tid,
@@ -25,7 +24,7 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import Writer
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, StoreStats, ThreadFilter, Traces
 
 T = TypeVar("T")
 
@@ -52,6 +51,7 @@ class SQLiteStore:
         self._readers = readers
         self._transactions = transactions
         self._turn = 0
+        self._generation = Generation(path)
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -144,17 +144,36 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.forks(raw, thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Destroy a thread's log and state, overwriting the bytes; its id stays taken.
+        """Delete a thread's log and state; its id stays taken."""
+        await self._writer.administer(lambda raw: erasing.delete(raw, thread_id))
 
-        The file is written anew: moved rows leave copies in the free space of pages, which nothing else overwrites.
-        Where there is no room for a second file the thread is gone all the same, and a warning says that copies may
-        be left until the next deletion.
-        """
-        await self._writer.run(lambda raw: _delete(raw, thread_id))
-        self._transactions.forget(thread_id)
-        if why := await self._writer.vacuum():
-            _log.warning("thread %r is deleted, but %s could not be written anew: %s", thread_id, self._path, why)
-        await self._writer.checkpoint("TRUNCATE")
+    async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
+        """Commit a unit, with these rows in the place of the thread's own of the same seqs and hashes."""
+        await self._writer.administer(lambda raw: erasing.erase(raw, self._transactions, unit, rows))
+
+    async def wipe(self) -> bool:
+        """Zero what deleted and erased rows have left in the file; whether no reader of old pages was in the way."""
+        return await self._writer.wipe()
+
+    @property
+    def generation(self) -> int:
+        """The number of acts that have deleted or erased something: the length of the file beside the database."""
+        return self._generation.number
+
+    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+        """Look for pieces in the database, its write-ahead log and the vectors beside it."""
+        found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
+        wanted = [piece for piece in found.places if piece in texts]
+        said = await self._read(lambda raw: erasing.said(raw, wanted))
+        return msgspec.structs.replace(found, said=said)
+
+    async def put_act(self, act: Act) -> None:
+        """Keep an administrative act."""
+        await self._writer.run(lambda raw: erasing.put_act(raw, act))
+
+    async def acts(self, *, pending: bool = False) -> Sequence[Act]:
+        """The administrative acts, oldest first; with `pending` those that may not be finished."""
+        return await self._read(lambda raw: erasing.acts(raw, pending=pending))
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
         """A projection's checkpoint (0: none) and rows for a thread."""
@@ -299,25 +318,3 @@ def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Seq
         ),
     )
     put_live(raw, tid, live)
-
-
-def _delete(raw: sqlite3.Connection, thread_id: str) -> None:
-    """Every row of the thread but its id."""
-    tid = find_tid(raw, thread_id)
-    if passages.destroy(raw, tid):
-        passages.optimize(raw)
-    raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
-    for table in ("blobs", "live", "projection_rows", "checkpoints"):
-        raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
-    raw.execute(
-        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
-        (DELETED, tid),
-    )
-    raw.execute(
-        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' WHERE tid = ?",
-        (tid,),
-    )
-
-
-def _span(tid: int) -> tuple[int, int]:
-    return position(tid, 0), position(tid, (1 << 32) - 1)

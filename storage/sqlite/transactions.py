@@ -48,7 +48,7 @@ class Transactions:
         try:
             outcomes: list[MemoryEngineError | None] = [None] * len(units)
             try:
-                self._write(raw, units)
+                self.write(raw, units)
             except _REFUSALS:
                 raw.execute("ROLLBACK")
                 raw.execute("BEGIN IMMEDIATE")
@@ -63,7 +63,7 @@ class Transactions:
     def _one(self, raw: sqlite3.Connection, unit: CommitUnit) -> MemoryEngineError | None:
         raw.execute("SAVEPOINT unit")
         try:
-            self._write(raw, (unit,))
+            self.write(raw, (unit,))
         except _REFUSALS as error:
             raw.execute("ROLLBACK TO unit")
             raw.execute("RELEASE unit")
@@ -71,7 +71,7 @@ class Transactions:
         raw.execute("RELEASE unit")
         return None
 
-    def _write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
+    def write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
         """Compare and set the heads, then write everything else. Raises the error that refuses any of the units."""
         tids = [self.tid(raw, unit.thread_id) for unit in units]
         heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
@@ -134,9 +134,13 @@ class Transactions:
             tid = self._tids[thread_id] = find_tid(raw, thread_id)
         return tid
 
-    def forget(self, thread_id: str) -> None:
-        """Drop the row id of a deleted thread."""
-        self._tids.pop(thread_id, None)
+    def forget(self) -> None:
+        """Read the row ids of threads anew: some were deleted."""
+        self._tids.clear()
+
+    def insert(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> None:
+        """Write one event of a thread."""
+        raw.execute(_INSERT_EVENT, self._event_row(raw, tid, stored))
 
     def _event_row(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> tuple[object, ...]:
         payload: bytes | None = stored.payload

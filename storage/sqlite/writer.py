@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
 from memory_engine.storage.passages import index_words
-from memory_engine.storage.sqlite.connection import Connection, FileLock, storage_error
+from memory_engine.storage.sqlite import erasing
+from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, storage_error
 from memory_engine.storage.sqlite.transactions import Transactions
 from memory_engine.store.protocol import CommitUnit
 
@@ -41,6 +42,8 @@ class Writer:
         self._idle: list[asyncio.Future[None]] = []
         self._failed: StorageFailed | EngineClosed | None = None
         self._commits = 0
+        self._generation = Generation(path)
+        self._seen = self._generation.number
         self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
 
     def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
@@ -63,9 +66,13 @@ class Writer:
         """Checkpoint the write-ahead log, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
         await self._job(lambda raw: self._checkpoint(raw, mode))
 
-    async def vacuum(self) -> str:
-        """Write the file anew, without free space. Returns why it could not: there must be room for a second file."""
-        return await self._job(self._vacuum)
+    async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Run a transaction that deletes or erases, and tell all processes of it."""
+        await self._job(lambda raw: self._administer(raw, work))
+
+    async def wipe(self) -> bool:
+        """Destroy the bytes of deleted and erased rows; whether no reader was in the way (see `erasing.wipe`)."""
+        return await self._job(self._wipe)
 
     async def close(self) -> None:
         """Commit the waiting units, checkpoint, and close. In the lock: closing the last connection checkpoints too."""
@@ -146,7 +153,15 @@ class Writer:
 
     def _commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         with self._lock:
+            if self._seen != (now := self._generation.number):
+                self._seen = now
+                self._transactions.forget()
             return self._transactions.commit(raw, units)
+
+    def _administer(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> None:
+        self._in_transaction(raw, work)
+        with self._lock:
+            self._lock.mark()
 
     def _in_transaction(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
@@ -160,13 +175,10 @@ class Writer:
                 raise
             return result
 
-    def _vacuum(self, raw: sqlite3.Connection) -> str:
+    def _wipe(self, raw: sqlite3.Connection) -> bool:
         with self._lock:
-            try:
-                raw.execute("VACUUM")
-            except sqlite3.Error as error:  # the file is as it was: the store need not become read-only
-                return str(error)
-        return ""
+            self._lock.mark()  # the process that deleted may have died before it told the others
+            return erasing.wipe(raw, self._path)
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:

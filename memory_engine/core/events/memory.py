@@ -60,6 +60,27 @@ class MemoryForget(Event):
         )
 
 
+class ErasedRow(msgspec.Struct, frozen=True, array_like=True):
+    """An event whose texts were destroyed, and the digest of what stands in their place (see `chain.stand_in_digest`)."""
+
+    seq: Seq
+    digest: Id
+
+
+@event("events_erased", tracked=True, role="memory")
+class EventsErased(Event):
+    """The texts of these earlier events, and of all that repeated them, were destroyed.
+
+    Hashes of the log still hold: they are over commitments to the recorded bytes. An event without its texts that no
+    such act names with this digest was tampered with. `act` is the administrative act, `by` whoever asked for it.
+    """
+
+    rows: tuple[ErasedRow, ...]
+    act: Id
+    by: str = ""
+    reason: str = ""
+
+
 class InitialChunk(msgspec.Struct, frozen=True, omit_defaults=True):
     """A chunk that a thread starts with. `type` and `retention` are wire names of theirs."""
 

@@ -127,7 +127,7 @@ class Log:
 
     def pages(self) -> AsyncIterator[Sequence[StoredEvent]]:
         """Its rows, in order."""
-        return self._kernel.reader.pages(self.thread.id, after=0, upto=self.upto)
+        return self._kernel.reader.raw_pages(self.thread.id, upto=self.upto)
 
     def idle(self) -> tuple[str, ...]:
         """The rules that took nothing out: an export that is not redacted has no rules."""

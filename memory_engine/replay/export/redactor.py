@@ -229,7 +229,7 @@ class RedactedLog:
         self._kernel = kernel
         self._thread_id = thread.id
         self._redactor = redactor
-        self._state = State()
+        self.state = State()
         self._whole: State | None = None
         self.thread = redactor.thread(thread)
         self.upto = upto
@@ -254,7 +254,7 @@ class RedactedLog:
         async for page in self._kernel.reader.pages(self._thread_id, after=0, upto=self.upto):
             rows = []
             for stored in page:
-                rows.append(await self._row(stored))
+                rows.append(await self.row(stored))
                 if stored.seq % PAUSE_ROWS == 0:
                     await asyncio.sleep(0)
             yield rows
@@ -263,15 +263,16 @@ class RedactedLog:
         """The rules that matched nothing in the log."""
         return self._redactor.idle()
 
-    async def _row(self, stored: StoredEvent) -> StoredEvent:
+    async def row(self, stored: StoredEvent) -> StoredEvent:
+        """One row without the texts to hide, the very same where there are none; given in order, from the first on."""
         less = self._redactor.row(stored)
         if less is stored and not is_redacted(stored):
-            after = self._reduced(stored, self._state)
+            after = self._reduced(stored, self.state)
             if after is None and await self._did_come_out(stored):
                 less = redacted(stored, stored.payload, stored.record)
         else:
             after = None
-        self._state = after or self._applied(less, self._state)
+        self.state = after or self._applied(less, self.state)
         if self._whole is not None:
             self._whole = self._applied(stored, self._whole)
         return less

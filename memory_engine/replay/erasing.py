@@ -1,0 +1,340 @@
+"""Erasing: the bytes of events, and of all that came of them, are destroyed in one administrative act.
+
+First it is found out what there is to destroy: the events, in the thread that recorded them and in every fork that
+shares them, and the events that their facts became in the threads of users, tenants, agents and industries. That plan
+is kept with the store. Then each thread forgets, its rows get stand-ins for their texts, and one more event says which
+rows these are and what stands there now; its chain still verifies. At last the bytes that SQLite has left behind are
+zeroed. A process that dies on the way leaves an act that the next one finishes.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from attrs import define, field, frozen
+
+from memory_engine.compaction.service import CompactionService
+from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
+from memory_engine.core.codec import encode_reduction
+from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
+from memory_engine.core.json_form import JsonForm
+from memory_engine.core.records import NewEvent, StoredEvent
+from memory_engine.core.reduction import NOTHING
+from memory_engine.core.threads import DELETED, ThreadRecord
+from memory_engine.errors import ErasureUnfinished, EventNotFound, HeadMoved, ThreadHasForks, ThreadNotFound
+from memory_engine.projections.outbox import derived_id
+from memory_engine.replay.erasure_proof import ErasureProof, Evidence, prove
+from memory_engine.replay.export.redaction import Hidden, Redaction
+from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
+from memory_engine.runtime.commit import linked_row
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.life import forgetting, forks_of
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.attested import attested_of, lineage
+from memory_engine.store.protocol import Act, CommitUnit, ThreadFilter
+
+WAIT_S = 30.0
+"""Seconds that an act waits for readers of old pages before it says that it is not finished."""
+_POLL_S = 0.05
+_ROWS_MAX = 2_000
+"""Rows that one event names."""
+
+
+class ErasurePlan(msgspec.Struct, frozen=True):
+    """The ids of the events to erase, by thread, origins of forks before the forks; and the threads to delete whole.
+
+    Of the threads to delete, forks come first.
+    """
+
+    events: Mapping[str, Sequence[str]] = {}
+    threads: Sequence[str] = ()
+
+
+@frozen(kw_only=True)
+class ErasureReport(JsonForm):
+    """The outcome of an act: how many events of which threads lost their texts, and the threads that are gone.
+
+    `proof` says what was looked for afterwards in every file of the store, and where it was found.
+    """
+
+    act: str
+    by: str
+    reason: str
+    erased: Mapping[str, int]
+    deleted: tuple[str, ...]
+    is_done: bool
+    proof: ErasureProof | None = None
+
+
+async def erase(
+    thread: ThreadHandle,
+    *,
+    event_ids: Sequence[str] = (),
+    by: str = "",
+    reason: str = "",
+    dry_run: bool = False,
+) -> ErasureReport:
+    """Destroy events of a thread and all that came of them; see `Thread.erase`."""
+    thread.check_present("erasing")
+    kernel = thread.kernel
+    kernel.check_writable("erasing")
+    found = {stored.id for stored in await kernel.store.find(thread.id, list(event_ids))}
+    missing = [event_id for event_id in event_ids if event_id not in found]
+    if missing:
+        raise EventNotFound(thread.id, missing[0])
+    planner = _Planner(kernel)
+    await planner.add_events(thread.id, event_ids)
+    return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run)
+
+
+async def delete(
+    kernel: Kernel, thread_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
+) -> ErasureReport:
+    """Destroy whole threads and all that came of them; see `Thread.delete`. Raises `ThreadHasForks`."""
+    kernel.check_writable("deleting")
+    planner = _Planner(kernel)
+    for thread_id in thread_ids:
+        await planner.add_thread(thread_id)
+    plan = planner.plan()
+    for thread_id in plan.threads:
+        forks = [fork for fork in await kernel.store.forks(thread_id) if fork not in plan.threads]
+        if forks:
+            raise ThreadHasForks(thread_id, tuple(forks))
+    return await _begun(kernel, "delete", plan, by, reason, dry_run=dry_run)
+
+
+async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
+    """Go on with the acts that were begun and not finished."""
+    return [await _carried_out(kernel, act) for act in await kernel.store.acts(pending=True)]
+
+
+async def _begun(
+    kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool
+) -> ErasureReport:
+    act = Act(
+        id=kernel.new_id(),
+        kind=kind,
+        plan=msgspec.json.encode(plan).decode(),
+        by=by,
+        reason=reason,
+        asked_at_us=kernel.now_us(),
+    )
+    if dry_run:
+        erased = {thread_id: len(ids) for thread_id, ids in plan.events.items()}
+        return ErasureReport(
+            act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False
+        )
+    await kernel.store.put_act(act)
+    return await _carried_out(kernel, act)
+
+
+async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
+    """Do what an act says, as far as it is not done; raises `ErasureUnfinished` where its bytes cannot be destroyed."""
+    plan = msgspec.json.decode(act.plan, type=ErasurePlan)
+    evidence = Evidence()
+    erased: dict[str, int] = {}
+    for thread_id, event_ids in plan.events.items():
+        if thread_id not in plan.threads:
+            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, evidence).run(event_ids)
+    for thread_id in plan.threads:
+        await _delete(kernel, thread_id, evidence)
+    until = time.monotonic() + WAIT_S
+    while not await kernel.store.wipe():
+        if time.monotonic() > until:
+            raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
+        await asyncio.sleep(_POLL_S)
+    proof = await prove(kernel.store, evidence)
+    report = ErasureReport(
+        act=act.id,
+        by=act.by,
+        reason=act.reason,
+        erased=erased,
+        deleted=tuple(plan.threads),
+        is_done=True,
+        proof=proof,
+    )
+    outcome = msgspec.json.encode(report.as_data()).decode()
+    await kernel.store.put_act(msgspec.structs.replace(act, done_at_us=kernel.now_us(), outcome=outcome))
+    return report
+
+
+@define
+class _Planner:
+    """Finds out what an act has to destroy."""
+
+    _kernel: Kernel
+    _events: dict[str, dict[str, None]] = field(factory=dict)
+    _threads: dict[str, None] = field(factory=dict)
+
+    def plan(self) -> ErasurePlan:
+        """The plan so far."""
+        events = {thread_id: tuple(ids) for thread_id, ids in self._events.items() if thread_id not in self._threads}
+        return ErasurePlan(events, tuple(self._threads))
+
+    async def add_thread(self, thread_id: str) -> None:
+        """A whole thread, and the events that its facts became in other threads."""
+        if thread_id in self._threads:
+            return
+        for prepare in self._kernel[OpenThreads].before_delete:
+            await prepare(thread_id)
+        relay = self._kernel[Relay]
+        await relay.reach(thread_id, ())  # what is on its way arrives first
+        arrived = await relay.arrivals(thread_id, None)
+        # a fork goes before its origin
+        self._threads = {thread_id: None, **self._threads} if await self._is_fork(thread_id) else self._threads
+        self._threads.setdefault(thread_id)
+        for target, event_ids in arrived.items():
+            await self.add_events(target, event_ids)
+
+    async def add_events(self, thread_id: str, event_ids: Iterable[str]) -> None:
+        """Events of a thread, wherever they are shared, and the events that their facts became elsewhere."""
+        rows = await self._kernel.store.find(thread_id, list(event_ids))
+        origins = await lineage(self._kernel.store, thread_id)
+        for stored in rows:
+            owner = next(record.id for record, _, last in origins if stored.seq <= last)
+            await self._add_shared(owner, stored)
+
+    async def _add_shared(self, thread_id: str, stored: StoredEvent) -> None:
+        ids = self._events.setdefault(thread_id, {})
+        if stored.id in ids:
+            return
+        ids[stored.id] = None
+        for fork_id, upto in await forks_of(self._kernel, thread_id):
+            if stored.seq <= upto:
+                await self._add_shared(fork_id, stored)
+        if self._kernel.kind((await _record(self._kernel, thread_id)).kind).pooled:
+            return
+        thread = ThreadHandle(self._kernel, thread_id)
+        forgotten = await forgetting(thread, event_ids=[stored.id])
+        brought = await self._kernel.reader.ids_at(thread_id, forgotten.origins())
+        for target, arrived in (await self._kernel[Relay].arrivals(thread_id, brought)).items():
+            await self.add_events(target, arrived)
+
+    async def _is_fork(self, thread_id: str) -> bool:
+        return (await _record(self._kernel, thread_id)).forked_from is not None
+
+
+async def _record(kernel: Kernel, thread_id: str) -> ThreadRecord:
+    found = await kernel.store.threads(ThreadFilter(id=thread_id))
+    if not found:
+        raise ThreadNotFound(thread_id)
+    return found[0][0]
+
+
+async def _delete(kernel: Kernel, thread_id: str, evidence: Evidence) -> None:
+    """Delete a thread, if it is there."""
+    threads = kernel[OpenThreads]
+    try:
+        origin = (await _record(kernel, thread_id)).forked_from
+        first = origin.seq if origin is not None else 0
+        async for page in kernel.reader.pages(thread_id, after=first, upto=(await kernel.store.head(thread_id)).seq):
+            evidence.note_deleted(page)
+        runtime = await threads.taken(thread_id)
+        await runtime.idle()
+        await kernel.store.delete(thread_id)
+    except ThreadNotFound:  # an earlier attempt has
+        runtime = None
+    for clear in threads.after_delete:
+        await clear(thread_id)
+    threads.drop(thread_id)
+    if runtime is not None:
+        runtime.end(DELETED)
+
+
+@define
+class _ThreadErasing:
+    """One thread forgets events and gets stand-ins for their texts."""
+
+    _kernel: Kernel
+    _act: Act
+    _thread_id: str
+    _evidence: Evidence
+
+    async def run(self, event_ids: Sequence[str]) -> int:
+        """Erase them, unless an earlier attempt has; how many events lost their texts."""
+        kernel = self._kernel
+        try:
+            record = await _record(kernel, self._thread_id)
+        except ThreadNotFound:  # deleted since
+            return 0
+        thread = ThreadHandle(kernel, self._thread_id)
+        done = await kernel.store.find(self._thread_id, [self._event_id("erased", 0)])
+        if done:
+            event = read_back(self._thread_id, done[0], kernel.events).event
+            return len(event.rows) if isinstance(event, EventsErased) else 0
+        hidden = Hidden(self._thread_id)
+        if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
+            hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, list(event_ids)))
+        else:
+            hidden.forget(await self._forgotten(thread, event_ids))
+        runtime = await kernel[OpenThreads].taken(self._thread_id)
+        await kernel[CompactionService].settle(runtime)
+
+        async def replace() -> int:
+            count = await self._replaced(record, hidden)
+            await runtime.reload()
+            return count
+
+        while True:
+            try:
+                count = await runtime.exclusively(replace)
+            except HeadMoved:  # another process has written meanwhile
+                continue
+            break
+        for clear in kernel[OpenThreads].after_delete:  # the vectors beside the store
+            await clear(self._thread_id)
+        return count
+
+    async def _forgotten(self, thread: ThreadHandle, event_ids: Sequence[str]) -> MemoryForget:
+        """Let the thread forget the events first, so that no state, view or search shows stand-ins for them."""
+        kernel, event_id = self._kernel, self._event_id("forgotten", 0)
+        found = await kernel.store.find(thread.id, [event_id])
+        if found:
+            event = read_back(thread.id, found[0], kernel.events).event
+            assert isinstance(event, MemoryForget)
+            return event
+        event = await forgetting(thread, event_ids=event_ids, reason=self._act.reason)
+        request = kernel.request([NewEvent(event, id=event_id)], system=True)
+        request.administrative = True
+        await (await thread.runtime()).submit(request)
+        return event
+
+    async def _replaced(self, record: ThreadRecord, hidden: Hidden) -> int:
+        """Write the thread's rows with stand-ins, and the event that says so, in one commit."""
+        kernel = self._kernel
+        head = await kernel.store.head(self._thread_id)
+        secret = kernel.ids.salt() + kernel.ids.salt()
+        redactor = LogRedactor(Redaction(forgotten=False), kernel.events, hidden, secret)
+        log = RedactedLog(kernel, record, head.seq, redactor)
+        first = record.forked_from.seq + 1 if record.forked_from is not None else 1
+        digests = (await attested_of(kernel.store, kernel.events, self._thread_id)).digests
+        named: list[ErasedRow] = []
+        replaced: list[StoredEvent] = []
+        async for page in kernel.reader.pages(self._thread_id, after=0, upto=head.seq):
+            for stored in page:
+                less = await log.row(stored)
+                if is_redacted(less) and less.seq >= first and digests.get(less.seq) != stand_in_digest(less):
+                    named.append(ErasedRow(less.seq, stand_in_digest(less)))
+                if less is not stored and less.seq >= first:
+                    replaced.append(less)
+                    self._evidence.note(stored, less)
+        events = [
+            EventsErased(rows=tuple(named[at : at + _ROWS_MAX]), act=self._act.id, by=self._act.by, reason=self._act.reason)
+            for at in range(0, max(1, len(named)), _ROWS_MAX)
+        ]
+        rows: list[StoredEvent] = []
+        moved = head
+        for n, event in enumerate(events):
+            prepared = kernel.preparer.one(NewEvent(event, id=self._event_id("erased", n)))
+            at_us = kernel.kind(record.kind).recorded_us(kernel.now_us())
+            rows.append(linked_row(prepared, encode_reduction(NOTHING, event), moved, at_us))
+            moved = next_head(moved, rows[-1], log.state.tally, tracked=True)
+        unit = CommitUnit(thread_id=self._thread_id, expected=head, head=moved, events=rows)
+        await kernel.store.erase(unit, replaced)
+        return len(named)
+
+    def _event_id(self, what: str, n: int) -> str:
+        return derived_id(what, self._act.id, self._thread_id, str(n))

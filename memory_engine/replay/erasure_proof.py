@@ -1,0 +1,119 @@
+"""The proof of an erasing: pieces of what was destroyed are looked for in every file of the store.
+
+Each destroyed row had a random salt, which stood nowhere else, so a leftover copy of the row would hold it. Of the texts
+themselves, and of the digests of large payloads, some pieces are looked for too. A piece that other rows hold as well
+was said elsewhere, and is reported as such.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from hashlib import sha256
+
+import msgspec
+from attrs import define, field, frozen
+
+from memory_engine.core.json_form import JsonForm
+from memory_engine.core.records import StoredEvent
+from memory_engine.store.protocol import Store
+
+PIECES_MAX = 256
+"""Pieces that are looked for at most: each costs one reading of the files."""
+_PIECE = 48
+_SHORT = 12
+
+
+@frozen(kw_only=True)
+class ErasureProof(JsonForm):
+    """The outcome of a search for what was destroyed: of `pieces`, these many are `left` in places of the files.
+
+    `elsewhere` counts the pieces that other events say too. `files` were read, `bytes` together.
+    """
+
+    pieces: int
+    files: tuple[str, ...]
+    bytes: int
+    left: tuple[str, ...] = ()
+    elsewhere: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is left."""
+        return not self.left
+
+
+@define
+class Evidence:
+    """Pieces of what is destroyed, while it can still be read."""
+
+    _salts: list[bytes] = field(factory=list)
+    _texts: dict[bytes, None] = field(factory=dict)
+    _digests: list[bytes] = field(factory=list)
+
+    def note(self, stored: StoredEvent, less: StoredEvent) -> None:
+        """A row, and the one that stands there now."""
+        kept = less.payload + less.record
+        self._note(stored, lambda piece: piece not in kept)
+
+    def note_deleted(self, rows: Iterable[StoredEvent]) -> None:
+        """Rows of which nothing stays."""
+        for stored in rows:
+            self._note(stored, lambda _piece: True)
+
+    def _note(self, stored: StoredEvent, is_gone: Callable[[bytes], bool]) -> None:
+        if len(stored.salt) > _SHORT:
+            self._salts.append(stored.salt)
+        self._digests.append(sha256(stored.payload).digest())
+        if len(self._texts) < PIECES_MAX * 16:
+            self._texts.update(dict.fromkeys(filter(is_gone, _pieces(stored.payload))))
+
+    def pieces(self) -> list[bytes]:
+        """A sample of them, of every kind."""
+        found: list[bytes] = []
+        for some in (self._salts, list(self._texts), self._digests):
+            step = max(1, len(some) // (PIECES_MAX // 3))
+            found += some[::step][: PIECES_MAX // 3]
+        return found
+
+    @property
+    def texts(self) -> Collection[bytes]:
+        """Those that other rows may hold too."""
+        return self._texts.keys()
+
+
+def _pieces(payload: bytes) -> Iterator[bytes]:
+    """Pieces of the texts of a payload, as they stand in it."""
+    for text in _texts(msgspec.json.decode(payload)):
+        encoded = msgspec.json.encode(text)[1:-1]
+        if len(encoded) >= _SHORT:
+            yield encoded[:_PIECE]
+            yield encoded[-_PIECE:]
+
+
+def _texts(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in value.values():
+                yield from _texts(one)
+        case list():
+            for one in value:
+                yield from _texts(one)
+
+
+async def prove(store: Store, evidence: Evidence) -> ErasureProof:
+    """Look for the pieces in the files of a store. Nothing is written."""
+    return await look_for(store, evidence.pieces(), evidence.texts)
+
+
+async def look_for(store: Store, pieces: Sequence[bytes], texts: Collection[bytes]) -> ErasureProof:
+    """Look for pieces; those of `texts` may stand in rows that remain."""
+    found = await store.traces(pieces, texts)
+    left = tuple(
+        f"{place}: {'a piece of a text' if piece in texts else 'the salt or digest of an erased row'}"
+        for piece, places in found.places.items()
+        if piece not in found.said
+        for place in places
+    )
+    return ErasureProof(
+        pieces=len(pieces), files=tuple(found.files), bytes=found.size, left=left, elsewhere=len(found.said)
+    )

@@ -1,0 +1,66 @@
+"""The stand-ins that a log's own events vouch for: rows without their texts can hold nothing else.
+
+The hash of a redacted row is over commitments to what was recorded, so it cannot tell one stand-in from another. The
+act that took the texts out was recorded as an event of the same log, which names the digests of the stand-ins. Rows
+that came redacted in a file have no such event: the file vouches for them, and `verify` counts them.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from memory_engine.core.chain import decode_row, is_redacted, stand_in_digest
+from memory_engine.core.events.memory import EventsErased
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.store.protocol import Store, ThreadFilter
+
+_ALL = 1 << 32
+
+
+class Attested(msgspec.Struct, frozen=True):
+    """The digests of a thread's stand-ins, by seq, as the acts in the logs that it shares name them."""
+
+    digests: Mapping[int, str] = {}
+
+    def vouches(self, stored: StoredEvent, *, imported: bool) -> bool:
+        """Whether a row is as an act has left it; `imported`: it came from a file."""
+        if not is_redacted(stored):
+            return True
+        digest = self.digests.get(stored.seq)
+        return imported if digest is None else digest == stand_in_digest(stored)
+
+
+async def attested_of(store: Store, registry: EventRegistry, thread_id: str) -> Attested:
+    """The digests that hold for a thread. An act is recorded where its rows are: in the thread, or where it forked."""
+    digests: dict[int, str] = {}
+    for record, head, last in await lineage(store, thread_id):
+        first = record.forked_from.seq + 1 if record.forked_from is not None else 1
+        upto = head.marks.get(EventsErased.event_type, 0)
+        for stored in await _acts(store, record.id, upto):
+            event, _ = decode_row(record.id, stored, registry)
+            if stored.seq >= first and isinstance(event, EventsErased):
+                digests.update((row.seq, row.digest) for row in event.rows if first <= row.seq <= last)
+    return Attested(digests)
+
+
+async def _acts(store: Store, thread_id: str, upto: int) -> Sequence[StoredEvent]:
+    if not upto:
+        return ()
+    return await store.read(thread_id, after=0, upto=upto, limit=_ALL, types=(EventsErased.event_type,))
+
+
+async def lineage(store: Store, thread_id: str) -> list[tuple[ThreadRecord, Head, int]]:
+    """The threads that a log is made of, each with its head and its last seq in that log; the oldest first."""
+    parts: list[tuple[ThreadRecord, Head, int]] = []
+    at, last = thread_id, _ALL
+    while at:
+        found = await store.threads(ThreadFilter(id=at))
+        if not found:
+            break
+        record, head = found[0]
+        parts.append((record, head, last))
+        origin = record.forked_from
+        at, last = (origin.thread_id, min(last, origin.seq)) if origin is not None else ("", last)
+    return parts[::-1]

@@ -1,0 +1,173 @@
+"""Deleting and erasing in SQLite: rows go in a transaction, then their bytes, wherever SQLite has left copies of them.
+
+`secure_delete` would not do: rows that SQLite moves from page to page leave copies that it never overwrites. So once
+the write-ahead log is empty, all bytes that no page uses are zeroed (see `pages`), by a process of its own. Its cost is
+one reading of the file, and the writing of what is not zero yet.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from memory_engine.core.lazy import lazy_module
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import DELETED
+from memory_engine.errors import IntegrityError
+from memory_engine.storage import passages
+from memory_engine.storage.sqlite.schema import position
+from memory_engine.storage.sqlite.transactions import Transactions, find_tid
+from memory_engine.store.protocol import KEPT_ROWS, Act, CommitUnit, Traces
+
+if TYPE_CHECKING:
+    import subprocess
+else:
+    subprocess = lazy_module("subprocess")
+
+_PAGES = Path(__file__).with_name("pages.py")
+_TEXTS = (
+    ("events", "payload"),
+    ("events", "record"),
+    ("blobs", "body"),
+    ("projection_rows", "value"),
+    ("passages", "terms"),
+    ("threads", "metadata"),
+)
+_AS_TEXT = frozenset({"terms", "metadata"})
+_ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
+
+
+def delete(raw: sqlite3.Connection, thread_id: str) -> None:
+    """Delete every row of a thread but its id."""
+    tid = find_tid(raw, thread_id)
+    _drop_passages(raw, tid)
+    raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
+    for table in ("blobs", "live", "projection_rows", "checkpoints"):
+        raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
+    raw.execute(
+        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
+        (DELETED, tid),
+    )
+    raw.execute(
+        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}', policy = NULL "
+        "WHERE tid = ?",
+        (tid,),
+    )
+
+
+def erase(
+    raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit, rows: Sequence[StoredEvent]
+) -> None:
+    """Put rows in the place of a thread's own, drop what was derived from its log, and write a unit."""
+    tid = find_tid(raw, unit.thread_id)
+    for row in rows:
+        at = position(tid, row.seq)
+        if not raw.execute("DELETE FROM events WHERE pos = ? AND hash = ?", (at, row.hash)).rowcount:
+            raise IntegrityError(unit.thread_id, row.seq, "the row to erase is another one")
+        transactions.insert(raw, tid, row)
+    raw.execute(
+        "DELETE FROM blobs WHERE tid = ? AND digest NOT IN "
+        "(SELECT spilled FROM events WHERE pos BETWEEN ? AND ? AND spilled IS NOT NULL)",
+        (tid, *_span(tid)),
+    )
+    _drop_passages(raw, tid)
+    for table in ("projection_rows", "checkpoints"):
+        marks = ", ".join("?" * len(KEPT_ROWS))
+        raw.execute(f"DELETE FROM {table} WHERE tid = ? AND projection NOT IN ({marks})", (tid, *KEPT_ROWS))
+    transactions.write(raw, (unit,))
+
+
+def wipe(raw: sqlite3.Connection, path: str) -> bool:
+    """Zero what rows have left behind. Whether it could: it cannot while a reader needs the write-ahead log.
+
+    The caller holds the lock that keeps all other processes from writing.
+    """
+    if not _emptied(raw):
+        return False
+    raw.execute("BEGIN IMMEDIATE")
+    try:
+        done = _zeroed(path)
+        raw.execute("PRAGMA shrink_memory")
+        # a commit, so that no other connection writes an old copy of a page that it still holds in memory
+        (version,) = raw.execute("PRAGMA user_version").fetchone()
+        raw.execute(f"PRAGMA user_version = {version}")
+        raw.execute("COMMIT")
+    except BaseException:  # after any error nothing may stay open; it goes on to the caller
+        raw.execute("ROLLBACK")
+        raise
+    if not done:
+        raw.execute("VACUUM")
+    return _emptied(raw)
+
+
+def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
+    """Where pieces stand in the files of a store. Another process reads them, as `pages` says."""
+    beside = sorted(Path(f"{path}-graphs").glob("*"))
+    files = [str(file) for file in (Path(path), Path(f"{path}-wal"), *beside) if file.is_file()]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(_PAGES), "find", *files],
+        input="\n".join(piece.hex() for piece in pieces),
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    places: dict[bytes, list[str]] = {}
+    for file, offset, n in msgspec.json.decode(done.stdout, type=list[tuple[str, int, int]]):
+        places.setdefault(pieces[n], []).append(f"{Path(file).name} at byte {offset:,}")
+    return Traces(files=files, size=sum(Path(file).stat().st_size for file in files), places=places)
+
+
+def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
+    """Those of the texts that some row holds."""
+    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    found = set()
+    for table, column in _TEXTS:
+        for text in texts if table in tables else ():
+            sought = text if column not in _AS_TEXT else text.decode(errors="replace")
+            if raw.execute(f"SELECT 1 FROM {table} WHERE instr({column}, ?) LIMIT 1", (sought,)).fetchone():
+                found.add(text)
+    return frozenset(found)
+
+
+def put_act(raw: sqlite3.Connection, act: Act) -> None:
+    """Keep an administrative act."""
+    values = (act.id, act.kind, act.plan, act.by, act.reason, act.asked_at_us, act.done_at_us, act.outcome)
+    raw.execute(f"INSERT OR REPLACE INTO acts ({_ACT_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def acts(raw: sqlite3.Connection, *, pending: bool) -> list[Act]:
+    """The administrative acts, oldest first."""
+    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'acts'").fetchone() is None:
+        return []  # a file of an older release that is only read
+    where = "WHERE done_at_us = 0" if pending else ""
+    rows = raw.execute(f"SELECT {_ACT_COLUMNS} FROM acts {where} ORDER BY asked_at_us, id")
+    names = ("id", "kind", "plan", "by", "reason", "asked_at_us", "done_at_us", "outcome")
+    return [Act(**dict(zip(names, row, strict=True))) for row in rows]
+
+
+def _span(tid: int) -> tuple[int, int]:
+    return position(tid, 0), position(tid, (1 << 32) - 1)
+
+
+def _drop_passages(raw: sqlite3.Connection, tid: int) -> None:
+    if passages.destroy(raw, tid):
+        passages.optimize(raw)
+
+
+def _emptied(raw: sqlite3.Connection) -> bool:
+    """Bring the whole write-ahead log into the file; whether no reader was in the way."""
+    (busy, _, _) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
+def _zeroed(path: str) -> bool:
+    """Whether the bytes that no page uses are zeros now."""
+    if not sys.executable:
+        return False
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(_PAGES), "zero", path], capture_output=True, check=False, text=True
+    )
+    return done.returncode == 0 and done.stdout.strip().isdecimal()

@@ -1,0 +1,188 @@
+"""The bytes of a database file that SQLite does not use: to be zeroed, and to be searched.
+
+Removed and moved rows leave copies in free pages, in the gaps of pages and behind the ends of overflow chains, where
+nothing overwrites them. Here they become zeros, and nothing that SQLite reads is touched.
+
+It runs as a program of its own, `python pages.py zero FILE`: a process that closes a second descriptor of the file
+would lose the locks that SQLite holds on it. It needs the standard library alone, and the caller keeps all others from
+writing. The file format: https://sqlite.org/fileformat2.html
+"""
+
+import json
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+
+_HEADER = 100
+_TREE_PAGES = frozenset((2, 5, 10, 13))
+_LEAVES = frozenset((10, 13))
+_PAGES_MAX = 1 << 25
+"""From so many pages on, the first byte of an overflow page could be that of a tree's."""
+_LOCK_BYTE = 1 << 30
+_OVERLAP = 1 << 16
+
+
+class UnknownFormat(ValueError):
+    """The file is not laid out as it should be; nothing was changed."""
+
+
+class Pages:
+    """The pages of a file, by number from 1."""
+
+    def __init__(self, data: "mmap.mmap | bytes") -> None:
+        self.data = data
+        size = int.from_bytes(data[16:18], "big")
+        self.size = 65_536 if size == 1 else size
+        self.usable = self.size - data[20]
+        self.count = len(data) // self.size if self.size else 0
+        known = data[:16] == b"SQLite format 3\0" and self.size >= 512 and data[52:56] == b"\0\0\0\0"
+        if not known or len(data) % self.size or self.count >= _PAGES_MAX:
+            raise UnknownFormat
+
+    def free(self) -> Iterator[tuple[int, int]]:
+        """The unused bytes: their offset and end, in no order."""
+        listed: set[int] = set()
+        for trunk, leaves in self._trunks():
+            listed.update((trunk, *leaves))
+            yield self._start(trunk) + 8 + 4 * len(leaves), self._start(trunk) + self.size
+            yield from ((self._start(page), self._start(page) + self.size) for page in leaves)
+        locked = _LOCK_BYTE // self.size + 1
+        for page in range(1, self.count + 1):
+            if page not in listed and page != locked:
+                yield from self._free_in(page)
+
+    def _start(self, page: int) -> int:
+        if not 1 <= page <= self.count:
+            raise UnknownFormat
+        return (page - 1) * self.size
+
+    def _trunks(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """The pages of the free list, each with those it lists."""
+        seen: set[int] = set()
+        trunk = int.from_bytes(self.data[32:36], "big")
+        while trunk:
+            at = self._start(trunk)
+            if trunk in seen:
+                raise UnknownFormat
+            seen.add(trunk)
+            trunk_next, n = struct.unpack_from(">II", self.data, at)
+            if n > self.usable // 4 - 2:
+                raise UnknownFormat
+            yield trunk, struct.unpack_from(f">{n}I", self.data, at + 8)
+            trunk = trunk_next
+
+    def _free_in(self, page: int) -> Iterator[tuple[int, int]]:
+        """The gap of a page of a tree, its free blocks but for their heads, and the ends of its overflow chains."""
+        data, at = self.data, self._start(page)
+        header = at + (_HEADER if page == 1 else 0)
+        kind = data[header]
+        if kind not in _TREE_PAGES:
+            return  # it belongs to an overflow chain, and its cell tells where that ends
+        block, cells, content = struct.unpack_from(">HHH", data, header + 1)
+        pointers = header + (8 if kind in _LEAVES else 12)
+        gap_ends = at + (content or 65_536)
+        if pointers + 2 * cells > gap_ends or gap_ends > at + self.usable:
+            raise UnknownFormat
+        yield pointers + 2 * cells, gap_ends
+        while block:
+            following, size = struct.unpack_from(">HH", data, at + block)
+            if block + size > self.usable or (following and following <= block):
+                raise UnknownFormat
+            yield at + block + 4, at + block + size
+            block = following
+        if kind != 5:
+            for cell in struct.unpack_from(f">{cells}H", data, pointers):
+                yield from self._overflow_end(at + cell, kind)
+
+    def _overflow_end(self, cell: int, kind: int) -> Iterator[tuple[int, int]]:
+        """The bytes behind a cell's payload on the last page of its overflow chain."""
+        data, usable = self.data, self.usable
+        if kind == 2:
+            cell += 4  # the page below comes first
+        if data[cell] < 0x80:
+            return  # under 128 bytes
+        payload, cell = _varint(data, cell)
+        if kind == 13:
+            most = usable - 35
+            _, cell = _varint(data, cell)
+        else:
+            most = (usable - 12) * 64 // 255 - 23
+        if payload <= most:
+            return
+        least = (usable - 12) * 32 // 255 - 23
+        local = least + (payload - least) % (usable - 4)
+        local = local if local <= most else least
+        left = payload - local
+        (page,) = struct.unpack_from(">I", data, cell + local)
+        while left > usable - 4:
+            (page,) = struct.unpack_from(">I", data, self._start(page))
+            left -= usable - 4
+        yield self._start(page) + 4 + left, self._start(page) + self.size
+
+
+def _varint(data: "mmap.mmap | bytes", at: int) -> tuple[int, int]:
+    """A number of SQLite's, and where it ends."""
+    value = 0
+    for _ in range(8):
+        byte = data[at]
+        at += 1
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, at
+    return value << 8 | data[at], at + 1
+
+
+def zero(path: str) -> int:
+    """Zero the unused bytes of a database that nobody writes to. Returns how many were not zero, in whole pieces.
+
+    Raises `UnknownFormat` where the file is not as it should be; then nothing was changed.
+    """
+    file = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+    try:
+        if not os.fstat(file).st_size:
+            return 0
+        with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as data:
+            dirty = [(first, end) for first, end in Pages(data).free() if data[first:end].strip(b"\0")]
+        for first, end in dirty:
+            os.lseek(file, first, os.SEEK_SET)
+            os.write(file, bytes(end - first))
+        os.fsync(file)
+        return sum(end - first for first, end in dirty)
+    finally:
+        os.close(file)
+
+
+def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int, int]]:
+    """Where any of some bytes stand in files: the file, the offset, and which of them it is."""
+    hits: list[tuple[str, int, int]] = []
+    wanted = list(needles)
+    for path in paths:
+        if not os.path.isfile(path) or not os.path.getsize(path):  # noqa: PTH113, PTH202 - starts in milliseconds
+            continue
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:  # noqa: PTH123
+            for n, needle in enumerate(wanted):
+                at = data.find(needle)
+                while at >= 0 and len(hits) < _OVERLAP:
+                    hits.append((path, at, n))
+                    at = data.find(needle, at + 1)
+    return hits
+
+
+def main() -> int:
+    """Do what the first argument says to the files that follow; the outcome is a line of JSON."""
+    act, *paths = sys.argv[1:]
+    try:
+        if act == "zero":
+            print(json.dumps(sum(map(zero, paths))))
+        else:
+            needles = [bytes.fromhex(line) for line in sys.stdin.read().split()]
+            print(json.dumps(found(paths, needles)))
+    except UnknownFormat:
+        print("null")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
