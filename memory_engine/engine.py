@@ -60,8 +60,7 @@ class Engine:
         if any(p.mode == "async" for p in self.kernel.projections):
             self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
         self.kernel.tasks.spawn(self.kernel[Relay].recover())
-        if await self.store.acts(pending=True):
-            self.kernel.tasks.spawn(self._finish_acts())
+        self.kernel.tasks.spawn(self._finish_acts())
         return self
 
     async def __aexit__(
@@ -309,7 +308,8 @@ class Engine:
 
     async def _finish_acts(self) -> None:
         try:
-            await self.finish_acts()
+            if await self.store.acts(pending=True):
+                await self.finish_acts()
         except MemoryEngineError as error:
             _log.warning("%s", error)
 

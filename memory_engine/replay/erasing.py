@@ -22,7 +22,14 @@ from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import NewEvent, StoredEvent
 from memory_engine.core.reduction import NOTHING
 from memory_engine.core.threads import DELETED, ThreadRecord
-from memory_engine.errors import ErasureUnfinished, EventNotFound, HeadMoved, ThreadHasForks, ThreadNotFound
+from memory_engine.errors import (
+    ErasureUnfinished,
+    EventIdTaken,
+    EventNotFound,
+    HeadMoved,
+    ThreadHasForks,
+    ThreadNotFound,
+)
 from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.erasure_proof import ErasureProof, Evidence, prove
 from memory_engine.replay.export.redaction import Hidden, Redaction
@@ -111,9 +118,7 @@ async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
     return [await _carried_out(kernel, act) for act in await kernel.store.acts(pending=True)]
 
 
-async def _begun(
-    kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool
-) -> ErasureReport:
+async def _begun(kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool) -> ErasureReport:
     act = Act(
         id=kernel.new_id(),
         kind=kind,
@@ -124,9 +129,7 @@ async def _begun(
     )
     if dry_run:
         erased = {thread_id: len(ids) for thread_id, ids in plan.events.items()}
-        return ErasureReport(
-            act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False
-        )
+        return ErasureReport(act="", by=by, reason=reason, erased=erased, deleted=tuple(plan.threads), is_done=False)
     await kernel.store.put_act(act)
     return await _carried_out(kernel, act)
 
@@ -261,10 +264,8 @@ class _ThreadErasing:
         except ThreadNotFound:  # deleted since
             return 0
         thread = ThreadHandle(kernel, self._thread_id)
-        done = await kernel.store.find(self._thread_id, [self._event_id("erased", 0)])
-        if done:
-            event = read_back(self._thread_id, done[0], kernel.events).event
-            return len(event.rows) if isinstance(event, EventsErased) else 0
+        if (done := await self._done()) is not None:
+            return done
         hidden = Hidden(self._thread_id)
         if kernel.kind(record.kind).pooled:  # what was withdrawn there shows nowhere; its rows know no forgetting
             hidden.seqs.update(stored.seq for stored in await kernel.store.find(self._thread_id, list(event_ids)))
@@ -278,15 +279,22 @@ class _ThreadErasing:
             await runtime.reload()
             return count
 
-        while True:
+        count = None
+        while count is None:
             try:
                 count = await runtime.exclusively(replace)
-            except HeadMoved:  # another process has written meanwhile
-                continue
-            break
+            except (HeadMoved, EventIdTaken):  # another process has written meanwhile, or goes on with this act too
+                count = await self._done()
         for clear in kernel[OpenThreads].after_delete:  # the vectors beside the store
             await clear(self._thread_id)
         return count
+
+    async def _done(self) -> int | None:
+        """How many events an earlier attempt has erased; `None` where there was none."""
+        for stored in await self._kernel.store.find(self._thread_id, [self._event_id("erased", 0)]):
+            event = read_back(self._thread_id, stored, self._kernel.events).event
+            return len(event.rows) if isinstance(event, EventsErased) else 0
+        return None
 
     async def _forgotten(self, thread: ThreadHandle, event_ids: Sequence[str]) -> MemoryForget:
         """Let the thread forget the events first, so that no state, view or search shows stand-ins for them."""
@@ -322,7 +330,9 @@ class _ThreadErasing:
                     replaced.append(less)
                     self._evidence.note(stored, less)
         events = [
-            EventsErased(rows=tuple(named[at : at + _ROWS_MAX]), act=self._act.id, by=self._act.by, reason=self._act.reason)
+            EventsErased(
+                rows=tuple(named[at : at + _ROWS_MAX]), act=self._act.id, by=self._act.by, reason=self._act.reason
+            )
             for at in range(0, max(1, len(named)), _ROWS_MAX)
         ]
         rows: list[StoredEvent] = []

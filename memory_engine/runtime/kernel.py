@@ -121,9 +121,7 @@ class Kernel:
     reader: LogReader = field(
         init=False,
         default=Factory(
-            lambda k: LogReader(
-                k.store, k.events, read_only=k.config.read_only, check_hashes=k.config.check_hashes
-            ),
+            lambda k: LogReader(k.store, k.events, read_only=k.config.read_only, check_hashes=k.config.check_hashes),
             takes_self=True,
         ),
     )

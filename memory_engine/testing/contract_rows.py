@@ -63,6 +63,7 @@ def event(seq: int, payload: bytes = b"{}", *, id: str = "", record: bytes = b""
         record=record,
         salt=bytes([seq % 256]) * 16,
         hash=bytes([seq % 256]) * 32,
+        previous=head_at(seq - 1).hash,
     )
 
 

@@ -9,7 +9,7 @@ from attrs import frozen
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.store.passages import PassageIndex
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, Store, StoreStats, ThreadFilter, Traces
 
 When = Literal["before", "after"]
 
@@ -51,6 +51,7 @@ class FaultyStore:
         self._begun: list[Hold] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.commits = 0
+        self.is_read = False
 
     @property
     def passages(self) -> PassageIndex:
@@ -142,6 +143,31 @@ class FaultyStore:
     async def delete(self, thread_id: str) -> None:
         """Pass on."""
         await self._store.delete(thread_id)
+
+    async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
+        """Pass on."""
+        await self._store.erase(unit, rows)
+
+    async def wipe(self) -> bool:
+        """Pass on; while `is_read` is set, somebody reads an older moment of the store."""
+        return not self.is_read and await self._store.wipe()
+
+    @property
+    def generation(self) -> int:
+        """Pass on."""
+        return self._store.generation
+
+    async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
+        """Pass on."""
+        return await self._store.traces(pieces, texts)
+
+    async def put_act(self, act: Act) -> None:
+        """Pass on."""
+        await self._store.put_act(act)
+
+    async def acts(self, *, pending: bool = False) -> Sequence[Act]:
+        """Pass on."""
+        return await self._store.acts(pending=pending)
 
     async def rows(self, projection: str, version: int, thread_id: str) -> tuple[int, Mapping[str, bytes]]:
         """Pass on."""

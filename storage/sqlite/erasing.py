@@ -58,9 +58,7 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
     )
 
 
-def erase(
-    raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit, rows: Sequence[StoredEvent]
-) -> None:
+def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
     """Put rows in the place of a thread's own, drop what was derived from its log, and write a unit."""
     tid = find_tid(raw, unit.thread_id)
     for row in rows:

@@ -204,7 +204,9 @@ def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> I
         if stored.previous is None:
             parts = lineage(raw, tid)
             origin = next((part for part, first, last in parts if first <= stored.seq - 1 <= last), tid)
-            before = raw.execute("SELECT hash FROM events WHERE pos = ?", (position(origin, stored.seq - 1),)).fetchone()
+            before = raw.execute(
+                "SELECT hash FROM events WHERE pos = ?", (position(origin, stored.seq - 1),)
+            ).fetchone()
             yield msgspec.structs.replace(stored, previous=before[0] if before is not None else None)
         else:
             yield stored

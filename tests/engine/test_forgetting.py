@@ -273,16 +273,22 @@ def test_every_view_takes_a_forgetting() -> None:
     assert KEEPS.keys() == deaf
 
 
-async def test_a_fork_made_before_keeps_its_past_until_it_forgets_too() -> None:
-    """A branch is its own: what the other branch forgets later is forgotten here by the same call."""
+async def test_what_is_forgotten_is_forgotten_in_every_fork() -> None:
+    """In one made before, and in one made afterwards at a moment before; a fork forgets for itself alone."""
     async with memory_engine.open(":memory:", config=CONFIG) as engine:
         thread = await engine.create_thread("t", user_id="u1", tenant_id="acme")
         event_id = await promoted(thread)
-        fork = await thread.fork()
+        before, own = await thread.fork(), await thread.fork()
+        await own.forget(event_ids=[event_id])
+        assert {thread.id, before.id} == {*await found(engine)}
+        of_fork = await before.fork()
         await thread.forget(event_ids=[event_id])
-        assert [fork.id] == await found(engine)
-        await fork.forget(event_ids=[event_id])
         assert [] == await found(engine)
+        after = await thread.fork(at=(await of_fork.info()).events - 1)
+        assert [] == await found(engine)
+        for one in (before, of_fork, after):
+            assert SECRET not in await shown(one)
+            assert (await one.verify()).ok
 
 
 async def test_a_fact_that_could_not_leave_is_forgotten_with_its_source() -> None:
