@@ -397,6 +397,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
+    (errors.InvalidTool, lambda p: p.thread.context(tools=[{"name": object()}])),
     (errors.DuplicateRegistration, twice_registered),
     (errors.UntrackedEvents, partly_tracked),
     (errors.MissingExtra, without_litellm),

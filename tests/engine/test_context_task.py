@@ -13,12 +13,18 @@ from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
+FOUND = {"type": "function", "function": {"name": "find", "parameters": {}}}
 ASKED = "Which of the three invoices is overdue, and by how many days?"
 
 
 def call(id: str, result: str) -> list[Event]:
     """A call, and its result."""
     return [e.LlmToolCall(calls=(e.ToolCall(id, "look"),)), e.ToolResult(call_id=id, content=result)]
+
+
+def look_at(place: str) -> str:
+    """A tool of one's own, which is not what a provider gets."""
+    return place
 
 
 def text(context: Context) -> str:
@@ -163,6 +169,31 @@ async def test_tools_and_the_answer_are_reserved() -> None:
             await thread.context(510, tools=tools, reserve=500)
         assert (510, True) == (refused.value.max_tokens, refused.value.needed > 610)
         await thread.context(refused.value.needed, tools=tools, reserve=500)
+
+
+LOOKS = {"type": "function", "function": {"name": "look", "parameters": {"at": [1, look_at]}}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "where", "said"),
+    [
+        ([FOUND, LOOKS], "tools[1].function.parameters.at[1]", "the tool 'look' cannot go to a model: a function is"),
+        ([{"name": "see", "input_schema": {1: "x"}}], "tools[0].input_schema", "'see' cannot go"),
+        ([FOUND, {"name": "see", "p": float("nan")}], "tools[1].p", "'see' cannot go to a model: nan is"),
+        ([look_at], "tools[0]", "a tool cannot go to a model: a function is not a value of JSON"),
+        (["look"], "tools[0]", "a tool is an object, this is a text"),
+        (FOUND, "tools", "`tools` is a list of tools"),
+        (None, "tools", "`tools` is a list of tools"),
+    ],
+)
+async def test_a_tool_that_is_not_json_is_refused(tools: object, where: str, said: str) -> None:
+    """With its name and its place: it could not be counted, and no provider would take it."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread("t")
+        with pytest.raises(errors.InvalidTool) as refused:
+            await thread.context(tools=tools)  # type: ignore[arg-type]
+    assert where == refused.value.where
+    assert said in str(refused.value)
 
 
 # Summaries and the window.
