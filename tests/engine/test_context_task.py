@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Context, ContextPolicy, EngineConfig, errors
 from memory_engine import events as e
+from memory_engine.core.events.base import Part
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
 
@@ -169,6 +170,38 @@ async def test_tools_and_the_answer_are_reserved() -> None:
             await thread.context(510, tools=tools, reserve=500)
         assert (510, True) == (refused.value.max_tokens, refused.value.needed > 610)
         await thread.context(refused.value.needed, tools=tools, reserve=500)
+
+
+# Texts beside images.
+
+IMAGE = e.ImagePart("https://example.org/chart.png")
+MIXED = (e.TextPart("Invoice 7 is overdue by 12 days. " + "All else was paid. " * 900), IMAGE, e.TextPart("The chart."))
+LINES = tuple(e.TextPart(f"Line {n} of the invoices was paid in time.") for n in range(300))
+
+
+@pytest.mark.parametrize("result", [MIXED, (*MIXED, *LINES), (*LINES, IMAGE), LINES])
+async def test_a_text_beside_an_image_is_shortened_like_any_other(result: tuple[Part, ...]) -> None:
+    """The image and short texts stay, and so does the question that the result answers."""
+    events = [say(ASKED), e.LlmToolCall(calls=(e.ToolCall("c", "look"),)), e.ToolResult(call_id="c", content=result)]
+    context = await shown(*events, max_tokens=1_500)
+    assert 1_500 >= context.tokens > 0.7 * 1_500
+    assert ASKED == context.messages[0]["content"]
+    assert result.count(IMAGE) == text(context).count(IMAGE.url)
+    assert "characters of 3.0" in text(context)
+    assert ("The chart." in text(context)) or LINES == result or LINES[0] == result[0]
+    assert ("3.0",) == context.shortened
+
+
+async def test_a_question_beside_an_image_is_shortened_and_stays() -> None:
+    """Its beginning and its end, and the image, whatever followed it."""
+    question = e.UserMessage(content=(e.TextPart(ASKED + " Here they are. " + "invoice " * 4_000 + "That is all."), IMAGE))
+    context = await shown(question, *call("c", "x " * 4_000), max_tokens=2_000)
+    content = context.messages[0]["content"]
+    assert isinstance(content, list)
+    assert ["text", "image_url"] == [part["type"] for part in content]
+    assert content[0]["text"].startswith(ASKED)
+    assert content[0]["text"].endswith("That is all.")
+    assert ("1.0", "3.0") == context.shortened
 
 
 LOOKS = {"type": "function", "function": {"name": "look", "parameters": {"at": [1, look_at]}}}
