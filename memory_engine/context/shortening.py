@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memory_engine.context.excerpt import LEFT_OUT, excerpt
-from memory_engine.context.rendering import MESSAGE_FRAME, Message, RenderedChunk, assemble, message_tokens
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 
@@ -68,15 +68,24 @@ def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> R
     """The piece with its texts cut at their beginning to the last lines that fit into `room` tokens.
 
     The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
-    cut itself.
+    cut itself. Images and files stay.
     """
-    messages = tuple(
-        {**message, "content": _last_lines(content, room - MESSAGE_FRAME, piece.chunk.id, counter)}
-        if isinstance(content := message.get("content"), str)
-        else message
-        for message in piece.messages
-    )
+    messages = tuple(_with_last_lines(message, room, piece.chunk.id, counter) for message in piece.messages)
     return replace(piece, messages=messages, shortened=True)
+
+
+def _with_last_lines(message: Message, room: int, chunk_id: str, counter: TokenCounter) -> Message:
+    texts = _texts(message)
+    sizes = [counter.count(text) for text in texts]
+    left = room - message_tokens(message, counter) + sum(sizes)
+    shares = fair_shares(sizes, max(0, left))
+    return _with_texts(
+        message,
+        (
+            text if share >= size else _last_lines(text, share, chunk_id, counter)
+            for text, size, share in zip(texts, sizes, shares, strict=True)
+        ),
+    )
 
 
 def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> str:

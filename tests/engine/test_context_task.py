@@ -194,7 +194,7 @@ async def test_a_text_beside_an_image_is_shortened_like_any_other(result: tuple[
 
 async def test_a_question_beside_an_image_is_shortened_and_stays() -> None:
     """Its beginning and its end, and the image, whatever followed it."""
-    question = e.UserMessage(content=(e.TextPart(ASKED + " Here they are. " + "invoice " * 4_000 + "That is all."), IMAGE))
+    question = e.UserMessage(content=(e.TextPart(f"{ASKED} Here they are. {'invoice ' * 4_000}That is all."), IMAGE))
     context = await shown(question, *call("c", "x " * 4_000), max_tokens=2_000)
     content = context.messages[0]["content"]
     assert isinstance(content, list)
@@ -202,6 +202,18 @@ async def test_a_question_beside_an_image_is_shortened_and_stays() -> None:
     assert content[0]["text"].startswith(ASKED)
     assert content[0]["text"].endswith("That is all.")
     assert ("1.0", "3.0") == context.shortened
+
+
+async def test_an_environment_beside_an_image_keeps_to_its_share() -> None:
+    """Its heading, its newest lines and its image stay."""
+    seen = "\n".join(f"line {n} of the screen" for n in range(900))
+    context = await shown(say(ASKED), e.EnvironmentChange(content=(e.TextPart(seen), IMAGE)), max_tokens=8_000)
+    assert ASKED == context.messages[0]["content"]
+    words, image = context.messages[1]["content"]  # type: ignore[misc]
+    assert words["text"].startswith("[Environment]\n[… ")
+    assert words["text"].endswith("line 899 of the screen")
+    assert "image_url" == image["type"]
+    assert ("2.0",) == context.shortened
 
 
 LOOKS = {"type": "function", "function": {"name": "look", "parameters": {"at": [1, look_at]}}}

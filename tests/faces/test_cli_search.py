@@ -95,7 +95,7 @@ def test_a_search_as_of_an_event_ends_there(run: Run) -> None:
 
 
 def test_a_search_as_of_a_time_asks_what_was_true_then(run: Run) -> None:
-    """--as-of counts nothing that was said later, in one thread or in several; what superseded a hit is not there yet."""
+    """--as-of counts nothing that was said later, in one thread or in several: nothing supersedes a hit yet."""
     now = json.loads(run("Where do I live?", "--thread", "home", "--json")[1])["hits"]
     assert [MOVED, LIVED] == [hit["text"] for hit in now]
     for where in (("--thread", "home"), ("--user", "u2", "--tenant", "acme")):
