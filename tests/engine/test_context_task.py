@@ -209,7 +209,9 @@ async def test_an_environment_beside_an_image_keeps_to_its_share() -> None:
     seen = "\n".join(f"line {n} of the screen" for n in range(900))
     context = await shown(say(ASKED), e.EnvironmentChange(content=(e.TextPart(seen), IMAGE)), max_tokens=8_000)
     assert ASKED == context.messages[0]["content"]
-    words, image = context.messages[1]["content"]  # type: ignore[misc]
+    content = context.messages[1]["content"]
+    assert isinstance(content, list)
+    words, image = content
     assert words["text"].startswith("[Environment]\n[… ")
     assert words["text"].endswith("line 899 of the screen")
     assert "image_url" == image["type"]

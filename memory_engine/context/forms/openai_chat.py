@@ -12,7 +12,18 @@ from attrs import field, frozen
 
 from memory_engine.context.forms.media import file_url, id_at, image_url
 from memory_engine.context.forms.native import native_message
-from memory_engine.context.forms.turns import GO_ON, FormCall, FormTurn, Speech, Thought, media_note, runs, said
+from memory_engine.context.forms.turns import (
+    GO_ON,
+    OPENAI_IMAGE_LIMITS,
+    FormCall,
+    FormTurn,
+    Speech,
+    Thought,
+    media_note,
+    runs,
+    said,
+    with_images_within,
+)
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import OpenAIChatMessage
 
@@ -31,7 +42,8 @@ class ChatInput:
 
 def chat_input(turns: Sequence[FormTurn], tokens: int, *, reasoning_content: bool = False) -> ChatInput:
     """The messages of these turns. `reasoning_content` gives carried thinking back under that name."""
-    messages = [message for turn in turns for message in _messages(turn, reasoning_content)]
+    within = with_images_within(turns, OPENAI_IMAGE_LIMITS)
+    messages = [message for turn in within for message in _messages(turn, reasoning_content)]
     if not any(turn.role != "system" for turn in turns):
         messages.append({"role": "user", "content": GO_ON})
     last = messages[-1]
