@@ -15,7 +15,7 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.context.forms.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
-from memory_engine.context.forms.native import native_thinking, with_native_blocks
+from memory_engine.context.forms.native import native_result, native_thinking, with_native_blocks
 from memory_engine.context.forms.turns import (
     EMPTY,
     GO_ON,
@@ -164,10 +164,11 @@ def _block(block: Block) -> Iterator[ContentBlock]:
 def _result(result: Result) -> ContentBlock:
     made: ContentBlock = {"type": "tool_result", "tool_use_id": result.call_id}
     if result.failed:
-        return made | {"content": said(result.parts), "is_error": True}
-    if all(isinstance(part, TextPart) for part in result.parts):
-        return made | {"content": said(result.parts)}
-    return made | {"content": [_content(part) for part in result.parts]}
+        return native_result(made | {"content": said(result.parts), "is_error": True}, (), result.chunk, NAME)
+    blocks = [_content(part) for part in result.parts]
+    is_text = all(isinstance(part, TextPart) for part in result.parts)
+    content = said(result.parts) if is_text else blocks
+    return native_result(made | {"content": content}, blocks, result.chunk, NAME)
 
 
 def _content(part: Part) -> ContentBlock:
