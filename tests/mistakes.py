@@ -378,8 +378,7 @@ async def in_the_past(p: Place) -> None:
 
 async def log_of_nothing(p: Place) -> None:
     """Neither a thread nor a correlation."""
-    asked = build_parser(["log"]).parse_args(["log"])
-    await LOG.run(asked, Terminal())
+    await LOG.run(build_parser(["log"]).parse_args(["log"]), Terminal())
 
 
 class Asking(Scripted):

@@ -29,7 +29,7 @@ _FORMATS: Mapping[str, detection.Format] = {
 """What the messages of a file are, where that is said."""
 
 
-class Run(tuple[object, ...]):
+class ResponseItems(tuple[object, ...]):
     """The items of one response, which are translated together."""
 
     __slots__ = ()
@@ -54,14 +54,14 @@ class ChatReader:
         self._format, self._dialogue = self._before
 
     def read(self, value: object, number: int) -> RecordReading:
-        """The events of message `number` (from 1), or of the items of a response: a `Run`.
+        """The events of message `number` (from 1), or of the items of a response: a `ResponseItems`.
 
         Raises `UnusableRecord`, and then has not taken the message.
         """
         self._before = self._format, self._dialogue
         self._dialogue = self._dialogue.copy()
         try:
-            messages = self._messages(list(value) if isinstance(value, Run) else [value])
+            messages = self._messages(list(value) if isinstance(value, ResponseItems) else [value])
             read = messages.read(self._dialogue, lambda: f"message-{number}")
             events = [event for message in read for event in message.events]
         except InvalidMessage as error:
@@ -176,7 +176,7 @@ def _in_runs(records: Iterable[Record | IngestError]) -> Iterator[Record | Inges
             yield from run
             continue
         items = [record for record in run if isinstance(record, Record)]
-        yield evolve(items[0], value=Run(record.value for record in items))
+        yield evolve(items[0], value=ResponseItems(record.value for record in items))
 
 
 def _is_item(record: Record | IngestError) -> bool:
