@@ -26,7 +26,7 @@ from pathlib import Path
 # What a task runs in `.venv`; further words on the command line go to its first command.
 COMMANDS = {
     "demo": ["memory-engine demo"],
-    "test": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder"],
+    "test": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder"],
     "coverage": ["python -m coverage run -m pytest", "python -m coverage report"],
     "docs": ["python -m pytest README.md docs"],
     "lint": ["ruff check .", "ruff format --check .", "lint-imports"],
