@@ -69,12 +69,16 @@ async def thread(engine: Engine) -> Thread:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with ALONE, end with LAST; try laws longer where that is asked."""
+    """Begin with ALONE, end with LAST, files with laws first in each: what takes long is not what is waited for.
+
+    Laws are tried longer where that is asked.
+    """
     folders = {item: item.path.relative_to(HERE).parts[0] for item in items if item.path.is_relative_to(HERE)}
-    items.sort(key=lambda item: (folders.get(item) not in ALONE, folders.get(item) in LAST))
-    for item in items:
-        if PROFILE == "thorough" and isinstance(item, pytest.Function):
-            _try_longer(item)
+    laws = [item for item in items if isinstance(item, pytest.Function) and _is_law(item)]
+    lawful = {item.path for item in laws}
+    items.sort(key=lambda one: (folders.get(one) not in ALONE, folders.get(one) in LAST, one.path not in lawful))
+    for law in laws if PROFILE == "thorough" else ():
+        _try_longer(law)
 
 
 def process_of(file: str) -> str:
@@ -105,6 +109,11 @@ def pytest_collection_finish() -> None:
     """Leave what collecting made out of every later garbage collection: tests collect often, and it is large."""
     gc.collect()
     gc.freeze()
+
+
+def _is_law(item: pytest.Function) -> bool:
+    """Whether Hypothesis makes up the cases."""
+    return isinstance(getattr(item.cls, "settings", None), settings) or is_hypothesis_test(item.obj)
 
 
 def _try_longer(item: pytest.Function) -> None:
