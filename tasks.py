@@ -23,17 +23,21 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+MYPY = "mypy memory_engine tests benchmarks examples conftest.py tasks.py"
 # What a task runs in `.venv`; further words on the command line go to its first command.
 COMMANDS = {
     "demo": ["memory-engine demo"],
-    "test": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadgroup --no-loadscope-reorder"],
+    "test": ["python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder"],
     "coverage": ["python -m coverage run -m pytest", "python -m coverage report"],
     "docs": ["python -m pytest README.md docs"],
     "lint": ["ruff check .", "ruff format --check .", "lint-imports"],
     "fix": ["ruff check --fix .", "ruff format ."],
-    "types": ["mypy memory_engine tests benchmarks examples conftest.py tasks.py", "pyright"],
+    "types": [MYPY, "pyright"],
+    "mypy": [MYPY],
+    "pyright": ["pyright"],
     "bench": ["python -m benchmarks"],
-    "quick": ["python -m benchmarks --quick", "python -m pytest benchmarks"],
+    "quick": ["python -m benchmarks --quick"],
+    "quicktest": ["python -m pytest benchmarks"],
 }
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
@@ -153,7 +157,8 @@ def verdict(task: str) -> str:
 def check() -> None:
     """Do all of these but demo, test, coverage and fix, to the end even if one fails."""
     with ThreadPoolExecutor(2) as pool:
-        verdicts = list(pool.map(verdict, ("types", "docs", "wheel", "lint")))
+        # the longest first, so that none is waited for alone at the end
+        verdicts = list(pool.map(verdict, ("pyright", "mypy", "docs", "wheel", "quicktest", "lint")))
     verdicts.append(verdict("quick"))  # alone: what runs beside it would be measured too
     say("\n".join(["check", *verdicts]))
     if any(line.startswith("FAILED") for line in verdicts):

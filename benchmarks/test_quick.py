@@ -1,4 +1,4 @@
-"""The benches run and say what they saw: `tasks.py bench --quick` ends with these tests.
+"""The benches run and say what they saw: `tasks.py quicktest`, a part of `check`.
 
 They are no part of the suite, which measures nothing. No speed is asserted: a busy machine proves nothing.
 """

@@ -122,7 +122,7 @@ class Thread(ThreadHandle):
 
         Over the hard limit it waits for a compaction first. Raises `ContextBudgetError`, with the number that works,
         where the chunks that must be in it do not fit. `at` gives the context as of an earlier moment. The tokens of
-        `tools` (as the provider gets them) and `reserve` for the answer are taken off the budget.
+        `tools` (as the provider gets them; else `InvalidTool`) and `reserve` for the answer are taken off the budget.
 
         What holds for every call (the user's preferences, the tenant's `agent.md`, the agent's memory and the like)
         stands in blocks of its own, which `policy` chooses. With a `query`, passages of the log about it are recalled

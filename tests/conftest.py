@@ -3,7 +3,7 @@
 import gc
 import os
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,15 @@ ALONE = ("browser", "processes")
 """Folders whose tests start several processes each: one test of them runs at a time, whatever runs beside it."""
 LAST = ("recall", "replay", "unit")
 """Folders of many short tests, which fill up what the long ones leave of several processes' time."""
+LITELLM = (
+    "engine/test_litellm_model.py",
+    "engine/test_model_compaction.py",
+    "recall/test_embedders.py",
+    "recall/test_rerankers.py",
+    "views/test_conversation_summary.py",
+    "views/test_promotion_models.py",
+)
+"""Files whose tests import LiteLLM, which takes seconds: one process does it for all."""
 
 OWN_SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps a law's settings; it has no public way to multiply their cases."""
@@ -59,23 +68,52 @@ async def thread(engine: Engine) -> Thread:
     return await engine.create_thread("t")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Send a file's tests to one process, for its fixtures' sake, and those of ALONE, which begin, all to one."""
+    """Begin with ALONE, end with LAST, files with laws first in each: what takes long is not what is waited for.
+
+    Laws are tried longer where that is asked.
+    """
     folders = {item: item.path.relative_to(HERE).parts[0] for item in items if item.path.is_relative_to(HERE)}
-    items.sort(key=lambda item: (folders.get(item) not in ALONE, folders.get(item) in LAST))
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            group = "alone" if folders.get(item) in ALONE else item.path.stem
-            item.add_marker(pytest.mark.xdist_group(group))
-        if PROFILE == "thorough" and isinstance(item, pytest.Function):
-            _try_longer(item)
+    laws = [item for item in items if isinstance(item, pytest.Function) and _is_law(item)]
+    lawful = {item.path for item in laws}
+    items.sort(key=lambda one: (folders.get(one) not in ALONE, folders.get(one) in LAST, one.path not in lawful))
+    for law in laws if PROFILE == "thorough" else ():
+        _try_longer(law)
+
+
+def process_of(file: str) -> str:
+    """What the tests of a file share a process with: those of all that this names alike run one after the other."""
+    inner = file.removeprefix("tests/")
+    if inner in LITELLM:
+        return "litellm"
+    return "alone" if inner.partition("/")[0] in ALONE else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Send a file's tests to one process, for its fixtures' sake, and those of ALONE, or of LITELLM, all to one.
+
+    Not by the marks of pytest-xdist: they are told by the names of tests, and pytest 9.2 lets nobody rename a test.
+    """
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    scheduler = LoadFileScheduling(config, log)
+    file_of = scheduler._split_scope
+    scheduler._split_scope = lambda nodeid: process_of(file_of(nodeid))
+    return scheduler
 
 
 def pytest_collection_finish() -> None:
     """Leave what collecting made out of every later garbage collection: tests collect often, and it is large."""
     gc.collect()
     gc.freeze()
+
+
+def _is_law(item: pytest.Function) -> bool:
+    """Whether Hypothesis makes up the cases."""
+    return isinstance(getattr(item.cls, "settings", None), settings) or is_hypothesis_test(item.obj)
 
 
 def _try_longer(item: pytest.Function) -> None:
@@ -90,15 +128,34 @@ def _try_longer(item: pytest.Function) -> None:
             setattr(law, OWN_SETTINGS, settings(own, max_examples=own.max_examples * THOROUGH))
 
 
+def _reports(terminalreporter: pytest.TerminalReporter) -> Iterator[tuple[Path, pytest.TestReport]]:
+    """The reports of every test's phases, each with the test's file."""
+    for report in (one for reports in terminalreporter.stats.values() for one in reports):
+        if isinstance(report, pytest.TestReport):
+            yield Path(report.nodeid.partition("::")[0]), report
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of several processes in which one file's tests ran in more than one: only the clock would say so."""
+    terminalreporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminalreporter is None or session.config.getoption("dist", "no") != "loadfile":
+        return
+    processes: defaultdict[str, set[str]] = defaultdict(set)
+    for file, report in _reports(terminalreporter):
+        processes[process_of(file.as_posix())].add(getattr(report, "worker_id", ""))
+    if torn := sorted(name for name, ids in processes.items() if len(ids) > 1):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        terminalreporter.write_line(f"\nran in several processes, where one is meant to: {', '.join(torn)}", red=True)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how long the tests of each folder took."""
     seconds: defaultdict[str, float] = defaultdict(float)
     count: Counter[str] = Counter()
-    for report in (one for reports in terminalreporter.stats.values() for one in reports):
-        if isinstance(report, pytest.TestReport):
-            folder = Path(report.nodeid.partition("::")[0]).parent.name
-            seconds[folder] += report.duration
-            count[folder] += report.when == "call"
+    for file, report in _reports(terminalreporter):
+        seconds[file.parent.name] += report.duration
+        count[file.parent.name] += report.when == "call"
     if len(seconds) > 1:
         terminalreporter.section("seconds by folder")
         for folder, took in sorted(seconds.items(), key=lambda pair: -pair[1]):

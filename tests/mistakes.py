@@ -378,8 +378,7 @@ async def in_the_past(p: Place) -> None:
 
 async def log_of_nothing(p: Place) -> None:
     """Neither a thread nor a correlation."""
-    asked = build_parser(["log"]).parse_args(["log"])
-    await LOG.run(asked, Terminal())
+    await LOG.run(build_parser(["log"]).parse_args(["log"]), Terminal())
 
 
 class Asking(Scripted):
@@ -397,6 +396,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
+    (errors.InvalidTool, lambda p: p.thread.context(tools=[{"name": object()}])),
     (errors.DuplicateRegistration, twice_registered),
     (errors.UntrackedEvents, partly_tracked),
     (errors.MissingExtra, without_litellm),

@@ -64,17 +64,22 @@ def moment(text: str) -> MomentLike:
     """A seq, an ISO time with its zone, or an event's id, as argparse wants its types."""
     if text.isascii() and text.isdecimal():
         return int(text)
-    if _TIME.match(text):
-        try:
-            return aware(datetime.fromisoformat(text))
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(f"{text} is not a time: {error}") from None
-    return text
+    return time(text) if _TIME.match(text) else text
 
 
-def aware(time: datetime) -> datetime:
+def time(text: str) -> datetime:
+    """An ISO time with its zone, as argparse wants its types."""
+    try:
+        if not _TIME.match(text):
+            raise ValueError("write it as 2026-05-10 or 2026-05-10T14:30+02:00")
+        return aware(datetime.fromisoformat(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text} is not a time: {error}") from None
+
+
+def aware(given: datetime) -> datetime:
     """The time; without a zone it is UTC, as all times here are shown."""
-    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return given if given.tzinfo is not None else given.replace(tzinfo=UTC)
 
 
 whole.__name__ = positive.__name__ = "whole number"  # argparse's name for them in errors

@@ -4,6 +4,7 @@ import argparse
 import itertools
 import time
 from pathlib import Path
+from typing import get_args
 
 from memory_engine.cli.commands import Command, WrongArgument, writable
 from memory_engine.cli.options import FOUND_PROBLEMS
@@ -13,6 +14,7 @@ from memory_engine.core.json_form import named
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
+from memory_engine.ingest.records import Format
 from memory_engine.runtime.config import EngineConfig
 
 ERRORS_SHOWN_MAX = 20
@@ -24,9 +26,9 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="JSON or JSON Lines")
     parser.add_argument(
         "--format",
-        choices=("auto", "openai", "tau", "events"),
+        choices=get_args(Format),
         default="auto",
-        help="chat-completions messages, trajectories, or events (default: seen from the first record)",
+        help="messages of OpenAI or Anthropic, trajectories, or events (default: seen from what is in it)",
     )
     parser.add_argument("--user", default="", metavar="U", help="the user that new threads belong to")
     parser.add_argument("--tenant", default="", metavar="T", help="the tenant that new threads belong to")

@@ -3,7 +3,7 @@
 import argparse
 import textwrap
 
-from memory_engine.cli.commands import Command, WrongArgument, existing, positive, whole
+from memory_engine.cli.commands import Command, WrongArgument, existing, positive, time, whole
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import escaped
 from memory_engine.core.json_form import named
@@ -27,6 +27,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", type=positive, default=10, metavar="N", help="so many hits (default: 10)")
     parser.add_argument("--at", type=whole, metavar="SEQ", help="as of this event, of the one thread that is searched")
+    parser.add_argument("--as-of", type=time, metavar="TIME", help="what was true then (UTC unless it names its zone)")
     parser.add_argument("--explain", action="store_true", help="show what each signal added to the score")
 
 
@@ -37,6 +38,8 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("say what is searched: --thread, or --user and --tenant")
     if asked.at is not None and len(threads) != 1:
         raise WrongArgument("--at is a seq of one thread: give one --thread with it")
+    if asked.at is not None and asked.as_of is not None:
+        raise WrongArgument("--at says it already: give it or --as-of")
     async with existing(asked.db, entry_points=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
@@ -72,6 +75,7 @@ async def _found(engine: Engine, threads: list[str], asked: argparse.Namespace) 
         tenant_id=asked.tenant or "",
         limit=asked.limit,
         kinds=kinds,
+        as_of=asked.as_of,
         explain=asked.explain,
     )
 

@@ -1,12 +1,13 @@
 """Texts that are too long for a budget, cut around what matters in them; marks say what is left out."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_engine.context.excerpt import LEFT_OUT, excerpt
-from memory_engine.context.rendering import MESSAGE_FRAME, RenderedChunk, assemble, message_tokens
+from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 
@@ -67,15 +68,24 @@ def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> R
     """The piece with its texts cut at their beginning to the last lines that fit into `room` tokens.
 
     The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
-    cut itself.
+    cut itself. Images and files stay.
     """
-    messages = tuple(
-        {**message, "content": _last_lines(content, room - MESSAGE_FRAME, piece.chunk.id, counter)}
-        if isinstance(content := message.get("content"), str)
-        else message
-        for message in piece.messages
-    )
+    messages = tuple(_with_last_lines(message, room, piece.chunk.id, counter) for message in piece.messages)
     return replace(piece, messages=messages, shortened=True)
+
+
+def _with_last_lines(message: Message, room: int, chunk_id: str, counter: TokenCounter) -> Message:
+    texts = _texts(message)
+    sizes = [counter.count(text) for text in texts]
+    left = room - message_tokens(message, counter) + sum(sizes)
+    shares = fair_shares(sizes, max(0, left))
+    return _with_texts(
+        message,
+        (
+            text if share >= size else _last_lines(text, share, chunk_id, counter)
+            for text, size, share in zip(texts, sizes, shares, strict=True)
+        ),
+    )
 
 
 def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> str:
@@ -112,12 +122,38 @@ def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id:
 
 
 def _text_tokens(piece: RenderedChunk, counter: TokenCounter) -> int:
-    texts = [content for m in piece.messages if isinstance(content := m.get("content"), str)]
-    return sum(map(counter.count, texts))
+    return sum(counter.count(text) for message in piece.messages for text in _texts(message))
+
+
+def _texts(message: Message) -> list[str]:
+    """The texts of a message. Those that nothing stands between are one: each has its own marks where it is cut."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return [content]
+    parts = content if isinstance(content, list) else []
+    runs = itertools.groupby(parts, key=_is_text)
+    return ["\n".join(str(part["text"]) for part in run) for is_text, run in runs if is_text]
+
+
+def _with_texts(message: Message, texts: Iterator[str]) -> Message:
+    """The message with other texts in place of its own; images and files stay where they are."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return {**message, "content": next(texts)}
+    if not isinstance(content, list):
+        return message
+    parts: list[object] = []
+    for is_text, run in itertools.groupby(content, key=_is_text):
+        parts += [{"type": "text", "text": next(texts)}] if is_text else run
+    return {**message, "content": parts}
+
+
+def _is_text(part: Mapping[str, object]) -> bool:
+    return part["type"] == "text"
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """What texts of `size` tokens together are cut by: the terms that matter in them, and the counter."""
+    """What a text of `size` tokens is cut by: the terms that matter in it, and the counter."""
 
     size: int
     asked: frozenset[str]
@@ -125,14 +161,15 @@ class _Cut(msgspec.Struct, frozen=True):
 
 
 def _cut(piece: RenderedChunk, tokens: int, how: _Cut) -> RenderedChunk:
-    """The piece with its texts cut to about `tokens`."""
-    messages = tuple(
-        {**message, "content": _cut_text(content, tokens, piece.chunk.id, how)}
-        if isinstance(content := message.get("content"), str)
-        else message
-        for message in piece.messages
+    """The piece with its longest texts cut, so that all of them have about `tokens`."""
+    texts = [text for message in piece.messages for text in _texts(message)]
+    sizes = [how.counter.count(text) for text in texts]
+    shares = fair_shares(sizes, tokens)
+    cut = iter(
+        text if share >= size else _cut_text(text, share, piece.chunk.id, replace(how, size=size))
+        for text, size, share in zip(texts, sizes, shares, strict=True)
     )
-    return replace(piece, messages=messages, shortened=True)
+    return replace(piece, messages=tuple(_with_texts(message, cut) for message in piece.messages), shortened=True)
 
 
 def _cut_text(text: str, tokens: int, chunk_id: str, how: _Cut) -> str:

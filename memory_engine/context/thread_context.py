@@ -1,8 +1,9 @@
 """The context of a thread, now or at a past moment, with or without a question."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.builder import ContextBuilder
@@ -11,13 +12,19 @@ from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.clock import to_datetime
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.errors import ContextBudgetError, InvalidSearch
+from memory_engine.errors import ContextBudgetError, InvalidMessage, InvalidSearch, InvalidTool
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike
+
+if TYPE_CHECKING:
+    from memory_engine.formats import values
+else:
+    values = lazy_module("memory_engine.formats.values")
 
 SCOPES = frozenset({"user", "tenant", "agent", "industry"})
 """Kinds of threads that blocks are read from, and that have none themselves."""
@@ -52,7 +59,7 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     else:
         state = await thread.state(at=seq)
     builder = kernel[ContextBuilder]
-    reserved = reserve + sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in tools)
+    reserved = reserve + sum(TOOL_FRAME + builder.counter.count(json.dumps(tool)) for tool in _as_json(tools))
     room = None if max_tokens is None else max_tokens - reserved
     standing = await standing_blocks(thread, state, policy, query=query, at=seq)
     try:
@@ -62,6 +69,28 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
         return builder.build(state, thread.id, room, policy=policy, standing=standing)
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
+
+
+def _as_json(tools: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """The tools as a provider gets them, also from the objects of an SDK. Raises `InvalidTool`."""
+    if isinstance(tools, Mapping | str) or not isinstance(tools, Iterable):
+        raise InvalidTool("tools", "", "`tools` is a list of tools; () is none")
+    return [_tool(tool, f"tools[{n}]") for n, tool in enumerate(tools)]
+
+
+def _tool(tool: object, where: str) -> dict[str, object]:
+    try:
+        return values.as_object(values.plain(tool, f"${where}"), "a tool", f"${where}")
+    except InvalidMessage as error:
+        raise InvalidTool(error.where.removeprefix("$"), _tool_name(tool), error.why) from None
+
+
+def _tool_name(tool: object) -> str:
+    """What a tool is called, in any provider's form; empty where it does not say."""
+    for there in (tool, tool.get("function")) if isinstance(tool, Mapping) else ():
+        if isinstance(there, Mapping) and isinstance(name := there.get("name"), str):
+            return name
+    return ""
 
 
 async def standing_blocks(

@@ -23,6 +23,7 @@ MemoryEngineError
 │   ├── PreferenceError          a preference that the domain does not allow
 │   ├── DomainError              a domain with mistakes
 │   ├── InvalidVector, InvalidSearch
+│   ├── InvalidTool              a tool of a model call that is not JSON
 │   ├── InvalidDocument, UnreadableDocument   a document that cannot be taken, a file that cannot be read as one
 │   ├── InvalidPattern, UnknownPattern   a pattern that cannot be shared, one that the tenant does not have
 │   ├── InvalidMemory, UnknownMemory   an entry that no layer can take, one that cannot be seen
@@ -92,6 +93,7 @@ from memory_engine.errors.base import InvalidIdentifier as InvalidIdentifier
 from memory_engine.errors.base import InvalidInput as InvalidInput
 from memory_engine.errors.base import InvalidMessage as InvalidMessage
 from memory_engine.errors.base import InvalidSearch as InvalidSearch
+from memory_engine.errors.base import InvalidTool as InvalidTool
 from memory_engine.errors.base import MemoryEngineError as MemoryEngineError
 from memory_engine.errors.base import MissingExtra as MissingExtra
 from memory_engine.errors.base import NotContinued as NotContinued

@@ -231,6 +231,19 @@ class InvalidSearch(InvalidInput):
         return f"a search cannot take {self.what}={cut(repr(self.value))}: {self.why}"
 
 
+@facts
+class InvalidTool(InvalidInput):
+    """A tool of a model call that is not JSON. `where` is its place, `name` what it is called, where it says so."""
+
+    where: str
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        which = f"the tool {cut(repr(self.name))}" if self.name else "a tool"
+        return f"{which} cannot go to a model: {self.why} (at {self.where}); give tools as the provider gets them"
+
+
 class ThreadError(MemoryEngineError):
     """Something about a thread as a whole."""
 

@@ -66,6 +66,22 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
     return next(iter(found)) if found else "openai.chat"
 
 
+def told(values: Sequence[object]) -> Format | None:
+    """The format that messages of a file show by themselves; `None` where they mean the same in each.
+
+    Files of chat-completions may have keys of their own, so less is a sign than in `detected`: not the `type` of a
+    message that has a role, nor marks on texts. Raises `InvalidMessage` where they are of several formats.
+    """
+    bare = [_without_type(value) for value in values]
+    return detected(bare) if any(any(_signs(value)) for value in bare) else None
+
+
+def _without_type(value: object) -> object:
+    if not isinstance(value, Mapping) or "role" not in value:
+        return value
+    return {key: one for key, one in value.items() if key != "type"}
+
+
 def _signs(value: object) -> Iterable[Format]:
     """The formats that a message shows signs of."""
     if not isinstance(value, Mapping):

@@ -50,7 +50,7 @@ def runs(items: Sequence[Json]) -> Iterator[tuple[int, list[Json]]]:
     """The items of one input, or of one response, together, with the place of the first."""
     start = 0
     for n in range(1, len(items) + 1):
-        if n == len(items) or not (_is_answer(items[n - 1]) and _is_answer(items[n])):
+        if n == len(items) or not (is_answer(items[n - 1]) and is_answer(items[n])):
             yield start, list(items[start:n])
             start = n
 
@@ -80,7 +80,7 @@ def whole_response(value: Json) -> WholeResponse | None:
     return WholeResponse(id=text_of(value, "id"), messages=items, around=rest, stopped=stopped)
 
 
-def _is_answer(item: Json) -> bool:
+def is_answer(item: Json) -> bool:
     """Whether an item is a part of a model's response."""
     kind = _kind(item)
     return item.get("role") == "assistant" if kind == "message" else kind not in OUTPUTS

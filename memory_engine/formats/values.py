@@ -46,7 +46,7 @@ def _plain(value: object, depth: int) -> object:
             return [_inside(one, f"[{n}]", depth) for n, one in enumerate(value)]
     dumped = _dumped(value)
     if dumped is None:
-        raise InvalidMessage("$", f"{_named(value)} is not a value of a message; give texts, numbers, lists, objects")
+        raise InvalidMessage("$", f"{_named(value)} is not a value of JSON; give texts, numbers, lists, objects")
     return _plain(dumped, depth + 1)
 
 

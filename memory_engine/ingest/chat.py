@@ -1,24 +1,38 @@
-"""Chat-completions messages to events: one message is one event, with its reasoning before it.
+"""Messages of model providers to events: of chat-completions, Responses and Anthropic, by the translation of all three.
 
 `conversations` finds which threads a file holds, and gives the records of each.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import IngestError, InvalidMessage
-from memory_engine.formats import openai_chat
+from memory_engine.formats import detection, openai_responses
 from memory_engine.formats.dialogue import Dialogue
 from memory_engine.formats.native import without_native
-from memory_engine.formats.translation import without_needless_ids
-from memory_engine.formats.values import as_object, kind_of, plain
+from memory_engine.formats.translation import Messages
+from memory_engine.formats.values import kind_of
 from memory_engine.ingest.events import RecordReading, UnusableRecord, event_id
 from memory_engine.ingest.records import Format, Record, read_records
+
+_FORMATS: Mapping[str, detection.Format] = {
+    "openai": "openai.chat",
+    "tau": "openai.chat",
+    "responses": "openai.responses",
+    "anthropic": "anthropic",
+}
+"""What the messages of a file are, where that is said."""
+
+
+class ResponseItems(tuple[object, ...]):
+    """The items of one response, which are translated together."""
+
+    __slots__ = ()
 
 
 class ChatReader:
@@ -28,22 +42,28 @@ class ChatReader:
     waits, and a result that answers nothing. A call's id may come again once it was answered.
     """
 
-    def __init__(self, thread_id: str, *, native: bool = False) -> None:
+    def __init__(self, thread_id: str, *, format: Format = "auto", native: bool = False) -> None:
         self._thread_id = thread_id
+        self._given = _FORMATS.get(format)
         self._native = native
-        self._dialogue = Dialogue()
-        self._before = self._dialogue
+        self._format, self._dialogue = self._given, Dialogue()
+        self._before = self._format, self._dialogue
 
     def refused(self) -> None:
         """Forget the message read last: the engine has not taken its events."""
-        self._dialogue = self._before
+        self._format, self._dialogue = self._before
 
     def read(self, value: object, number: int) -> RecordReading:
-        """The events of message `number` (from 1). Raises `UnusableRecord`, and then has not taken the message."""
-        self._before, self._dialogue = self._dialogue, self._dialogue.copy()
+        """The events of message `number` (from 1), or of the items of a response: a `ResponseItems`.
+
+        Raises `UnusableRecord`, and then has not taken the message.
+        """
+        self._before = self._format, self._dialogue
+        self._dialogue = self._dialogue.copy()
         try:
-            message = as_object(plain(value), "a message", "$")
-            events = without_needless_ids(openai_chat.read(message, self._dialogue, f"message-{number}"))
+            messages = self._messages(list(value) if isinstance(value, ResponseItems) else [value])
+            read = messages.read(self._dialogue, lambda: f"message-{number}")
+            events = [event for message in read for event in message.events]
         except InvalidMessage as error:
             self.refused()
             raise UnusableRecord(error.why) from None
@@ -52,8 +72,19 @@ class ChatReader:
         ids = (event_id(self._thread_id, number, part) for part in range(len(events) - 1, -1, -1))
         return RecordReading([NewEvent(event, new_id) for event, new_id in zip(events, ids, strict=True)])
 
+    def _messages(self, values: list[object]) -> Messages:
+        """The values in the format that was given, or that they or earlier ones show; else chat-completions."""
+        found = self._given or detection.told(values)
+        if found is not None and self._format is not None and found != self._format:
+            why = f"a message of {found} after one of {self._format}; say which it is with --format"
+            raise InvalidMessage("$", why)
+        self._format = found or self._format
+        return Messages(values, self._format or "openai.chat")
+
 
 Shape = Literal["message", "conversation", "event"]
+_WHOLE = frozenset({"response", "chat.completion"})
+_ITEMS = openai_responses.CALLS | openai_responses.OUTPUTS | {"reasoning"}
 
 
 @frozen
@@ -87,7 +118,7 @@ def conversations(path: Path, format: Format, name: str) -> Iterator[Conversatio
         if shape == "conversation":
             yield from _several(everything, path, format, name)
         else:
-            yield ConversationRecords(name, first.line, everything, shape)
+            yield ConversationRecords(name, first.line, everything if shape == "event" else _in_runs(everything), shape)
 
 
 def holds_a_log(path: Path) -> bool:
@@ -108,9 +139,9 @@ def _shape(value: object, format: Format) -> Shape | None:
             return "event"
         case "tau":
             return "conversation"
-        case "openai":
+        case "openai" | "responses" | "anthropic":
             return "conversation" if isinstance(value, list) or "messages" in keys else "message"
-    if "role" in keys:
+    if "role" in keys or str(keys.get("object")) in _WHOLE or str(keys.get("type")) in _ITEMS:
         return "message"
     if isinstance(value, list) or "messages" in keys or "traj" in keys:
         return "conversation"
@@ -135,12 +166,32 @@ def _several(
         else:
             taken.add(thread_id)
             parts = (Record(value, record.line, n, False) for n, value in enumerate(messages, 1))
-            yield ConversationRecords(thread_id, record.line, parts, part=True)
+            yield ConversationRecords(thread_id, record.line, _in_runs(parts), part=True)
+
+
+def _in_runs(records: Iterable[Record | IngestError]) -> Iterator[Record | IngestError]:
+    """The records, those of one response of Responses as one, with the place of the first."""
+    for is_item, run in itertools.groupby(records, key=_is_item):
+        if not is_item:
+            yield from run
+            continue
+        items = [record for record in run if isinstance(record, Record)]
+        yield evolve(items[0], value=ResponseItems(record.value for record in items))
+
+
+def _is_item(record: Record | IngestError) -> bool:
+    """Whether a record is an item of a response, and no whole one."""
+    keys = _mapping(record.value) if isinstance(record, Record) else {}
+    try:
+        is_of_responses = "object" not in keys and detection.told([keys]) == openai_responses.FORMAT
+    except InvalidMessage:
+        return False
+    return is_of_responses and openai_responses.is_answer(dict(keys))
 
 
 def _messages(value: object, format: Format) -> list[object] | None:
     keys = _mapping(value)
-    wanted = {"tau": ("traj",), "openai": ("messages",)}.get(format, ("messages", "traj"))
+    wanted = {"auto": ("messages", "traj"), "tau": ("traj",)}.get(format, ("messages",))
     for found in (value, *map(keys.get, wanted)):
         if isinstance(found, list):
             return found

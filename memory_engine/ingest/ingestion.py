@@ -155,7 +155,7 @@ class Ingestion:
     def _reader(self, conversation: ConversationRecords) -> Reader:
         if conversation.shape == "event":
             return EventReader(conversation.thread_id, self._engine.events)
-        return ChatReader(conversation.thread_id, native=True)
+        return ChatReader(conversation.thread_id, format=self._options.format, native=True)
 
     async def _thread(self, thread_id: str) -> Thread:
         user, tenant = self._options.user_id, self._options.tenant_id

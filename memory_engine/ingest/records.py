@@ -9,7 +9,7 @@ from attrs import frozen
 from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
 
-Format = Literal["auto", "openai", "tau", "events"]
+Format = Literal["auto", "openai", "responses", "anthropic", "tau", "events"]
 FIRST_LINE_MAX = 1 << 20
 _LINES = frozenset({".jsonl", ".ndjson"})
 _STREAMED = frozenset({"messages"})

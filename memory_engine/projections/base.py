@@ -1,7 +1,8 @@
 """Projections: pure folds of one thread's events into keyed rows."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from functools import lru_cache
 from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
@@ -15,6 +16,9 @@ from memory_engine.errors import ReducerError, RowsNotLoaded, UntrackedEvents
 ProjectionMode = Literal["inline", "async"]
 
 V = TypeVar("V")
+
+ROW_TYPES_KEPT = 256
+"""Of so many types it is remembered whether all readers may share a value: looking takes as long as reading a row."""
 
 
 class Projection(Protocol[V]):
@@ -125,7 +129,7 @@ class Rows(Generic[V]):
 
     def __init__(self, row: type[V], stored: Mapping[str, bytes] | None) -> None:
         self._decoder = msgspec.json.Decoder(row)
-        self._shares = _is_frozen(row)
+        self._shares = _is_frozen(row)  # type: ignore[arg-type]  # mypy does not know that a type can be hashed
         self._kept: dict[str, bytes] | None = dict(stored) if stored is not None else None
         self._changed: dict[str, bytes | None] = {}
         self._ranges: list[tuple[str, str]] = []
@@ -276,7 +280,8 @@ class RowChanges(msgspec.Struct, frozen=True):
         return bool(self.rows or self.ranges)
 
 
-def _is_frozen(row: object) -> bool:
+@lru_cache(maxsize=ROW_TYPES_KEPT)
+def _is_frozen(row: Hashable) -> bool:
     """Whether values of this type are immutable throughout, so that all readers may share one value."""
     return _holds_no_mutable(msgspec.inspect.type_info(row), set())
 

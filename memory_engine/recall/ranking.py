@@ -11,6 +11,7 @@ down.
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import log, sqrt
+from operator import add
 from typing import Protocol
 
 import msgspec
@@ -164,7 +165,8 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     columns = {"words": found.trusted(words), "window": found.trusted(window)}
     if any(c.beside for c in candidates):
         columns["nearby"] = _nearby(candidates, columns["window"])
-    columns["group"] = _group(candidates, window)
+    meaning = _meaning(candidates, columns["words"]) if any(c.cosine is not None for c in candidates) else []
+    columns["group"] = _group(candidates, list(map(add, columns["window"], meaning)) if meaning else window)
     has_assistant = _has_assistant(candidates)
     if not has_assistant:  # an assistant's long answers tell less of what a user asks about than a short remark
         columns["length"] = [_length(len(c.terms)) for c in candidates]
@@ -178,8 +180,8 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     settled = question.of_you or not question.to_you
     if settled and not named and has_assistant:
         columns["said"] = [1.0 if (c.role == "assistant") is question.of_you else 0.0 for c in candidates]
-    if any(c.cosine is not None for c in candidates):
-        columns["meaning"] = _meaning(candidates, columns["words"])
+    if meaning:
+        columns["meaning"] = meaning
     return columns
 
 
@@ -279,17 +281,24 @@ def _length(size: int) -> float:
     return log(1 + size) / log(1 + FULL_TERMS) if size < FULL_TERMS else 1.0
 
 
-def _group(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
-    """How well the best other finds in each candidate's group match; nothing for what merely stands beside them."""
-    best: dict[int, list[float]] = {}
-    for candidate, value in zip(candidates, window, strict=True):
-        best.setdefault(candidate.group, []).append(value)
-    sums = {group: sum(sorted(values, reverse=True)[:GROUP_BEST]) for group, values in best.items()}
-    others = zip(candidates, window, strict=True)
+def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]:
+    """How well the best other finds in each candidate's group match, by words and, where there are vectors, by meaning.
+
+    What matches nothing has less of it than the finds that it stands beside, and nothing where it stands beside none.
+    """
+    values: dict[int, list[float]] = {}
+    for candidate, match in zip(candidates, matches, strict=True):
+        values.setdefault(candidate.group, []).append(match)
+    best = {group: sorted(found, reverse=True)[:GROUP_BEST] for group, found in values.items()}
+    sums = {group: sum(found) for group, found in best.items()}
     return _scaled(
         [
-            max(0.0, sums[c.group] - value) if value or (c.cosine is not None and not c.beside) else 0.0
-            for c, value in others
+            max(0.0, sums[c.group] - match)
+            if match
+            else (sums[c.group] - best[c.group][0]) * NEARBY_DECAY
+            if c.beside
+            else 0.0
+            for c, match in zip(candidates, matches, strict=True)
         ]
     )
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from memory_engine.context.forms.anthropic import AnthropicInput
 from memory_engine.context.forms.openai_chat import ChatInput
 from memory_engine.context.forms.openai_responses import ResponsesInput
+from memory_engine.core.images import image_size
 
 Json = Mapping[str, object]
 IMAGE_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp"}
@@ -21,12 +22,14 @@ DATA_URL = re.compile(r"data:([^;,]+)(?:;[^,]*)?;base64,(.+)", re.DOTALL)
 
 def broken_in_chat(request: ChatInput) -> list[str]:
     """The rules of chat completions that these messages break."""
-    return list(_chat([dict(message) for message in request.messages]))
+    messages: list[Json] = [dict(message) for message in request.messages]
+    return [*_chat(messages), *_too_many(messages, "image_url", 500)]
 
 
 def broken_in_responses(request: ResponsesInput) -> list[str]:
     """The rules of Responses that these items break."""
-    found = list(_responses([dict(item) for item in request.input]))
+    items: list[Json] = [dict(item) for item in request.input]
+    found = [*_responses(items), *_too_many(items, "input_image", 500)]
     if request.instructions is not None and not request.instructions.strip():
         found.append("instructions are empty")
     return found
@@ -36,7 +39,8 @@ def broken_in_anthropic(request: AnthropicInput) -> list[str]:
     """The rules of Anthropic's Messages that this request breaks."""
     messages: list[Json] = [dict(message) for message in request.messages]
     system: list[Json] = [dict(block) for block in request.system]
-    return [*_anthropic_system(system), *_anthropic(messages), *_breakpoints(system, messages)]
+    images = [*_too_many(messages, "image", 100), *_too_large(messages)]
+    return [*_anthropic_system(system), *_anthropic(messages), *_breakpoints(system, messages), *images]
 
 
 def objects(value: object) -> list[Json]:
@@ -69,6 +73,23 @@ def data_type(url: object) -> str:
     """The media type of a `data:` URL of well-formed base64, else empty."""
     found = DATA_URL.fullmatch(str(url))
     return found[1] if found and BASE64.fullmatch(found[2]) else ""
+
+
+def of_type(value: object, kind: str) -> Iterator[Json]:
+    """The parts of a type, also those within results."""
+    if isinstance(value, Mapping):
+        if value.get("type") == kind:
+            yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
+            yield from of_type(one, kind)
+
+
+def _too_many(messages: list[Json], kind: str, most: int) -> Iterator[str]:
+    count = sum(1 for _ in of_type(messages, kind))
+    if count > most:
+        yield f"{count} images of at most {most}"
 
 
 # Chat completions.
@@ -357,6 +378,18 @@ def _thinking(messages: list[Json]) -> Iterator[str]:
 
 def _has(message: Json, kind: str) -> bool:
     return any(block["type"] == kind for block in objects(message["content"]))
+
+
+def _too_large(messages: list[Json]) -> Iterator[str]:
+    """A side of an image has at most 8,000 px, in a request of more than twenty 2,000."""
+    images = list(of_type(messages, "image"))
+    most = 2_000 if len(images) > 20 else 8_000
+    for image in images:
+        match image["source"]:
+            case {"type": "base64", "media_type": kind, "data": data}:
+                size = image_size(f"data:{kind};base64,{data}")
+                if size is not None and max(size) > most:
+                    yield f"an image of {size} px, of at most {most} to a side"
 
 
 def _breakpoints(system: list[Json], messages: list[Json]) -> Iterator[str]:

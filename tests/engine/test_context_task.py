@@ -9,16 +9,23 @@ from hypothesis import strategies as st
 import memory_engine
 from memory_engine import CompactionPolicy, Context, ContextPolicy, EngineConfig, errors
 from memory_engine import events as e
+from memory_engine.core.events.base import Part
 from memory_engine.events import Event
 from memory_engine.testing import FakeCompactor
 
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
+FOUND = {"type": "function", "function": {"name": "find", "parameters": {}}}
 ASKED = "Which of the three invoices is overdue, and by how many days?"
 
 
 def call(id: str, result: str) -> list[Event]:
     """A call, and its result."""
     return [e.LlmToolCall(calls=(e.ToolCall(id, "look"),)), e.ToolResult(call_id=id, content=result)]
+
+
+def look_at(place: str) -> str:
+    """A tool of one's own, which is not what a provider gets."""
+    return place
 
 
 def text(context: Context) -> str:
@@ -163,6 +170,77 @@ async def test_tools_and_the_answer_are_reserved() -> None:
             await thread.context(510, tools=tools, reserve=500)
         assert (510, True) == (refused.value.max_tokens, refused.value.needed > 610)
         await thread.context(refused.value.needed, tools=tools, reserve=500)
+
+
+# Texts beside images.
+
+IMAGE = e.ImagePart("https://example.org/chart.png")
+MIXED = (e.TextPart("Invoice 7 is overdue by 12 days. " + "All else was paid. " * 900), IMAGE, e.TextPart("The chart."))
+LINES = tuple(e.TextPart(f"Line {n} of the invoices was paid in time.") for n in range(300))
+
+
+@pytest.mark.parametrize("result", [MIXED, (*MIXED, *LINES), (*LINES, IMAGE), LINES])
+async def test_a_text_beside_an_image_is_shortened_like_any_other(result: tuple[Part, ...]) -> None:
+    """The image and short texts stay, and so does the question that the result answers."""
+    events = [say(ASKED), e.LlmToolCall(calls=(e.ToolCall("c", "look"),)), e.ToolResult(call_id="c", content=result)]
+    context = await shown(*events, max_tokens=1_500)
+    assert 1_500 >= context.tokens > 0.7 * 1_500
+    assert ASKED == context.messages[0]["content"]
+    assert result.count(IMAGE) == text(context).count(IMAGE.url)
+    assert "characters of 3.0" in text(context)
+    assert ("The chart." in text(context)) or LINES == result or LINES[0] == result[0]
+    assert ("3.0",) == context.shortened
+
+
+async def test_a_question_beside_an_image_is_shortened_and_stays() -> None:
+    """Its beginning and its end, and the image, whatever followed it."""
+    question = e.UserMessage(content=(e.TextPart(f"{ASKED} Here they are. {'invoice ' * 4_000}That is all."), IMAGE))
+    context = await shown(question, *call("c", "x " * 4_000), max_tokens=2_000)
+    content = context.messages[0]["content"]
+    assert isinstance(content, list)
+    assert ["text", "image_url"] == [part["type"] for part in content]
+    assert content[0]["text"].startswith(ASKED)
+    assert content[0]["text"].endswith("That is all.")
+    assert ("1.0", "3.0") == context.shortened
+
+
+async def test_an_environment_beside_an_image_keeps_to_its_share() -> None:
+    """Its heading, its newest lines and its image stay."""
+    seen = "\n".join(f"line {n} of the screen" for n in range(900))
+    context = await shown(say(ASKED), e.EnvironmentChange(content=(e.TextPart(seen), IMAGE)), max_tokens=8_000)
+    assert ASKED == context.messages[0]["content"]
+    content = context.messages[1]["content"]
+    assert isinstance(content, list)
+    words, image = content
+    assert words["text"].startswith("[Environment]\n[… ")
+    assert words["text"].endswith("line 899 of the screen")
+    assert "image_url" == image["type"]
+    assert ("2.0",) == context.shortened
+
+
+LOOKS = {"type": "function", "function": {"name": "look", "parameters": {"at": [1, look_at]}}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "where", "said"),
+    [
+        ([FOUND, LOOKS], "tools[1].function.parameters.at[1]", "the tool 'look' cannot go to a model: a function is"),
+        ([{"name": "see", "input_schema": {1: "x"}}], "tools[0].input_schema", "'see' cannot go"),
+        ([FOUND, {"name": "see", "p": float("nan")}], "tools[1].p", "'see' cannot go to a model: nan is"),
+        ([look_at], "tools[0]", "a tool cannot go to a model: a function is not a value of JSON"),
+        (["look"], "tools[0]", "a tool is an object, this is a text"),
+        (FOUND, "tools", "`tools` is a list of tools"),
+        (None, "tools", "`tools` is a list of tools"),
+    ],
+)
+async def test_a_tool_that_is_not_json_is_refused(tools: object, where: str, said: str) -> None:
+    """With its name and its place: it could not be counted, and no provider would take it."""
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread("t")
+        with pytest.raises(errors.InvalidTool) as refused:
+            await thread.context(tools=tools)  # type: ignore[arg-type]
+    assert where == refused.value.where
+    assert said in str(refused.value)
 
 
 # Summaries and the window.

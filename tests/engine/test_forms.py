@@ -1,6 +1,8 @@
 """A context as a provider's request: what each form does with thinking, images, files, names, errors and the cache."""
 
+import base64
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -35,6 +37,11 @@ CALL = e.LlmToolCall(calls=(e.ToolCall("c1", "look", '{"at":"lamp"}'),), respons
 RESULT = e.ToolResult(call_id="c1", content="off")
 ANSWER = e.LlmTextResponse(content="No.")
 Json = Mapping[str, object]
+
+
+def call(number: int) -> e.LlmToolCall:
+    """A call with an id of its own."""
+    return e.LlmToolCall(calls=(e.ToolCall(f"c{number}", "look"),))
 
 
 def user(text: str = "Is the lamp on?") -> e.UserMessage:
@@ -266,6 +273,48 @@ async def test_what_a_tool_shows_is_seen_in_each_form() -> None:
     for content in (items(context)[-1]["output"], blocks(context)[-1][1]["content"]):
         assert isinstance(content, list)
         assert ["text", "image"] == [str(part["type"]).removeprefix("input_") for part in content]
+
+
+def png(width: int, height: int) -> str:
+    """The head of a PNG of this size."""
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR" + struct.pack(">IIxx", width, height)
+    return "data:image/png;base64," + base64.b64encode(head).decode()
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "kept"),
+    [(100, 1_000, 100), (101, 1_000, 81), (120, 1_000, 100), (20, 2_001, 20), (21, 2_001, 17), (24, 2_001, 20)],
+)
+async def test_of_too_many_images_the_newest_are_shown(count: int, size: int, kept: int) -> None:
+    """Anthropic takes a hundred; twenty where one is large. They go in steps, so that the prefix stays for a while."""
+    chart = [
+        [call(n), e.ToolResult(call_id=f"c{n}", content=(e.ImagePart(png(size, 90), alt=f"chart {n}"),))]
+        for n in range(count)
+    ]
+    context = await shown(user("Which one falls?"), *(event for one in chart for event in one))
+    said = json.dumps([block for _, block in blocks(context)])
+    assert kept == said.count('"type": "image"')
+    assert (kept < count) == ("[image: chart 0 (left out: too many images for one request)]" in said)
+    assert f"chart {count - kept}" not in said
+    assert "Which one falls?" in said
+    assert count == json.dumps(items(context)).count("input_image")
+
+
+async def test_an_image_that_no_request_may_hold_is_a_note() -> None:
+    """Anthropic takes 8,000 px to a side; OpenAI scales it."""
+    context = await shown(e.UserMessage(content=(e.ImagePart(png(8_001, 1), alt="a long one"), e.ImagePart(PNG))))
+    assert "text image" == kinds(context)
+    assert "[image: a long one (left out: over 8000 px)]" == blocks(context)[0][1]["text"]
+    assert 2 == json.dumps(chat(context)).count('"image_url": {"url"')
+
+
+async def test_openai_takes_five_hundred_images() -> None:
+    """The oldest of more stand as notes, in a message of a person too."""
+    context = await shown(e.UserMessage(content=tuple(e.ImagePart(f"https://x.org/{n}.png") for n in range(501))))
+    for shown_to in (chat(context), items(context)):
+        said = json.dumps(shown_to)
+        assert 401 == said.count('.png", "detail"') + said.count('.png"}')
+        assert "[image: https://x.org/99.png (left out: too many images for one request)]" in said
 
 
 async def test_an_image_of_a_stray_result_is_not_lost() -> None:

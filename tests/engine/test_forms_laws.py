@@ -105,6 +105,11 @@ CALLS_NATIVE = [
 
 RESULT_NATIVE = [
     "",
+    native("anthropic", {"caller": {"type": "direct"}, "content": "x", "is_error": False}),
+    native("anthropic", {"content": [{"citations": []}, {"$whole": {"type": "search_result"}}]}),
+    native("anthropic", {"content": [{"$whole": {"type": "search_result"}}]}),
+    native("anthropic", {"content": [{"$whole": {"type": "tool_use", "id": "x"}}, 7]}),
+    json.dumps({"openai.chat": {"message": {"artifact": 1, "content": [{}]}}}),
     native("openai.responses", {"$instead": {"type": "computer_call_output", "call_id": "a", "output": {}}}),
     native("openai.responses", {"$instead": {"type": "custom_tool_call_output", "call_id": "a", "output": "y"}}),
 ]

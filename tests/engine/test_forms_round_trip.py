@@ -12,6 +12,7 @@ from tests.engine.provider_rules import broken_in_anthropic, broken_in_chat, bro
 NEVER = EngineConfig(compaction=CompactionPolicy(enabled=False))
 Json = dict[str, object]
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+FOUND = {"type": "search_result", "source": "a.md", "title": "A", "content": [{"type": "text", "text": "A lamp."}]}
 IMAGE_URL = "data:image/png;base64,iVBORw0KGgo="
 
 ANTHROPIC: list[Json] = [
@@ -29,12 +30,16 @@ ANTHROPIC: list[Json] = [
         {"type": "text", "text": "A lamp.", "citations": [{"type": "page_location", "cited_text": "lamp"}]},
         {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "lamp", "n": 1.0}},
         {"type": "tool_use", "id": "toolu_2", "name": "look", "input": {}},
+        {"type": "tool_use", "id": "toolu_3", "name": "find", "input": {}},
+        {"type": "tool_use", "id": "toolu_4", "name": "find", "input": {}},
     ]},
     {"role": "user", "content": [
         {"type": "tool_result", "tool_use_id": "toolu_1", "content": [
-            {"type": "text", "text": "Here:"}, {"type": "image", "source": PNG},
-        ]},
-        {"type": "tool_result", "tool_use_id": "toolu_2", "content": "No such lamp", "is_error": True},
+            {"type": "text", "text": "Here:", "citations": []}, FOUND, {"type": "image", "source": PNG},
+        ], "caller": {"type": "direct"}},
+        {"type": "tool_result", "tool_use_id": "toolu_2", "content": "No such lamp", "is_error": True, "took_ms": 9},
+        {"type": "tool_result", "tool_use_id": "toolu_3", "content": [FOUND]},
+        {"type": "tool_result", "tool_use_id": "toolu_4", "content": [{"type": "text", "text": "So:"}, FOUND]},
         {"type": "text", "text": "Be quick."},
     ]},
 ]  # fmt: skip
@@ -56,21 +61,21 @@ RESPONSES: list[Json] = [
     {"type": "function_call_output", "call_id": "call_1", "output": [
         {"type": "input_text", "text": "Here:"}, {"type": "input_image", "image_url": IMAGE_URL, "detail": "auto"},
     ]},
-    {"type": "custom_tool_call_output", "call_id": "call_2", "output": "a b"},
+    {"type": "custom_tool_call_output", "call_id": "call_2", "output": "a b", "took_ms": 9},
 ]  # fmt: skip
 CHAT: list[Json] = [
-    {"role": "system", "content": "Be kind."},
+    {"role": "system", "content": "Be kind.", "id": "s1"},
     {"role": "user", "content": [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": IMAGE_URL, "detail": "low"}},
         {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0="}},
-    ]},
+    ], "id": "u1"},
     {"role": "assistant", "content": "I look.", "reasoning_content": "A lamp.", "tool_calls": [
         {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": '{"at": "lamp"}'},
          "extra_content": {"google": {"thought_signature": "CqQ"}}},
         {"id": "call_2", "type": "function", "function": {"name": "look", "arguments": "{}"}},
     ]},
-    {"role": "tool", "tool_call_id": "call_1", "content": "off"},
+    {"role": "tool", "tool_call_id": "call_1", "content": "off", "artifact": {"took_ms": 9}},
     {"role": "tool", "tool_call_id": "call_2", "content": "on"},
 ]  # fmt: skip
 
@@ -89,6 +94,27 @@ async def test_what_was_recorded_comes_back(form: str) -> None:
     assert said == [as_given(message) for message in cast("list[Json]", made)]
     assert ([], []) == (broken_in_chat(chat), broken_in_anthropic(request))
     assert [] == broken_in_responses(items)
+
+
+async def test_cache_marks_of_results_are_not_given_back() -> None:
+    """The form sets its own, of which a request may have four."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "t",
+        **mark,
+        "content": [{"type": "text", "text": "a", **mark}, FOUND],
+    }
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    async with memory_engine.open(":memory:", config=NEVER) as engine:
+        thread = await engine.create_thread()
+        await thread.record([
+            {"role": "user", "content": "Go."}, {"role": "assistant", "content": [call]},
+            {"role": "user", "content": [result]},
+        ])  # fmt: skip
+        request = (await thread.context()).render("anthropic", cache=False)
+    assert "search_result" in str(request.messages)
+    assert "cache_control" not in str(request.messages)
 
 
 def as_given(message: Json) -> object:

@@ -36,8 +36,6 @@ from memory_engine.testing.openai_server import (
 )
 from tests.leaping import leap
 
-pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
-
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-do-not-tell"
 

@@ -43,8 +43,6 @@ from memory_engine.testing.openai_server import (
 )
 from tests.leaping import leap
 
-pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
-
 ASKED = CompactionPolicy(enabled=False, keep_recent=0)
 """Compacts only when it is asked to."""
 AT_FOUR = CompactionPolicy(threshold=4, tokens_min=0, keep_recent=0)

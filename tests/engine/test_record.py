@@ -213,7 +213,7 @@ async def test_another_response_under_a_known_id_is_refused(thread: Thread) -> N
         ([CHAT[1], {"type": "function_call", "name": "x"}], None, "$[1]", "has no call_id"),
         ([CHAT[1], {"type": "message", "role": "user", "content": [{"text": "x"}]}], "openai.responses",
          "$[1].content[0]", "a part has a type"),
-        ([{"role": "user", "content": object()}], None, "$[0].content", "a object is not a value of a message"),
+        ([{"role": "user", "content": object()}], None, "$[0].content", "a object is not a value of JSON"),
         ([{"role": "user", "content": float("nan")}], None, "$[0].content", "nan is not a value"),
         ([5], None, "$[0]", "a message is an object, this is a number"),
         ([CHAT[3], {"type": "reasoning", "id": "r"}], None, "$[1]", "messages of openai.chat and openai.responses"),

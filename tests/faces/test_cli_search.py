@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,8 @@ from memory_engine.events import UserMessage
 from tests.recall_samples import TALK
 
 Run = Callable[..., tuple[int, str, str]]
+LIVED = "I live in Leeds, right behind the station."
+MOVED = "All the boxes are unpacked, I moved into the new flat in Utrecht."
 
 
 @pytest.fixture
@@ -38,6 +41,9 @@ def db(tmp_path_factory: pytest.TempPathFactory) -> str:
             await talk.dispatch_all([UserMessage(content=text, name=name) for name, text in TALK])
             rival = await engine.create_thread("rival", user_id="u1", tenant_id="rival")
             await rival.dispatch(UserMessage(content="Our puppy is a secret.\x1b[31m"))
+            home = await engine.create_thread("home", user_id="u2", tenant_id="acme")
+            for day, text in ((3, LIVED), (20, MOVED)):
+                await home.dispatch(UserMessage(content=text), occurred_at=datetime(2026, 5, day, tzinfo=UTC))
 
     anyio.run(fill)
     return path
@@ -88,6 +94,26 @@ def test_a_search_as_of_an_event_ends_there(run: Run) -> None:
     assert "nothing was found" in run("cello", "--thread", "talk", "--at", "5")[1]
 
 
+def test_a_search_as_of_a_time_asks_what_was_true_then(run: Run) -> None:
+    """--as-of counts nothing that was said later, in one thread or in several: nothing supersedes a hit yet."""
+    now = json.loads(run("Where do I live?", "--thread", "home", "--json")[1])["hits"]
+    assert [MOVED, LIVED] == [hit["text"] for hit in now]
+    for where in (("--thread", "home"), ("--user", "u2", "--tenant", "acme")):
+        for time in ("2026-05-10", "2026-05-10T02:00+02:00"):
+            code, out, _ = run("Where do I live?", *where, "--as-of", time, "--json")
+            (then,) = json.loads(out)["hits"]
+            assert (0, LIVED, None) == (code, then["text"], then["superseded_by"])
+    assert "nothing was found" in run("Where do I live?", "--thread", "home", "--as-of", "2026-05-01")[1]
+
+
+def test_a_time_that_is_none_is_refused(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    """A seq is for --at."""
+    for wrong in ("1", "yesterday", "2026-13-01"):
+        with pytest.raises(SystemExit):
+            run("x", "--thread", "talk", "--as-of", wrong)
+        assert f"--as-of: {wrong} is not a time" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
@@ -95,6 +121,7 @@ def test_a_search_as_of_an_event_ends_there(run: Run) -> None:
         (("x", "--thread", "talk", "--user", "u1"), "say what is searched"),
         (("x", "--user", "u1", "--at", "1"), "--at is a seq of one thread"),
         (("x", "--thread", "talk", "--at", "99"), "has seqs 1 to"),
+        (("x", "--thread", "talk", "--at", "1", "--as-of", "2026-05-01"), "--at says it already"),
         (("x", "--thread", "nobody"), "nobody"),
         (("x", "--thread", "talk", "--limit", "2000"), "1 to 1000"),
     ],

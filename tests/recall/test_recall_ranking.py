@@ -373,6 +373,23 @@ def test_likeness_by_a_model_finds_what_is_worded_otherwise() -> None:
     assert 1 == first("Is the cat ill?", like)
 
 
+def test_a_session_about_the_matter_is_known_by_meaning_too() -> None:
+    """Of equal passages, the one in a session where the model finds something comes first, whatever its words."""
+    pets = said(("Anna", "Our feline friend caught a cold"), ("Anna", "We stayed at home"))
+    other = [evolve(p, place=p.place + 10) for p in said(("Anna", "It rains"), ("Anna", "We stayed at home"), group=1)]
+    talk = zip((*pets, *other), (0.8, 0.3, 0.1, 0.3), strict=True)
+    like = [evolve(passage, before=None, cosine=cosine) for passage, cosine in talk]
+    assert [1, 2, 12] == [hit.place for hit in found("Is the pet unwell", like, 3)]
+
+
+def test_what_stands_beside_a_match_gains_less_by_their_session_than_the_match() -> None:
+    """Its session speaks for it less than for the matches, and for what stands far away not at all."""
+    talk = said(("Anna", "The lake and the boat"), ("Anna", "Sailing the boat"), ("Anna", "Fun"), ("Anna", "Trains"))
+    alone = [evolve(one, before=None, beside={2: 1} if one.place == 3 else {}) for one in talk]
+    gained = {hit.place: hit.parts["group"] for hit in found("Sailing the boat on the lake", alone)}
+    assert min(gained[1], gained[2]) > gained[3] > gained[4] == 0.0
+
+
 def test_a_repetition_is_listed_once() -> None:
     """The same text by the same speaker is folded into its best place; short ones and other speakers' are not."""
     text = "The garden gate code is seven four one nine, please keep it secret"

@@ -28,8 +28,6 @@ from memory_engine.testing.openai_server import (
     rate_limited,
 )
 
-pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
-
 KEY = "sk-do-not-tell"
 TEXTS = ["The flight costs 90 euros.", "The cat sleeps.", "Flights leave at noon."]
 

@@ -362,6 +362,22 @@ async def test_C1_a_forgotten_exchange_is_gone(thread: Thread, which: str) -> No
     assert [("q0", "a0"), ("q2", "a2")] == await live(thread)
 
 
+@pytest.mark.parametrize("which", range(4))
+@pytest.mark.parametrize("later", [0, 12])
+async def test_C1_a_forgotten_answer_is_not_given_out_for_an_older_object(
+    thread: Thread, which: int, later: int
+) -> None:
+    """Whichever of its events was forgotten, and also when the exchange is in the summary by then."""
+    answer = "The code is 9921. " * 100
+    exchange = await thread.conversation.finalize_cycle("q", answer)
+    events = [one.id async for one in thread.events()]
+    for n in range(later):
+        await thread.conversation.finalize_cycle(f"question {n}", "answer")
+    assert answer == await thread.conversation.whole_answer(exchange)
+    await thread.forget(event_ids=[events[which]])
+    assert "" == await thread.conversation.whole_answer(exchange)
+
+
 async def test_C1_an_answer_to_a_forgotten_question_brings_nothing_back(thread: Thread) -> None:
     """The question was forgotten while its answer was on its way."""
     await thread.conversation.prepare_messages("secret")

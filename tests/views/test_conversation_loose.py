@@ -48,6 +48,13 @@ async def test_messages_before_and_between_cycles_are_seen(thread: Thread) -> No
     assert (await thread.verify()).ok
 
 
+async def test_the_whole_answer_of_messages_is_what_was_said(thread: Thread) -> None:
+    """No event of a cycle holds it."""
+    await thread.dispatch_all([said("Which wine?"), answer("Red.")])
+    (exchange,) = await thread.conversation.exchanges()
+    assert "Red." == await thread.conversation.whole_answer(exchange)
+
+
 async def test_a_message_while_a_question_is_open_stays(thread: Thread) -> None:
     """It is in the open cycle, and among the exchanges when that is finished; the agent's steps are not."""
     await thread.conversation.prepare_messages("Book a flight")

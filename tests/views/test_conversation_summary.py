@@ -18,8 +18,6 @@ from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, empty, failing, invalid_json, refusal
 
-pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
-
 LONG = "The delivery of order A-17 was confirmed for Monday. " * 20
 USAGE = Usage(input_tokens=30, output_tokens=7)
 

@@ -13,8 +13,6 @@ from memory_engine.testing.openai_server import OpenAIServer, Reply, answer, emp
 from memory_engine.views.promotion.fold import Verdict
 from memory_engine.views.promotion.scorers import Explicit, ModelScorer, Scorer
 
-pytestmark = pytest.mark.xdist_group("litellm")  # one process imports it, which takes seconds
-
 DETAIL = "Lisbon has two warehouses"
 RULE = "Revenue dips every Sunday"
 YES = '{"value": 0.9, "reason": "It will hold next week too."}'

@@ -15,13 +15,14 @@ import msgspec
 from attrs import field, frozen
 
 from memory_engine.context.forms.media import IMAGE_TYPES, PDF, base64_of, file_type, id_at, is_web, plain_text
-from memory_engine.context.forms.native import native_thinking, with_native_blocks
+from memory_engine.context.forms.native import native_result, native_thinking, with_native_blocks
 from memory_engine.context.forms.turns import (
     EMPTY,
     GO_ON,
     Block,
     FormCall,
     FormTurn,
+    ImageLimits,
     Result,
     Speech,
     Thought,
@@ -30,6 +31,7 @@ from memory_engine.context.forms.turns import (
     opening,
     runs,
     said,
+    with_images_within,
 )
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
@@ -38,6 +40,8 @@ from memory_engine.llm.sdk_types import AnthropicMessage, AnthropicText
 ContentBlock = dict[str, object]
 NAME = "anthropic"
 TITLE_CHARS_MAX = 200
+IMAGE_LIMITS = ImageLimits(most=100, side_px=8_000, many=20, many_side_px=2_000)
+"""What every model takes; those with a window of a million tokens take more images."""
 _SEALS = {"thinking": "signature", "redacted_thinking": "data"}
 """The blocks of thinking, and the key by which Anthropic knows each again."""
 
@@ -60,7 +64,7 @@ class _Spoken(msgspec.Struct):
 
 def anthropic_input(turns: Sequence[FormTurn], tokens: int, *, cache: bool = True) -> AnthropicInput:
     """The messages of these turns, and the instructions before them; `cache` marks where the prompt cache may end."""
-    first, others = opening(turns)
+    first, others = opening(with_images_within(turns, IMAGE_LIMITS))
     system: list[ContentBlock] = [{"type": "text", "text": said(turn.parts)} for turn in first]
     messages = _alternating(others)
     if cache:
@@ -160,10 +164,11 @@ def _block(block: Block) -> Iterator[ContentBlock]:
 def _result(result: Result) -> ContentBlock:
     made: ContentBlock = {"type": "tool_result", "tool_use_id": result.call_id}
     if result.failed:
-        return made | {"content": said(result.parts), "is_error": True}
-    if all(isinstance(part, TextPart) for part in result.parts):
-        return made | {"content": said(result.parts)}
-    return made | {"content": [_content(part) for part in result.parts]}
+        return native_result(made | {"content": said(result.parts), "is_error": True}, (), result.chunk, NAME)
+    blocks = [_content(part) for part in result.parts]
+    is_text = all(isinstance(part, TextPart) for part in result.parts)
+    content = said(result.parts) if is_text else blocks
+    return native_result(made | {"content": content}, blocks, result.chunk, NAME)
 
 
 def _content(part: Part) -> ContentBlock:

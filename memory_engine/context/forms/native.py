@@ -31,7 +31,30 @@ def native_thinking(chunk: Chunk, form: FormName) -> list[JsonObject]:
 def with_native_blocks(ours: Sequence[JsonObject], chunk: Chunk | None, form: FormName) -> list[JsonObject]:
     """Blocks or items with the keys that the provider added to them, and those that it alone knows."""
     message = from_native(chunk.native, form).get("message") if chunk is not None and chunk.native else None
-    if not isinstance(message, list) or sum(1 for entry in message if not is_whole(entry)) != len(ours):
+    return _laid_over(ours, message) if isinstance(message, list) else list(ours)
+
+
+def native_result(ours: JsonObject, blocks: Sequence[JsonObject], chunk: Chunk | None, form: FormName) -> JsonObject:
+    """A result with the keys that the provider added to it, and its content with the blocks that it alone knows.
+
+    `blocks` are those of its content; none, where it is to stay a text.
+    """
+    message = from_native(chunk.native, form).get("message") if chunk is not None and chunk.native else None
+    entry = message[0] if isinstance(message, list) and len(message) == 1 else None
+    if not isinstance(entry, dict) or is_whole(entry):
+        return ours
+    made = ours | {key: entry[key] for key in entry if key not in ours and key not in _NOT_ADDED}
+    content = entry.get("content")
+    if not blocks or not isinstance(content, list):
+        return made
+    known = [] if all(map(is_whole, content)) else blocks  # a note stands where the fields hold nothing
+    shown = _laid_over(known, content)
+    return made | {"content": shown} if shown and shown != blocks else made
+
+
+def _laid_over(ours: Sequence[JsonObject], message: Sequence[object]) -> list[JsonObject]:
+    """Blocks with what `native` says of each, if it has an entry for each."""
+    if sum(1 for entry in message if not is_whole(entry)) != len(ours):
         return list(ours)
     rest = iter(ours)
     blocks: list[JsonObject] = []

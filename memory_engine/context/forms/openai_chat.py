@@ -12,7 +12,19 @@ from attrs import field, frozen
 
 from memory_engine.context.forms.media import file_url, id_at, image_url
 from memory_engine.context.forms.native import native_message
-from memory_engine.context.forms.turns import GO_ON, FormCall, FormTurn, Speech, Thought, media_note, runs, said
+from memory_engine.context.forms.turns import (
+    GO_ON,
+    OPENAI_IMAGE_LIMITS,
+    FormCall,
+    FormTurn,
+    Speech,
+    Thought,
+    media_note,
+    runs,
+    said,
+    with_images_within,
+)
+from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import OpenAIChatMessage
 
@@ -31,7 +43,8 @@ class ChatInput:
 
 def chat_input(turns: Sequence[FormTurn], tokens: int, *, reasoning_content: bool = False) -> ChatInput:
     """The messages of these turns. `reasoning_content` gives carried thinking back under that name."""
-    messages = [message for turn in turns for message in _messages(turn, reasoning_content)]
+    within = with_images_within(turns, OPENAI_IMAGE_LIMITS)
+    messages = [message for turn in within for message in _messages(turn, reasoning_content)]
     if not any(turn.role != "system" for turn in turns):
         messages.append({"role": "user", "content": GO_ON})
     last = messages[-1]
@@ -43,14 +56,21 @@ def chat_input(turns: Sequence[FormTurn], tokens: int, *, reasoning_content: boo
 def _messages(turn: FormTurn, reasoning_content: bool) -> Iterator[dict[str, object]]:
     if turn.role != "agent":
         text = turn.role == "system" or all(isinstance(part, TextPart) for part in turn.parts)
-        yield {"role": turn.role, "content": said(turn.parts) if text else list(map(chat_part, turn.parts))}
+        content: object = said(turn.parts) if text else list(map(chat_part, turn.parts))
+        yield _with_more_keys({"role": turn.role, "content": content}, turn.chunk)
         return
     yield _assistant(turn, reasoning_content)
     for result in turn.results:
-        yield {"role": "tool", "tool_call_id": result.call_id, "content": said(result.parts)}
+        answer: ChatPart = {"role": "tool", "tool_call_id": result.call_id, "content": said(result.parts)}
+        yield _with_more_keys(answer, result.chunk)
     shown = [part for result in turn.results for part in _shown_after(result.call_id, result.parts)]
     if shown:
         yield {"role": "user", "content": shown}
+
+
+def _with_more_keys(made: ChatPart, chunk: Chunk | None) -> ChatPart:
+    """A message with the keys that came with it and that the form does not have."""
+    return native_message({}, chunk, "openai.chat") | made
 
 
 def _assistant(turn: FormTurn, reasoning_content: bool) -> ChatPart:

@@ -13,6 +13,7 @@ from memory_engine.context.forms.media import file_url, id_at, image_url, is_web
 from memory_engine.context.forms.native import native_thinking, with_native_blocks
 from memory_engine.context.forms.turns import (
     GO_ON,
+    OPENAI_IMAGE_LIMITS,
     FormCall,
     FormTurn,
     Result,
@@ -22,6 +23,7 @@ from memory_engine.context.forms.turns import (
     opening,
     runs,
     said,
+    with_images_within,
 )
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 from memory_engine.llm.sdk_types import OpenAIInputItem
@@ -49,7 +51,7 @@ class ResponsesInput:
 
 def responses_input(turns: Sequence[FormTurn], tokens: int) -> ResponsesInput:
     """The items of these turns, and the instructions before them."""
-    first, others = opening(turns)
+    first, others = opening(with_images_within(turns, OPENAI_IMAGE_LIMITS))
     items = [item for turn in others for item in _items(turn)]
     if not items:
         items.append({"type": "message", "role": "user", "content": GO_ON})

@@ -6,7 +6,7 @@ What one provider wants and another does not stands in the module of its form.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Literal
 
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_part
+from memory_engine.core import images
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.base import FilePart, ImagePart, Part, TextPart
 
@@ -121,6 +122,75 @@ def opening(turns: Sequence[FormTurn]) -> tuple[list[FormTurn], list[FormTurn]]:
     """The instructions that stand before all else, and the other turns."""
     first = next((n for n, turn in enumerate(turns) if turn.role != "system"), len(turns))
     return list(turns[:first]), list(turns[first:])
+
+
+class ImageLimits(msgspec.Struct, frozen=True):
+    """How many images a request may show, and of how many pixels to a side; 0: any.
+
+    In a request of more than `many` images the sides have other limits.
+    """
+
+    most: int
+    side_px: int = 0
+    many: int = 0
+    many_side_px: int = 0
+
+
+OPENAI_IMAGE_LIMITS = ImageLimits(most=500)
+
+
+def with_images_within(turns: Sequence[FormTurn], limits: ImageLimits) -> Sequence[FormTurn]:
+    """The turns with notes for images that no request may show, and for the oldest ones where they are too many."""
+    found = [part for turn in turns for part in _shown_parts(turn) if isinstance(part, ImagePart)]
+    reasons = _left_out(found, limits)
+    if not any(reasons):
+        return turns
+    each = iter(reasons)
+    return [_with_notes(turn, each) for turn in turns]
+
+
+def _shown_parts(turn: FormTurn) -> Iterator[Part]:
+    if turn.role == "user":
+        yield from turn.parts
+    for result in turn.results:
+        yield from result.parts
+
+
+def _left_out(found: Sequence[ImagePart], limits: ImageLimits) -> list[str]:
+    """Why each image is left out; empty for those that stay.
+
+    The oldest go in steps of a fifth: were it one by one, the prefix would change with every image that comes.
+    """
+    sides = [max(images.image_size(image.url) or (0,)) if limits.side_px else 0 for image in found]
+    reasons = [f"over {limits.side_px} px" if limits.side_px and side > limits.side_px else "" for side in sides]
+    fitting = [n for n, reason in enumerate(reasons) if not reason]
+    kept = min(len(fitting), limits.most)
+    if limits.many and kept > limits.many:
+        newest = (count for count, n in enumerate(reversed(fitting)) if sides[n] > limits.many_side_px)
+        kept = min(kept, max(limits.many, next(newest, kept)))
+    step = max(1, kept // 5)
+    over = -(-(len(fitting) - kept) // step) * step
+    for n in fitting[:over]:
+        reasons[n] = "too many images for one request"
+    return reasons
+
+
+def _with_notes(turn: FormTurn, reasons: Iterator[str]) -> FormTurn:
+    """The turn with notes for those of its images that have a reason to be left out."""
+
+    def noted(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(_noted(part, next(reasons)) if isinstance(part, ImagePart) else part for part in parts)
+
+    if turn.role == "user":
+        parts = noted(turn.parts)
+        return turn if parts == turn.parts else replace(turn, parts=parts, chunk=None)
+    results = ((result, noted(result.parts)) for result in turn.results)
+    shown = (one if parts == one.parts else replace(one, parts=parts, chunk=None) for one, parts in results)
+    return replace(turn, results=tuple(shown)) if turn.results else turn
+
+
+def _noted(image: ImagePart, reason: str) -> Part:
+    return TextPart(f"{media_note(image)[:-1]} (left out: {reason})]") if reason else image
 
 
 def runs(turn: FormTurn) -> list[tuple[Chunk | None, list[Block]]]:

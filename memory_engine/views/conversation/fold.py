@@ -149,7 +149,7 @@ def _start(rows: Rows[ConversationRow], event: RecordedEvent, started: CycleStar
             event_id=event.id,
             question=started.question,
             asked_us=to_us(event.recorded_at),
-            question_at=_place(event.seq, started.question_at),
+            question_at=place_of(event.seq, started.question_at),
         ),
     )
     tally = tally_of(rows)
@@ -180,7 +180,7 @@ def _finish(rows: Rows[ConversationRow], event: RecordedEvent, finished: Exchang
         method=finished.method,
         model=finished.model,
         question_at=asked.question_at if asked is not None else 0,
-        answer_at=_place(event.seq, finished.answer_at),
+        answer_at=place_of(event.seq, finished.answer_at),
     )
     rows.put(exchange_key(row.seq), row)
 
@@ -262,7 +262,7 @@ def seqs_of(chunk_ids: Iterable[str]) -> list[int]:
     return [int(head) for head in heads if head.isdecimal() and len(head) <= _DIGITS_MAX]
 
 
-def _place(seq: int, at: int) -> int:
+def place_of(seq: int, at: int) -> int:
     """A seq, given as itself or (negative) counted back from an event's own."""
     return max(0, seq + at) if at < 0 else at
 

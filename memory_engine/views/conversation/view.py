@@ -16,6 +16,7 @@ from memory_engine.core.chunks import ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished
+from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.messages import LlmTextResponse, UserMessage
 from memory_engine.core.records import NewEvent
 from memory_engine.core.state import State
@@ -36,6 +37,7 @@ from memory_engine.views.conversation.fold import (
     cycle_of,
     exchange_key,
     exchanges_of,
+    place_of,
     summary_of,
     tally_of,
 )
@@ -160,6 +162,24 @@ async def whole_answer(thread: ThreadHandle, finished_seq: int) -> str:
     return ""
 
 
+async def is_forgotten(thread: ThreadHandle, exchange: Exchange) -> bool:
+    """Whether one of the events that an exchange came from was forgotten, also after a summary took it up."""
+    forgets = (await thread.kernel.reader.forgotten(thread.id)).events
+    seqs = {seq for one in forgets if isinstance(one.event, MemoryForget) for seq in one.event.origins()}
+    return bool(seqs) and not seqs.isdisjoint(await _sources(thread, exchange))
+
+
+async def _sources(thread: ThreadHandle, exchange: Exchange) -> set[int]:
+    """The seqs of the events that hold the question and the answer, and of those that say so."""
+    found = {exchange.seq, exchange.finished_seq}
+    for seq in (exchange.seq, exchange.finished_seq):
+        async for recorded in thread.events(after=max(0, seq - 1), upto=seq):
+            match recorded.event:
+                case CycleStarted(question_at=at) | ExchangeFinished(answer_at=at):
+                    found.add(place_of(seq, at))
+    return found
+
+
 _log = logging.getLogger("memory_engine.conversation")
 
 
@@ -268,8 +288,10 @@ class Conversation:
         )
 
     async def whole_answer(self, exchange: Exchange) -> str:
-        """The answer as it was given, from the log."""
-        return await whole_answer(self._thread, exchange.finished_seq)
+        """The answer as it was given, from the log; empty where the exchange was forgotten since it was read."""
+        if await is_forgotten(self._thread, exchange):
+            return ""
+        return await whole_answer(self._thread, exchange.finished_seq) if exchange.is_shortened else exchange.answer
 
     async def memory(self, *, at: int | None = None) -> dict[str, object]:
         """The whole memory as plain JSON values, under the usual names of the field."""
