@@ -18,6 +18,7 @@ from memory_engine.events import (
     CompactionStarted,
     CompactionUndone,
     EnvironmentChange,
+    EventsErased,
     ExecutionPause,
     ExecutionResume,
     ExecutionRetry,
@@ -177,6 +178,11 @@ def _restored(one: RestoredChunk, chunk_id: str) -> Chunk:
         parent_ids=one.parent_ids,
         is_container=one.is_container,
     )
+
+
+def reduce_events_erased(_view: StateView, _event: EventsErased, _ctx: ReduceContext) -> Reduction:
+    """Change nothing: what was erased had been forgotten."""
+    return NOTHING
 
 
 def reduce_compaction_protocol(

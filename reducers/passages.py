@@ -11,6 +11,7 @@ from memory_engine.events import (
     CompactionUndone,
     CompactorStoodIn,
     Event,
+    EventsErased,
     EventSkipped,
     ExecutionPause,
     ExecutionResume,
@@ -66,8 +67,8 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 }
 """Events that are found by their `content`: the kind, the role, and the field that names the speaker."""
 SILENT: tuple[type[Event], ...] = (
-    CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, EventSkipped, ExecutionPause,
-    ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted,
+    CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, EventSkipped, EventsErased,
+    ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted,
     ThreadRereduced, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""

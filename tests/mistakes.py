@@ -352,6 +352,13 @@ async def needs_more_than_the_budget(p: Place) -> None:
     await p.thread.context(10)
 
 
+async def delete_while_somebody_reads(p: Place) -> None:
+    """An older moment of the file, for longer than an act waits."""
+    p.patched.setattr("memory_engine.replay.erasing.WAIT_S", 0.0)
+    p.store.is_read = True
+    await p.thread.delete()
+
+
 async def compact_what_is_critical(p: Place) -> None:
     """Nothing else is in the thread."""
     thread = await p.engine.create_thread()
@@ -451,6 +458,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
+    (errors.ErasureUnfinished, delete_while_somebody_reads),
     (errors.StorageBusy, locked),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),

@@ -118,7 +118,9 @@ async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
     return [await _carried_out(kernel, act) for act in await kernel.store.acts(pending=True)]
 
 
-async def _begun(kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool) -> ErasureReport:
+async def _begun(  # noqa: PLR0913 - an act and what is said with it
+    kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool
+) -> ErasureReport:
     act = Act(
         id=kernel.new_id(),
         kind=kind,

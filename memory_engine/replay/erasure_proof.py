@@ -1,8 +1,8 @@
 """The proof of an erasing: pieces of what was destroyed are looked for in every file of the store.
 
-Each destroyed row had a random salt, which stood nowhere else, so a leftover copy of the row would hold it. Of the texts
-themselves, and of the digests of large payloads, some pieces are looked for too. A piece that other rows hold as well
-was said elsewhere, and is reported as such.
+Each destroyed row had a random salt, which stood nowhere else, so a leftover copy of the row would hold it. Of the
+texts themselves, and of the digests of large payloads, some pieces are looked for too. A piece that other rows hold as
+well was said elsewhere, and is reported as such.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

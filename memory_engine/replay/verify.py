@@ -62,9 +62,9 @@ _SAID = {
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
-    `kind`: `gap`, `hash`, `redaction` (texts exchanged for others), `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
-    `state` (live rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past) or
-    `search` (the index of passages).
+    `kind`: `gap`, `hash`, `redaction` (texts exchanged for others), `operations` (the reducers give others now),
+    `reducer` (they raise), `undecodable`, `head`, `state` (live rows), `projection` (rows of a view), `snapshot` (of a
+    state or a view, for reading the past) or `search` (the index of passages).
 
     `reducer` names the reducers that may do otherwise, or the view. `expected` is what is recorded, `found` what a
     replay gives or what went wrong; `difference` says it in lines: `chunk 5.0 content: 'Hello' → 'Hi'`.

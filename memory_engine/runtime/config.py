@@ -64,8 +64,9 @@ class EngineConfig:
     `open_threads_max` threads are held in memory while nobody uses them. A write waits up to
     `busy_timeout_s` for other processes that write to the same file; what they have committed is
     seen by reads at the latest `follow_s` later. With `read_only` the engine dispatches, delivers, compacts and
-    mends nothing. With `check_hashes` every event is checked against its hash when it is read: bytes that were changed
-    raise `IntegrityError` and are never shown. Read threads as they were (`thread.at`), since other views are caches that it would have to write.
+    mends nothing; read threads as they were (`thread.at`), since other views are caches that it would have to write.
+    With `check_hashes` every event is checked against its hash when it is read: bytes that were changed raise
+    `IntegrityError` and are never shown.
     """
 
     compaction: CompactionPolicy = CompactionPolicy()

@@ -375,7 +375,7 @@ class ThreadRuntime:
                 await self.exclusively(self.reload)
 
     def outdate(self) -> None:
-        """Show nothing more before the store was read: something was deleted or erased in it, perhaps of this thread."""
+        """Show nothing more before the store was read: something in it was deleted or erased."""
         self._is_stale = True
 
     async def exclusively(self, work: Callable[[], Awaitable[T]]) -> T:

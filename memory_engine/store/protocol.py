@@ -53,7 +53,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Traces(msgspec.Struct, frozen=True, kw_only=True):
-    """Where pieces of bytes stand: places by piece. `files` were read, `size` bytes together; rows hold those of `said`."""
+    """Where pieces of bytes stand: places by piece. `files` of `size` bytes were read; rows hold those of `said`."""
 
     files: Sequence[str] = ()
     size: int = 0

@@ -52,8 +52,8 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
         (DELETED, tid),
     )
     raw.execute(
-        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}', policy = NULL "
-        "WHERE tid = ?",
+        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}', "
+        "policy = NULL WHERE tid = ?",
         (tid,),
     )
 

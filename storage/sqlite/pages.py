@@ -21,7 +21,7 @@ _LEAVES = frozenset((10, 13))
 _PAGES_MAX = 1 << 25
 """From so many pages on, the first byte of an overflow page could be that of a tree's."""
 _LOCK_BYTE = 1 << 30
-_OVERLAP = 1 << 16
+_HITS_MAX = 1 << 16
 
 
 class UnknownFormat(ValueError):
@@ -164,7 +164,7 @@ def found(paths: Iterable[str], needles: Iterable[bytes]) -> list[tuple[str, int
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:  # noqa: PTH123
             for n, needle in enumerate(wanted):
                 at = data.find(needle)
-                while at >= 0 and len(hits) < _OVERLAP:
+                while at >= 0 and len(hits) < _HITS_MAX:
                     hits.append((path, at, n))
                     at = data.find(needle, at + 1)
     return hits
@@ -175,12 +175,12 @@ def main() -> int:
     act, *paths = sys.argv[1:]
     try:
         if act == "zero":
-            print(json.dumps(sum(map(zero, paths))))
+            sys.stdout.write(json.dumps(sum(map(zero, paths))))
         else:
             needles = [bytes.fromhex(line) for line in sys.stdin.read().split()]
-            print(json.dumps(found(paths, needles)))
+            sys.stdout.write(json.dumps(found(paths, needles)))
     except UnknownFormat:
-        print("null")
+        sys.stdout.write("null")
     return 0
 
 

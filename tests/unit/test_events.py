@@ -58,6 +58,9 @@ SAMPLES: tuple[Event, ...] = (
     e.TodoUpdated(id="2", text="drink it all", status="in_progress", lenient=True),
     e.TodoDeleted(id="3", lenient=True),
     e.MemoryMarkCritical(chunk_ids=("1.0", "2.0"), lenient=True),
+    e.EventsErased(
+        rows=(e.ErasedRow(2, "ab" * 32), e.ErasedRow(3, "cd" * 32)), act="act1", by="officer", reason="asked"
+    ),
     e.MemoryForget(chunk_ids=("1.0",), seqs=(2, 3), reason="asked to", summaries=("4.0",), call_ids=("c1",),
                    reach=(e.Reach(e.Destination("agent", "b", "acme"), (1, 2)),)),
     e.ThreadSeeded(chunks=(e.InitialChunk("Be kind.", "system", "critical", "rules"), e.InitialChunk(MIXED))),

@@ -61,13 +61,13 @@ class MemoryForget(Event):
 
 
 class ErasedRow(msgspec.Struct, frozen=True, array_like=True):
-    """An event whose texts were destroyed, and the digest of what stands in their place (see `chain.stand_in_digest`)."""
+    """An event whose texts were destroyed, and the digest of what stands there (see `chain.stand_in_digest`)."""
 
     seq: Seq
     digest: Id
 
 
-@event("events_erased", tracked=True, role="memory")
+@event("events_erased", tracked=True, role="memory", chunks="none")
 class EventsErased(Event):
     """The texts of these earlier events, and of all that repeated them, were destroyed.
 

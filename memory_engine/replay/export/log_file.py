@@ -298,6 +298,7 @@ class LogFile:
         if link_hash(stored, self.hash) != stored.hash:
             self._refuse(_REFORMATTED if link_hash(_compact(stored), self.hash) == stored.hash else _CHANGED)
         self._ids.add(stored.id)
+        stored = msgspec.structs.replace(stored, previous=self.hash)
         self.hash = stored.hash
         self.redacted += is_redacted(stored)
         return stored
