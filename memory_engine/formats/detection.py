@@ -98,6 +98,8 @@ def _signs(value: object) -> Iterable[Format]:
         known = _PARTS.get(str(part.get("type")))
         if known is not None:
             yield known
+        elif part.get("type") == "refusal" and "type" not in value:  # an item of Responses says its own type too
+            yield "openai.chat"
 
 
 def _parts(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
