@@ -58,7 +58,7 @@ def detected(values: Sequence[object], hints: Iterable[Format | None] = ()) -> F
     for n, value in enumerate(values):
         for sign in _signs(value):
             found.setdefault(sign, f"$[{n}]")
-    if not found and any(map(_has_marks, values)):
+    if not found and any(map(_has_marks, values)) and not any(map(_is_developers, values)):
         return "anthropic"
     if len(found) > 1:
         told = " and ".join(found)
@@ -109,6 +109,10 @@ def _parts(value: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
 
 def _has_marks(value: object) -> bool:
     return isinstance(value, Mapping) and any(not _ANTHROPIC_PART_KEYS.isdisjoint(part) for part in _parts(value))
+
+
+def _is_developers(value: object) -> bool:
+    return isinstance(value, Mapping) and value.get("role") == "developer"
 
 
 def _is_tool(value: Mapping[str, object]) -> bool:
