@@ -139,7 +139,9 @@ def load(found: File, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Loaded
         else:
             yield one
     if faults > FAULTS_LISTED_MAX:
-        yield UnreadableDocument(str(found.path), "", f"{faults - FAULTS_LISTED_MAX:,} more of its parts cannot be read")
+        yield UnreadableDocument(
+            str(found.path), "", f"{faults - FAULTS_LISTED_MAX:,} more of its parts cannot be read"
+        )
 
 
 def _tried(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:

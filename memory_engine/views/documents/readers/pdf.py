@@ -56,7 +56,7 @@ def _answer(content: bytes, limits: ReadingLimits) -> Mapping[str, object]:
     """What the process says of a file. Raises `Unreadable` where it was ended, or fell."""
     bounds = [str(most) for most in (limits.pdf_seconds, limits.pdf_bytes, limits.file_bytes)]
     try:
-        done = subprocess.run(  # noqa: S603 - this program itself, and numbers
+        done = subprocess.run(
             [sys.executable, "-m", _PROGRAM, *bounds],
             input=content,
             capture_output=True,
@@ -71,6 +71,8 @@ def _answer(content: bytes, limits: ReadingLimits) -> Mapping[str, object]:
         return answer
     if done.returncode == -getattr(signal, "SIGXCPU", 0):
         raise _too_slow(limits)
+    if b"MemoryError" in done.stderr:
+        raise Unreadable(f"reading it takes over {limits.pdf_bytes:,} bytes", limit="pdf_bytes")
     last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     raise Unreadable(f"it cannot be read as PDF: its reader ended with {done.returncode}: {last[:200]}")
 

@@ -26,7 +26,7 @@ TURN_CHARS_MAX = 700
 TURN_GAP_S = 300
 """Messages of one person that follow each other within this time are one section, up to so many characters."""
 TITLE_CHARS_MAX = 80
-FAULTS_OF_FILE_MAX = 1_000
+FAULTS_OF_FILE_MAX = 500
 """A file with more broken messages than this is given up."""
 
 
@@ -57,9 +57,7 @@ class _Channel:
     label: str
 
 
-def read_slack(
-    export: Export, path: str, limits: ReadingLimits = DEFAULT_LIMITS
-) -> Iterator[Loaded | Unreadable]:
+def read_slack(export: Export, path: str, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Loaded | Unreadable]:
     """Threads and days of every channel, in order; a broken file as its error.
 
     A day of which all messages went into threads comes without sections: the messages of an earlier export are to go.
