@@ -11,6 +11,7 @@ from memory_engine.core.threads import ACTIVE, DELETED, PAUSED, ForkPoint, Head,
 from memory_engine.errors import EventNotFound, ThreadHasForks
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.scoped import check_not_scope
 from memory_engine.runtime.threads import OpenThreads
 
 
@@ -27,6 +28,7 @@ async def pause(thread: ThreadHandle, reason: str) -> Receipt:
 async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapping[str, str]) -> str:
     """Make a thread that shares the past up to `seq`; its id. Raises the errors of `Thread.fork`."""
     kernel = thread.kernel
+    check_not_scope(thread_id)
     kernel.check_writable("a fork")
     loaded = await kernel.store.load(thread.id)
     state = await kernel.reader.state_at(thread.id, seq)

@@ -368,7 +368,7 @@ class ThreadRuntime:
         self._looked_s = now
         with suppress(StorageBusy):
             head = await self._kernel.store.head(self.id)
-            if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
+            if head.seq > self.head.seq or head.epoch != self.head.epoch:
                 await self.exclusively(self.reload)
 
     async def exclusively(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -428,8 +428,9 @@ class ThreadRuntime:
         self._looked_s = asyncio.get_running_loop().time()
         loaded = await self._kernel.store.load(self.id)
         self.state = load_state(loaded, self._kernel.events)
-        self.head = loaded.head
-        self.indexed = loaded.indexed
+        if loaded.head.epoch != self.head.epoch:  # it may be another: who was deleted has come back
+            self._kernel.caches.drop(self.id)
+        self.record, self.head, self.indexed = loaded.record, loaded.head, loaded.indexed
         await self.projections.load()
         self._follow_status()
 

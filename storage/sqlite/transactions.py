@@ -76,6 +76,7 @@ class Transactions:
         tids = [self.tid(raw, unit.thread_id) for unit in units]
         heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
+            self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
             raise HeadMoved
         events: list[tuple[object, ...]] = []
         gone: list[tuple[object, ...]] = []
@@ -134,9 +135,10 @@ class Transactions:
             tid = self._tids[thread_id] = find_tid(raw, thread_id)
         return tid
 
-    def forget(self, thread_id: str) -> None:
-        """Drop the row id of a deleted thread."""
-        self._tids.pop(thread_id, None)
+    def forget(self, *thread_ids: str) -> None:
+        """Drop the row ids of threads that were deleted, or may have been."""
+        for thread_id in thread_ids:
+            self._tids.pop(thread_id, None)
 
     def _event_row(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> tuple[object, ...]:
         payload: bytes | None = stored.payload

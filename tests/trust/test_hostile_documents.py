@@ -3,6 +3,7 @@
 import codecs
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -99,10 +100,8 @@ READERS: dict[str, tuple[Callable[[str], object], str]] = {
 
 
 def _tried(read: Callable[[bytes, str], object], content: bytes) -> None:
-    try:
+    with suppress(Unreadable):
         read(content, "x")
-    except Exception as error:
-        assert "Unreadable" == type(error).__name__
 
 
 @pytest.mark.parametrize(

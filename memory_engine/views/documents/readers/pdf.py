@@ -1,4 +1,4 @@
-"""The text of PDF files (extra `pdf`), read in a process of its own: a file can make its reader hang or take all memory.
+"""The text of PDF files (extra `pdf`), read in a process of its own: a file can make its reader hang.
 
 `python -m memory_engine.views.documents.readers.pdf SECONDS BYTES TEXT_BYTES` is that process: a PDF comes in, its
 text goes out as JSON.
