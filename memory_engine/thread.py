@@ -337,8 +337,10 @@ class Thread(ThreadHandle):
         await life.archive(self)
 
     async def delete(self) -> None:
-        """Destroy the log and the state. The id stays taken, but that of a user, a tenant or an agent, whose
-        next event makes a new thread. A tenant's shares with industries are withdrawn first.
+        """Destroy the log and the state.
+
+        The id stays taken, but that of a user, a tenant or an agent, whose next event makes a new thread. A tenant's
+        shares with industries are withdrawn first.
 
         Raises `ThreadHasForks`.
         """
