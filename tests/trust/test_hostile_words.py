@@ -26,7 +26,7 @@ SIZE = 400
 SIGNS = "aA0\u6f22\u0301 \n\t.,:;'\"`*_#-<>()[]{}=@/\\|+%$&!?\u201c\u2019\u3002\u00ab\u300c"
 BEGINNINGS = """\
 a |A |a.|a\n| \n|\t |0,|0.|0 |0-|1/|a-|a_|a'|n't|Aa|aA|: |= |``|```\n|> |- |1. |# |[1]|[1,|<a|<think>|</think>|\u201c*|\
-a@|a.b@|http://|a://|www.|password |password: |password is |my |key=|eyJ|-----BEGIN PRIVATE KEY-----|and |, and | and the|\
+a@|a.b@|http://|a://|www.|password |password: |password is |my |key=|eyJ|-----BEGIN PRIVATE KEY-----|and |, and | the|\
 my name is |I am |2024-|3 May |May |last |may |x.com/|Ann |Dr. |no, |but |that |not |please |ein|en |##|##a|--|\
 \u54ea\u4e9b|\u4e00|(a|a) |a;"""
 PIECES = (*SIGNS, *BEGINNINGS.split("|"))
