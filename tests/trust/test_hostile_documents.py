@@ -5,6 +5,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
 from attrs import fields
@@ -143,7 +144,7 @@ def test_a_limit_is_a_whole_number() -> None:
     for one in fields(ReadingLimits):
         for wrong in (0, -1, 1.5, True, "x"):
             with pytest.raises(errors.InvalidDocument, match=one.name):
-                ReadingLimits(**{one.name: wrong})
+                cast(Callable[..., ReadingLimits], ReadingLimits)(**{one.name: wrong})
 
 
 @pytest.mark.parametrize(
