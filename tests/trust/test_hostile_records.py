@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage, errors
+from memory_engine.cli import main
 from memory_engine.core.limits import ReadingLimits
 from memory_engine.formats.values import is_json
 from memory_engine.ingest import Ingestion, IngestOptions, IngestReport
@@ -104,3 +105,16 @@ async def test_a_packed_log_that_unpacks_without_end_is_refused(tmp_path: Path) 
         with pytest.raises(errors.ImportRefused, match="unpacks to over 200 times its size"):
             await engine.import_log(tmp_path / "t.jsonl.gz")
         assert [] == await engine.threads()
+
+
+def test_limits_are_raised_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the name that the error gives; a wrong name is refused."""
+    path, db = tmp_path / "a.md", str(tmp_path / "m.db")
+    path.write_text("word " * 100)
+    words = ["docs", "add", str(path), "--tenant", "acme", "--db", db]
+    assert 1 == main([*words, "--limits", "file_bytes=100,mail_parts=3"])
+    assert "ReadingLimits(file_bytes=…)" in capsys.readouterr().err
+    assert 0 == main([*words, "--limits", "file_bytes=1000"])
+    for wrong in ("bytes=3", "file_bytes=0", "file_bytes"):
+        with pytest.raises(SystemExit):
+            main([*words, "--limits", wrong])

@@ -65,7 +65,7 @@ class MailPart:
         raw = content if isinstance(content, bytes) else b""
         try:
             charset = self.described.get_content_charset() or "utf-8"
-        except Exception:  # see `file_name`
+        except Exception:  # a broken parameter, as in `file_name`
             charset = "utf-8"
         return as_text(raw, charset).replace("\r\n", "\n").replace("\r", "\n")
 
@@ -75,7 +75,7 @@ def read_parts(content: bytes, limits: ReadingLimits) -> tuple[MailPart, list[Ma
 
     Raises `Unreadable` for one that passes `mail_parts`, `mail_depth` or `header_chars`.
     """
-    walk = _Walk(content, limits)
+    walk = _PartWalk(content, limits)
     for line in BytesIO(content if b"\n" in content else content.replace(b"\r", b"\n")):
         walk.take(line)
     walk.end()
@@ -83,7 +83,7 @@ def read_parts(content: bytes, limits: ReadingLimits) -> tuple[MailPart, list[Ma
 
 
 @define
-class _Walk:
+class _PartWalk:
     """Where the reading of a message stands.
 
     `open` are the boundaries around, innermost last, each with what its bytes meant further out; `marks` says at which
@@ -213,7 +213,7 @@ def _checked(headers: dict[str, bytearray], limits: ReadingLimits) -> dict[str, 
 def _boundary_of(described: Message) -> bytes:
     try:
         return (described.get_boundary() or "").encode("ascii", "replace")[:_BOUNDARY_BYTES_MAX].rstrip()
-    except Exception:  # see `MailPart.file_name`
+    except Exception:  # a broken parameter, as in `MailPart.file_name`
         return b""
 
 
