@@ -205,9 +205,11 @@ _BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s+(?:\[[ xX~]\]\s+)?(?P<text
 _EMPTY_BULLET = regex(r"\s*(?:[-*+•‣–]|\d{1,3}[.)])\s*")
 _RULE = regex(r"\s*(?:[-*_]\s*){3,}")
 _FENCE = regex(r"\s*(?:```|~~~)\s*\w*\s*")
-_THOUGHT = regex(r"\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_THOUGHT = regex(r"(?<!\s)\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _CITATION = r"\[(?:entr(?:y|ies)\s+)?\d{1,6}(?:\s*[-–,;]\s*\d{1,6})*\]"
 _CITATIONS = regex(rf"(?i)\s+(?P<all>{_CITATION}(?:,?\s*{_CITATION})*)(?P<stop>[.;]?)\s*$")
+CITATIONS_CHARS_MAX = 4_000
+"""So far before the end of a line its citations begin, at the most."""
 _SPAN = regex(r"(\d+)(?:\s*[-–]\s*(\d+))?")
 _NOTHING = regex(
     r"(?i)[(\[_*]*(?:none|n/?a|nothing|not applicable|-|…|\.\.\.)[)\]_*]*(?: (?:so far|yet|to report))?[.!]?"
@@ -246,7 +248,7 @@ def _items(answer: str) -> Iterator[tuple[str, str]]:
     """Each bullet or paragraph with its section; text before the first known section is left out."""
     section, level, fenced = "", 3, False
     parts: list[str] = []
-    for line in [*_THOUGHT.sub("", answer, count=1).splitlines(), ""]:
+    for line in [*_without_thought(answer).splitlines(), ""]:
         fenced ^= bool(_FENCE.fullmatch(line))
         heading = _heading(line)
         if fenced and heading and not heading[0]:
@@ -294,13 +296,20 @@ def _heading(line: str) -> tuple[str, int, str] | None:
     return None
 
 
+def _without_thought(answer: str) -> str:
+    """An answer without what its model thought before it. A thought that never ends is looked through once."""
+    closing = answer.rfind("</think")
+    found = _THOUGHT.search(answer, 0, closing + len("</thinking>")) if closing >= 0 else None
+    return answer if found is None else answer[: found.start()] + answer[found.end() :]
+
+
 def _plain(text: str) -> str:
     return " ".join(text.replace("\x00", "\ufffd").split())
 
 
 def _cited(text: str, entries: int) -> tuple[str, tuple[int, ...]]:
     """The text without its citations, and the places of the entries they cite. An unknown index is not a citation."""
-    found = _CITATIONS.search(text)
+    found = _CITATIONS.search(text, max(0, len(text) - CITATIONS_CHARS_MAX))
     if found is None:
         return text, ()
     spans = _SPAN.findall(found["all"])

@@ -26,7 +26,7 @@ from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Observer, Observers, Relay
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.scoped import create_thread
+from memory_engine.runtime.scoped import check_not_scope, create_thread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Act, Store, StoreStats, ThreadFilter
@@ -128,9 +128,11 @@ class Engine:
         """Make a thread. Without a `thread_id` its id is a UUIDv7.
 
         `initial_chunks` become its first event. `policy` replaces the engine's compaction
-        policy for this thread. Raises `ThreadExists`, `InvalidIdentifier`, and for initial
-        chunks what `dispatch` raises; then there is no thread.
+        policy for this thread. Raises `ThreadExists`, `InvalidIdentifier` (also for an id of a
+        user's, a tenant's, an agent's or an industry's own thread, such as `user:u1`), and for
+        initial chunks what `dispatch` raises; then there is no thread.
         """
+        check_not_scope(thread_id)
         record = ThreadRecord(
             id=thread_id or self.kernel.new_id(),
             kind=kind,
@@ -256,8 +258,7 @@ class Engine:
         See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
-        if tenant_id is None:
-            raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
+        _check_tenant(tenant_id)
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
         if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
@@ -346,10 +347,21 @@ class Engine:
         """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
         return await anchors.check_anchors(self.kernel, anchored)
 
-    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> list[RecordedEvent]:
-        """The events that bear a correlation id, of all threads, in the order in which they were recorded.
+    async def correlated(
+        self, correlation_id: str, *, tenant_id: str = "", limit: int | None = None
+    ) -> list[RecordedEvent]:
+        """The events that bear a correlation id, of a tenant's threads, in the order in which they were recorded.
 
-        `limit` keeps the latest N. Events that forks share come once, from the thread that recorded them.
+        Without a `tenant_id` those of threads without a tenant, as in `search`: ids may be guessed, and two tenants
+        may use the same. `limit` keeps the latest N. Events that forks share come once, from the thread that recorded
+        them. Raises `InvalidSearch`.
         """
-        found = await self.store.correlated(correlation_id, limit=limit)
+        _check_tenant(tenant_id)
+        found = await self.store.correlated(correlation_id, limit=limit, tenant_id=tenant_id)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
+
+
+def _check_tenant(tenant_id: str | None) -> None:
+    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
+    if tenant_id is None:
+        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")

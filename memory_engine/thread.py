@@ -353,10 +353,10 @@ class Thread(ThreadHandle):
         return await erasing.erase(self, event_ids=event_ids, by=by, reason=reason, dry_run=dry_run)
 
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
-        """Destroy the log, the state, and what its facts became in other threads. The id stays taken.
+        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
 
-        It is an act like `erase`, for the whole thread; a tenant's shares with industries are withdrawn first. Raises
-        `ThreadHasForks`, `ErasureUnfinished`.
+        The id stays taken, but that of a user, a tenant or an agent, whose next event makes a new thread. A tenant's
+        shares with industries are withdrawn first. Raises `ThreadHasForks`, `ErasureUnfinished`.
         """
         self.check_present("deleting")
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.core.threads import DELETED, SCOPE_EPOCHS, Head, LiveChunk, LoadedThread, ThreadRecord, is_scope_id
 from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
 from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
@@ -190,8 +190,14 @@ class MemoryStore:
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
-        if record.id in self._threads:
+        is_scope, count = is_scope_id(record.id), len(self._threads)
+        known = self._threads.get(record.id)
+        if known is not None and not (is_scope and known.head.status == DELETED):
             raise ThreadExists(record.id)
+        if known is not None:  # who was deleted can come back
+            self._threads[f"\0{count}"] = self._threads.pop(record.id)
+        if is_scope:
+            head = msgspec.structs.replace(head, epoch=(count + 1) * SCOPE_EPOCHS)
         if record.forked_from is not None:
             self._thread(record.forked_from.thread_id)
         self._threads[record.id] = _Kept(_copied(record), head, live)
@@ -268,12 +274,14 @@ class MemoryStore:
         seqs = range(kept.head.seq, 0, -1)
         return next((seq for seq in seqs if self._event(kept, seq).recorded_at_us <= recorded_at_us), 0)
 
-    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+    async def correlated(
+        self, correlation_id: str, *, limit: int | None = None, tenant_id: str | None = None
+    ) -> Sequence[tuple[str, StoredEvent]]:
         """The events that bear a correlation id, each with its thread's id."""
         found = [
             (kept.record.id, stored)
             for kept in self._threads.values()
-            if kept.head.status != DELETED
+            if kept.head.status != DELETED and tenant_id in (None, kept.record.tenant_id)
             for stored in kept.events
             if correlation_id and stored.correlation_id == correlation_id
         ]
@@ -315,7 +323,7 @@ class MemoryStore:
         ]
 
     async def delete(self, thread_id: str) -> None:
-        """Destroy a thread's log and state; its id stays taken."""
+        """Destroy a thread's log and state; its id stays taken, unless it is a scope's."""
         kept = self._thread(thread_id)
         gone = _Kept(ThreadRecord(id=thread_id), Head(status=DELETED, epoch=kept.head.epoch + 1), ())
         self._drop_derived(thread_id)

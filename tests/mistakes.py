@@ -39,7 +39,7 @@ from memory_engine.cli.log import LOG
 from memory_engine.cli.program import build_parser
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.executor import BATCH_DEPTH_MAX
-from memory_engine.core.threads import Head
+from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.engine import Engine
 from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
@@ -169,7 +169,7 @@ async def write_where_one_only_looks(p: Place) -> None:
 
 async def take_a_conversation_for_a_user(p: Place) -> None:
     """An id that is kept for a user's own thread."""
-    await p.engine.create_thread("user:u1")
+    await p.engine.store.create(ThreadRecord(id="user:u1"), Head(), ())
     await p.engine.user("u1").dispatch(SAID)
 
 

@@ -32,9 +32,9 @@ _POINTING = frozenset(
 )
 _SUBJECTS = frozenset("i d m we ich wir yo je j nous on ik wij".split())
 _ARTICLE = regex(r"(?:the|der|die|das|el|la|los|las|le|les|il|lo|o|os|de|het)\s+|l'", re.IGNORECASE)
-_AND = regex(r",?\s+(?:and|und|y|e|et|en)\s+", re.IGNORECASE)
+_AND = regex(r"(?:,|(?<!\s))\s+(?:and|und|y|e|et|en)\s+", re.IGNORECASE)
 _FURTHER = regex(
-    r",?\s+(?:and|und|y|et)\s+(?:the|both|all|it|he|she|they|we|der|die|das|es|er|el|la|los|las|le|les|il|elle)\b.*"
+    r"(?:,|(?<!\s))\s+(?:and|und|y|et)\s+(?:the|both|all|it|he|she|they|we|der|die|das|es|er|el|la|los|las|le|les|il|elle)\b.*"
     r"|,\s+(?:and|as|so|since|because|which|und|weil|da|also|y|porque|que|así|et|car|donc|parce)\b.*",
     re.IGNORECASE,
 )

@@ -6,11 +6,12 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from memory_engine.cli.options import VARIABLE
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MemoryEngineError
@@ -58,6 +59,15 @@ def positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is below 1")
     return value
+
+
+def reading_limits(text: str) -> ReadingLimits:
+    """`NAME=N,…`: the limits of reading files that are to be others."""
+    pairs = (one.partition("=") for one in text.split(","))
+    try:
+        return evolve(DEFAULT_LIMITS, **{name.strip(): int(count) for name, _, count in pairs})
+    except (InvalidInput, TypeError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def moment(text: str) -> MomentLike:

@@ -6,11 +6,21 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from memory_engine.cli.commands import Command, CommandFunction, WrongArgument, existing, positive, whole, writable
+from memory_engine.cli.commands import (
+    Command,
+    CommandFunction,
+    WrongArgument,
+    existing,
+    positive,
+    reading_limits,
+    whole,
+    writable,
+)
 from memory_engine.cli.options import FOUND_PROBLEMS, add_shared
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped, number
 from memory_engine.core.json_form import named
+from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.recall.hits import Found, Hit
 from memory_engine.views.documents.fold import Document, DocumentReport, document_id_of
 from memory_engine.views.documents.readers.splitting import Splitting
@@ -52,6 +62,13 @@ def _declare_add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"how many of them repeat the passage before (default: {default.overlap})",
     )
+    parser.add_argument(
+        "--limits",
+        type=reading_limits,
+        default=DEFAULT_LIMITS,
+        metavar="NAME=N,…",
+        help="other limits of reading, such as file_bytes=99000000",
+    )
 
 
 async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -66,12 +83,12 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with writable(asked.db) as engine:
         documents = engine.tenant(asked.tenant).documents
         try:
-            report = await documents.ingest(asked.paths, splitting=splitting, progress=shown)
+            report = await documents.ingest(asked.paths, splitting=splitting, limits=asked.limits, progress=shown)
         finally:
             progress.end()
     seconds = time.perf_counter() - begun
     done = named(report, "files added changed unchanged removed passages ended skipped")
-    failed = [named(one, "path place why") for one in report.failed]
+    failed = [named(one, "path place why limit") for one in report.failed]
     terminal.json({**done, "failed": failed, "seconds": round(seconds, 3)})
     _put_report(report, asked.tenant, seconds, terminal)
     return FOUND_PROBLEMS if report.failed else 0

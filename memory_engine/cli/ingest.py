@@ -6,11 +6,12 @@ import time
 from pathlib import Path
 from typing import get_args
 
-from memory_engine.cli.commands import Command, WrongArgument, writable
+from memory_engine.cli.commands import Command, WrongArgument, reading_limits, writable
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
+from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
@@ -33,6 +34,13 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", default="", metavar="U", help="the user that new threads belong to")
     parser.add_argument("--tenant", default="", metavar="T", help="the tenant that new threads belong to")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: the file's)")
+    parser.add_argument(
+        "--limits",
+        type=reading_limits,
+        default=DEFAULT_LIMITS,
+        metavar="NAME=N,…",
+        help="other limits of reading, such as json_values=9000000",
+    )
     parser.add_argument("--skip-invalid", action="store_true", help="go on after an error, and list them all")
 
 
@@ -44,6 +52,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
         tenant_id=asked.tenant,
         thread_id=asked.thread,
         skip_invalid=asked.skip_invalid,
+        limits=asked.limits,
     )
     paths = [Path(name) for name in asked.files]
     _check_names(paths, options)

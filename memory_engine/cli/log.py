@@ -34,6 +34,12 @@ def _declare_log(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--type", metavar="T", help="only events of this type")
     parser.add_argument("--correlation", metavar="ID", help="only events that bear this id, of all threads")
+    parser.add_argument(
+        "--tenant",
+        default="",
+        metavar="T",
+        help="with --correlation: threads of exactly this tenant (without: of no tenant)",
+    )
     parser.add_argument("--causation", metavar="EVENT", help="only events that this event's id caused")
     parser.add_argument("--follow", action="store_true", help="then print what comes, as it comes (Ctrl-C ends it)")
 
@@ -44,6 +50,8 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("name a THREAD (`memory-engine threads` lists them), or give --correlation ID")
     if asked.thread is None and asked.after is not None:
         raise WrongArgument("--after is a seq of one thread: name the THREAD")
+    if asked.tenant and asked.thread is not None:
+        raise WrongArgument("--tenant is for --correlation: a THREAD is of one tenant")
     if asked.follow and asked.after is not None and asked.limit is not None:
         raise WrongArgument("--limit with --after gives the first events, --follow the newest: leave one out")
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
@@ -82,7 +90,7 @@ async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal
     wanted, seen = _wanted(asked), set[tuple[str, int]]()
     latest: int | None = asked.limit
     while True:
-        found = await _newly_correlated(engine, asked.correlation, seen)
+        found = await _newly_correlated(engine, asked, seen)
         seen.update((one.thread_id, one.seq) for one in found)
         chosen = [one for one in found if wanted(one)]
         for recorded in chosen if latest is None else chosen[-latest:]:
@@ -94,12 +102,12 @@ async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal
 
 
 async def _newly_correlated(
-    engine: Engine, correlation_id: str, seen: Container[tuple[str, int]]
+    engine: Engine, asked: argparse.Namespace, seen: Container[tuple[str, int]]
 ) -> list[RecordedEvent]:
     """The events that bear the id and were not seen. While few are new, only the latest are read."""
     found: list[RecordedEvent] = []
     for limit in (NEW_FEW, None):
-        found = await engine.correlated(correlation_id, limit=limit)
+        found = await engine.correlated(asked.correlation, tenant_id=asked.tenant, limit=limit)
         if len(found) < NEW_FEW or (found[0].thread_id, found[0].seq) in seen:
             break
     return [one for one in found if (one.thread_id, one.seq) not in seen]

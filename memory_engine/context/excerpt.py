@@ -10,7 +10,7 @@ PART_CHARS_MAX = 240
 """A sentence or line with more characters is cut into parts at blanks, so that some part always fits."""
 LEFT_OUT = "[…]"
 _TRIES_MAX = 8
-_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|\s*\n\s*")
+_ENDS = regex(r"(?<=[.!?…])\s+|(?<=[\u3002\uff01\uff1f])\s*|(?<!\s)\s*\n\s*")
 
 
 def excerpt(text: str, query_terms: frozenset[str], tokens: int, counter: TokenCounter) -> str:

@@ -188,7 +188,7 @@ REMEMBERED_CHARS_MAX = 32
 _PLAIN = regex("[a-z0-9]+")
 _SHORTENED = regex("(?<=[^\\W\\d_])['\u2019](?:s|t|d|m|re|ve|ll)(?![^\\W_])")
 """The rest of a word after an apostrophe at its end: anna's, don't, we've."""
-_NEGATED = regex("[^\\W\\d_]+n['\u2019]t(?![^\\W_])")
+_NEGATED = regex("(?<![^\\W\\d_])[^\\W\\d_]+n['\u2019]t(?![^\\W_])")
 """Don't, isn't, can't, won't."""
 _THOUSANDS = regex("(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 _ORDINAL = regex("([0-9]+)(?:st|nd|rd|th)")

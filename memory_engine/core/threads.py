@@ -14,6 +14,15 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.errors import InvalidPolicy
 
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
+SCOPE_KINDS = frozenset({"user", "tenant", "agent", "industry"})
+SCOPE_EPOCHS = 1 << 20
+"""A scope's thread begins at an epoch of its own, so far from that of another: who knew a deleted one sees it gone."""
+
+
+def is_scope_id(thread_id: str) -> bool:
+    """Whether an id is of the kind that users, tenants, agents and industries have, such as `user:acme/u1`."""
+    kind, colon, _ = thread_id.partition(":")
+    return bool(colon) and kind in SCOPE_KINDS
 
 
 class ForkPoint(msgspec.Struct, frozen=True):

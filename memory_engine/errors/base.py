@@ -260,14 +260,14 @@ class ThreadNotFound(ThreadError):
 
 @facts
 class ThreadExists(ThreadError):
-    """The id is taken (a deleted thread's id stays taken)."""
+    """The id is taken (a deleted conversation's id stays taken)."""
 
     thread_id: str
 
     def __str__(self) -> str:
         return (
             f"thread {self.thread_id!r} exists already, or did: open it with engine.thread({self.thread_id!r}); "
-            "the id of a deleted thread stays taken"
+            "the id of a deleted conversation stays taken"
         )
 
 

@@ -126,14 +126,20 @@ class InvalidDocument(InvalidInput):
 
 @facts
 class UnreadableDocument(InvalidInput):
-    """A file, or a part of one, that cannot be read as a document. `place` is empty for the whole file."""
+    """A file, or a part of one, that cannot be read as a document. `place` is empty for the whole file.
+
+    `limit` names the one of the `ReadingLimits` that was passed, if it is for that.
+    """
 
     path: str
     place: str
     why: str
+    limit: str = ""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.place}: {self.why}" if self.place else f"{self.path}: {self.why}"
+        raised = f"; if you trust the file, raise it: limits=ReadingLimits({self.limit}=…)" if self.limit else ""
+        place = f"{self.place}: " if self.place else ""
+        return f"{self.path}: {place}{self.why}{raised}"
 
 
 @facts

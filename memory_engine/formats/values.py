@@ -142,6 +142,6 @@ def is_json(text: object) -> bool:
     """Whether a text is JSON; a broken one may be half of it."""
     try:
         json.loads(text if isinstance(text, str) else "")
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -10,6 +10,7 @@ from typing import Literal
 
 from attrs import evolve, frozen
 
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.records import NewEvent
 from memory_engine.errors import IngestError, InvalidMessage
 from memory_engine.formats import detection, openai_responses
@@ -98,13 +99,15 @@ class ConversationRecords:
     part: bool = False
 
 
-def conversations(path: Path, format: Format, name: str) -> Iterator[ConversationRecords | IngestError]:
+def conversations(
+    path: Path, format: Format, name: str, limits: ReadingLimits = DEFAULT_LIMITS
+) -> Iterator[ConversationRecords | IngestError]:
     """The threads of a file, under `name`, or under names that begin with it where there are several.
 
     Its first usable record decides what all of them are. Each conversation's records are
     to be read before the next is asked for.
     """
-    records = read_records(path)
+    records = read_records(path, limits)
     for first in records:
         if isinstance(first, IngestError):
             yield first

@@ -1,13 +1,17 @@
 """Dispatching what files hold, record by record, so that threads compact as they would have live."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.core.events.compaction import CompactionCompleted
 from memory_engine.core.events.memory import ExecutionResume
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import IdempotencyConflict, IngestError, InvalidInput, ReducerError, ThreadExists
@@ -18,14 +22,17 @@ from memory_engine.ingest.records import Format, Record
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.thread import Thread
 
+T = TypeVar("T")
+
 ERRORS_LISTED_MAX = 1_000
+RECORDS_AT_ONCE = 16
 
 
 @frozen(kw_only=True)
 class IngestOptions:
     """How to read files. `thread_id` stands in for the file's stem; new threads get the user and the tenant.
 
-    With `skip_invalid` an error costs the record it is in, else everything after it.
+    With `skip_invalid` an error costs the record it is in, else everything after it. Of `limits`, `json_values` counts.
     """
 
     format: Format = "auto"
@@ -33,6 +40,7 @@ class IngestOptions:
     tenant_id: str = ""
     thread_id: str = ""
     skip_invalid: bool = False
+    limits: ReadingLimits = DEFAULT_LIMITS
 
 
 @define
@@ -96,7 +104,8 @@ class Ingestion:
         stop_observing = self._engine.observe(self._observe)
         try:
             name = self._options.thread_id or path.stem
-            for found in conversations(path, self._options.format, name):
+            threads = conversations(path, self._options.format, name, self._options.limits)
+            async for found in _beside(threads, 1):  # each one's records are read before the next is looked for
                 if isinstance(found, IngestError):
                     if self._ends(found):
                         return False
@@ -128,7 +137,7 @@ class Ingestion:
         self.report.threads.append(into.result)
         reader = self._reader(conversation)
         try:
-            for record in conversation.records:
+            async for record in _beside(conversation.records, RECORDS_AT_ONCE):
                 why = await self._record(record, reader, into)
                 if why and self._ends(_placed(why + self._kept(into), conversation, record, path)):
                     return False
@@ -170,6 +179,13 @@ class Ingestion:
         return thread
 
 
+async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[T]:
+    """The values, read in a thread, so many at once: a long line must not hold up the event loop."""
+    while some := await asyncio.to_thread(lambda: tuple(islice(values, at_once))):
+        for one in some:
+            yield one
+
+
 @define
 class _Target:
     """A thread being filled. `head` is the seq up to which it is known."""
@@ -185,6 +201,9 @@ async def _take(reader: Reader, record: Record, into: _Target) -> str:
         reading = reader.read(record.value, record.number)
     except UnusableRecord as error:
         return str(error)
+    except RecursionError:
+        reader.refused()
+        return "its values are nested too deep"
     try:
         await _check_place(reading, into)
         await _check_open(reading.events, into.thread)

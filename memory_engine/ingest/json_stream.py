@@ -4,6 +4,8 @@ import codecs
 import json
 from typing import BinaryIO, NoReturn
 
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits, json_values
+
 BLOCK = 1 << 16
 VALUE_CHARS_MAX = 64 * 1024 * 1024
 """A single value (a line, an element of a list) longer than this is refused: an event is never that large."""
@@ -26,8 +28,9 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-def parse(text: str, line: int) -> object:
+def parse(text: str, line: int, limits: ReadingLimits = DEFAULT_LIMITS) -> object:
     """The one JSON value that `text` holds, which stands on `line`. Raises `BrokenText`."""
+    _check_values(text, line, limits)
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -38,14 +41,22 @@ def parse(text: str, line: int) -> object:
         raise BrokenText(line, "not usable: its values are nested too deep") from None
 
 
+def _check_values(text: str, line: int, limits: ReadingLimits) -> None:
+    """Raise `BrokenText` for JSON of so many values that it would take a hundred times its length of memory."""
+    if len(text) > limits.json_values and (count := json_values(text)) > limits.json_values:
+        why = f"not usable: it has {count:,} values or more; the limit is {limits.json_values:,}"
+        raise BrokenText(line, f"{why}; if you trust the file, raise it: limits=ReadingLimits(json_values=…)")
+
+
 class Scanner:
     """Walks the text of a file value by value and knows on which line it stands.
 
     Holds one block and one value at a time. All methods raise `BrokenText`.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, limits: ReadingLimits = DEFAULT_LIMITS) -> None:
         self._file = file
+        self._limits = limits
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         self._text = ""
         self._at = 0
@@ -92,6 +103,8 @@ class Scanner:
         self.peek()
         size = BLOCK
         while True:
+            if len(self._text) > 2 * BLOCK:  # one value alone fills a larger buffer
+                _check_values(self._text, self.line, self._limits)
             try:
                 found, end = _DECODER.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:

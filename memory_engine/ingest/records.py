@@ -6,6 +6,7 @@ from typing import BinaryIO, Literal
 
 from attrs import frozen
 
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.errors import IngestError
 from memory_engine.ingest.json_stream import VALUE_CHARS_MAX, BrokenText, Scanner, parse
 
@@ -25,7 +26,7 @@ class Record:
     is_line: bool
 
 
-def read_records(path: Path) -> Iterator[Record | IngestError]:
+def read_records(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Record | IngestError]:
     """Every record of a file, a broken one as the error that says where. Holds one record at a time.
 
     A broken line of JSON Lines costs that line; a broken list ends there, since nobody
@@ -34,9 +35,9 @@ def read_records(path: Path) -> Iterator[Record | IngestError]:
     try:
         with path.open("rb") as file:
             if path.suffix in _LINES or not file.seekable() or _is_json_lines(file):
-                yield from _lines(file, str(path))
+                yield from _lines(file, str(path), limits)
             else:
-                yield from _document(file, str(path))
+                yield from _document(file, str(path), limits)
     except OSError as error:
         yield IngestError(str(path), 1, f"cannot be read: {error.strerror or error}")
 
@@ -55,7 +56,7 @@ def _is_json_lines(file: BinaryIO) -> bool:
         file.seek(0)
 
 
-def _lines(file: BinaryIO, path: str) -> Iterator[Record | IngestError]:
+def _lines(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record | IngestError]:
     number = 0
     line = 0
     while raw := file.readline(VALUE_CHARS_MAX):
@@ -67,7 +68,7 @@ def _lines(file: BinaryIO, path: str) -> Iterator[Record | IngestError]:
             if len(raw) == VALUE_CHARS_MAX and not raw.endswith(b"\n"):
                 _skip_rest(file)
                 raise BrokenText(line, f"a line of over {VALUE_CHARS_MAX >> 20} MB")
-            yield Record(parse(_decoded(raw, line), line), line, number, True)
+            yield Record(parse(_decoded(raw, line), line, limits), line, number, True)
         except BrokenText as error:
             yield IngestError(path, line, error.why)
 
@@ -84,8 +85,8 @@ def _skip_rest(file: BinaryIO) -> None:
         pass
 
 
-def _document(file: BinaryIO, path: str) -> Iterator[Record | IngestError]:
-    scanner = Scanner(file)
+def _document(file: BinaryIO, path: str, limits: ReadingLimits) -> Iterator[Record | IngestError]:
+    scanner = Scanner(file, limits)
     try:
         start = scanner.peek()
         if start == "[":

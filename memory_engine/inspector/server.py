@@ -14,6 +14,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MissingExtra
 from memory_engine.errors.base import facts
 from memory_engine.inspector.app import create_app
+from memory_engine.inspector.connections import bounded_protocol
 from memory_engine.inspector.guard import LOOPBACK
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _server(app: "Starlette", started: "asyncio.Future[None]") -> "Server":
 
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=bounded_protocol(),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -60,7 +60,7 @@ _NO_SUBJECT = frozenset({"plain", "self", "then", "was", "change", "unsaid", "ad
 _UNTELLING = frozenset({"plain", "self", "person", "denied", "added", "other"})
 
 _SENTENCES = regex(r"(?<=[.!?])\s+|(?<=[。\uff01\uff1f\uff1b])|\n+")
-_QUOTED = regex(r"\"[^\"]{8,}\"|“[^”]{4,}”|„[^“”]{8,}[“”]|«[^»]{8,}»|「[^」]{4,}」")
+_QUOTED = regex(r"\"[^\"]{8,1000}\"|“[^”]{4,1000}”|„[^“”]{8,1000}[“”]|«[^»]{8,1000}»|「[^」]{4,1000}」")
 _CLAUSES = regex(r"[,;:]\s+|[\uff0c、\uff1b\uff1a]")
 _NUMBER = regex(r"\d+(?:[.,:]\d+)*")
 _NUMERALS = regex(

@@ -12,6 +12,7 @@ from memory_engine.errors import EventNotFound, MemoryEngineError
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.scoped import check_not_scope
 from memory_engine.store.protocol import ThreadFilter
 
 
@@ -28,6 +29,7 @@ async def pause(thread: ThreadHandle, reason: str) -> Receipt:
 async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapping[str, str]) -> str:
     """Make a thread that shares the past up to `seq`; its id. Raises the errors of `Thread.fork`."""
     kernel = thread.kernel
+    check_not_scope(thread_id)
     kernel.check_writable("a fork")
     loaded = await kernel.store.load(thread.id)
     state = await kernel.reader.state_at(thread.id, seq)

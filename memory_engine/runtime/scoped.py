@@ -1,7 +1,9 @@
 """Scopes: threads of users, tenants and agents, found by their owner's id, made by their first event."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 from urllib.parse import quote
 
 from memory_engine.core.codec import encode_event
@@ -11,13 +13,15 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import Head, ThreadRecord, check_record
-from memory_engine.errors import EventTooLarge, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
+from memory_engine.errors import EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
+
+T = TypeVar("T")
 
 _SEEN = "this scope is there"
 
@@ -48,20 +52,32 @@ class ScopeHandle(ThreadHandle):
         correlation_id: str = "",
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
-        await self._make(event)
-        return await super().dispatch(
+        send = partial(
+            super().dispatch,
             event,
             event_id=event_id,
             occurred_at=occurred_at,
             causation_id=causation_id,
             correlation_id=correlation_id,
         )
+        return await self._made((event,), send)
 
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
+        return await self._made(events, partial(super().dispatch_all, events))
+
+    async def _made(self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]]) -> T:
+        """Send events to the thread, made before if it is not there, and again if another process has deleted it."""
         if events:
             await self._make(*events)
-        return await super().dispatch_all(events)
+        try:
+            return await send()
+        except ThreadNotFound:
+            self.kernel[OpenThreads].drop(self.id)
+            if not events:
+                raise
+            await self._make(*events)
+            return await send()
 
     async def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads.
@@ -112,7 +128,7 @@ class ScopeHandle(ThreadHandle):
             await create_thread(self.kernel, record)
         except ThreadExists:  # another task or process was first
             if not await self._is_there():
-                raise ThreadNotFound(self.id) from None  # it was deleted: its id stays taken
+                raise ThreadNotFound(self.id) from None  # it was deleted at this moment: send again
         self.kernel.caches.put(self.id, _SEEN, True)
 
 
@@ -143,6 +159,23 @@ def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
         raise EventTooLarge(recorded.event_type, len(payload), kernel.config.event_bytes_max)
     reducers = kernel.reducers.of_type(recorded.event_type)
     reduce_into(State().draft(), reducers, recorded, ReduceContext(1, "", kernel.now_us()), thread_id)
+
+
+def check_not_scope(thread_id: str, record: ThreadRecord | None = None) -> None:
+    """Raise `InvalidIdentifier` for an id that is kept for a scope, unless `record` is that scope's."""
+    kind = thread_id.partition(":")[0]
+    if not is_scope_id(thread_id) or (record is not None and kind == record.kind and thread_id == _own_id(record)):
+        return
+    why = f"such ids are kept for threads that `engine.{kind}(…)` makes; take another"
+    raise InvalidIdentifier("thread id", thread_id, why)
+
+
+def _own_id(record: ThreadRecord) -> str:
+    """The id of the scope whose record this is. An industry's name stands in its id alone."""
+    owners = {"user": record.user_id, "agent": record.agent_id, "tenant": record.tenant_id}
+    if record.kind not in owners:
+        return record.id
+    return scope_thread_id(record.kind, owners[record.kind], "" if record.kind == "tenant" else record.tenant_id)
 
 
 def scope_thread_id(kind: str, scope_id: str, tenant_id: str = "") -> str:

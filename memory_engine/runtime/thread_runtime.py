@@ -371,7 +371,7 @@ class ThreadRuntime:
         self._looked_s = now
         with suppress(StorageBusy):
             head = await self._kernel.store.head(self.id)
-            if (head.seq, head.epoch) > (self.head.seq, self.head.epoch):
+            if head.seq > self.head.seq or head.epoch != self.head.epoch:
                 await self.exclusively(self.reload)
 
     def outdate(self) -> None:
@@ -436,8 +436,9 @@ class ThreadRuntime:
         self._is_stale = False
         loaded = await self._kernel.reader.load(self.id)
         self.state = load_state(loaded, self._kernel.events)
-        self.head = loaded.head
-        self.indexed = loaded.indexed
+        if loaded.head.epoch != self.head.epoch:  # it may be another: who was deleted has come back
+            self._kernel.caches.drop(self.id)
+        self.record, self.head, self.indexed = loaded.record, loaded.head, loaded.indexed
         await self.projections.load()
         self._follow_status()
 

@@ -140,10 +140,13 @@ class Store(Protocol):
         """
         ...
 
-    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+    async def correlated(
+        self, correlation_id: str, *, limit: int | None = None, tenant_id: str | None = None
+    ) -> Sequence[tuple[str, StoredEvent]]:
         """The events that bear a correlation id, each with its thread's id, in the order of their recording.
 
-        With a limit the latest N. Deleted threads are left out; an event that forks share comes once.
+        With a limit the latest N; with a `tenant_id` those of threads of exactly this tenant (`""`: of none). Deleted
+        threads are left out; an event that forks share comes once.
         """
         ...
 
@@ -163,7 +166,10 @@ class Store(Protocol):
         ...
 
     async def delete(self, thread_id: str) -> None:
-        """Delete a thread's log and state; its id stays taken. `wipe` destroys the bytes. Raises `ThreadNotFound`."""
+        """Delete a thread's log and state; its id stays taken, unless it is a scope's (`is_scope_id`).
+
+        `wipe` destroys the bytes. Raises `ThreadNotFound`.
+        """
         ...
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:

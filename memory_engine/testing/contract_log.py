@@ -223,6 +223,10 @@ class CorrelationContract:
             await store.commit(unit(thread_id, *events))
         assert [("a", 1), ("b", 1), ("a", 3), ("b", 3)] == await found(store, "k")
         assert [("a", rows["a"][0])] == [*await store.correlated("k")][:1]
+        await store.create(ThreadRecord(id="c", tenant_id="acme"), Head(), ())
+        await store.commit(unit("c", of_k := msgspec.structs.replace(event(1), correlation_id="k2")))
+        assert [("c", of_k)] == [*await store.correlated("k2", tenant_id="acme")] == [*await store.correlated("k2")]
+        assert [] == [*await store.correlated("k2", tenant_id="")]
         assert [[], [("b", 3)], 4, 4] == [
             await found(store, "k", 0),
             await found(store, "k", 1),

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from memory_engine.core.threads import ARCHIVED, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
-from memory_engine.errors import ThreadExists, ThreadNotFound
+from memory_engine.errors import HeadMoved, ThreadExists, ThreadNotFound
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
@@ -142,6 +142,21 @@ class ThreadContract:
         await store.delete("t")
         with pytest.raises(ThreadExists):
             await store.create(ThreadRecord(id="t"), Head(), ())
+
+    async def test_a_deleted_scopes_id_is_free(self, store: Store) -> None:
+        """Who was deleted can come back: as another thread, that a writer who knew the first cannot take for it."""
+        await store.create(ThreadRecord(id="user:u"), Head(), ())
+        old = await store.head("user:u")
+        await store.commit(unit("user:u", event(1, id="old"), after=old))
+        await store.delete("user:u")
+        await store.create(ThreadRecord(id="user:u"), Head(), ())
+        head = await store.head("user:u")
+        with pytest.raises(HeadMoved):
+            await store.commit(unit("user:u", event(1, id="late"), after=old))
+        await store.commit(unit("user:u", event(1, id="e1"), after=head))
+        with pytest.raises(ThreadExists):
+            await store.create(ThreadRecord(id="user:u"), Head(), ())
+        assert ["e1"] == await ids_of(store, "user:u")
 
     async def test_deleting_leaves_other_threads_whole(self, store: Store) -> None:
         """A thread that holds the same ids and the same large payload keeps them."""

@@ -124,9 +124,11 @@ class FaultyStore:
         """Pass on."""
         return await self._store.seq_at(thread_id, recorded_at_us)
 
-    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+    async def correlated(
+        self, correlation_id: str, *, limit: int | None = None, tenant_id: str | None = None
+    ) -> Sequence[tuple[str, StoredEvent]]:
         """Pass on."""
-        return await self._store.correlated(correlation_id, limit=limit)
+        return await self._store.correlated(correlation_id, limit=limit, tenant_id=tenant_id)
 
     async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
         """Straight through."""

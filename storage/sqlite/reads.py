@@ -130,12 +130,15 @@ def seq_at(raw: sqlite3.Connection, thread_id: str, recorded_at_us: int) -> int:
     return 0
 
 
-def correlated(raw: sqlite3.Connection, correlation_id: str, limit: int | None) -> list[tuple[str, StoredEvent]]:
+def correlated(
+    raw: sqlite3.Connection, correlation_id: str, limit: int | None, tenant_id: str | None
+) -> list[tuple[str, StoredEvent]]:
     """Events that bear a correlation id, with their threads' ids, in the order of their recording."""
     rows = raw.execute(
         f"SELECT t.id, {EVENT_COLUMNS} FROM {EVENTS} JOIN threads t ON t.tid = e.tid JOIN heads h ON h.tid = e.tid "
-        "WHERE e.correlation_id = ? AND h.status <> ? ORDER BY e.recorded_at_us DESC, e.pos DESC LIMIT ?",
-        (correlation_id, DELETED, -1 if limit is None else limit),
+        "WHERE e.correlation_id = ? AND h.status <> ? AND t.tenant_id = coalesce(?, t.tenant_id) "
+        "ORDER BY e.recorded_at_us DESC, e.pos DESC LIMIT ?",
+        (correlation_id, DELETED, tenant_id, -1 if limit is None else limit),
     )
     return [(row[0], event_from_row(row[1:])) for row in rows][::-1]
 

@@ -11,7 +11,16 @@ import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
+from memory_engine.core.threads import (
+    DELETED,
+    SCOPE_EPOCHS,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ThreadRecord,
+    encode_policy,
+    is_scope_id,
+)
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation
@@ -98,6 +107,7 @@ class SQLiteStore:
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
         await self._writer.run(lambda raw: _create(raw, record, head, live))
+        self._transactions.forget(record.id)
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
@@ -127,9 +137,11 @@ class SQLiteStore:
         """The seq of the last event that was recorded at this time or before it."""
         return await self._read(lambda raw: reads.seq_at(raw, thread_id, recorded_at_us))
 
-    async def correlated(self, correlation_id: str, *, limit: int | None = None) -> Sequence[tuple[str, StoredEvent]]:
+    async def correlated(
+        self, correlation_id: str, *, limit: int | None = None, tenant_id: str | None = None
+    ) -> Sequence[tuple[str, StoredEvent]]:
         """The events that bear a correlation id, each with its thread's id."""
-        return await self._read(lambda raw: reads.correlated(raw, correlation_id, limit))
+        return await self._read(lambda raw: reads.correlated(raw, correlation_id, limit, tenant_id))
 
     async def read_at(self, thread_id: str, seqs: Sequence[int]) -> Sequence[StoredEvent]:
         """The events at these seqs that there are, in order, through shared pasts."""
@@ -144,7 +156,7 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.forks(raw, thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Delete a thread's log and state; its id stays taken."""
+        """Delete a thread's log and state; its id stays taken, unless it is a scope's."""
         await self._writer.administer(lambda raw: erasing.delete(raw, thread_id))
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
@@ -281,7 +293,9 @@ def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Dur
 
 
 def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-    forked = record.forked_from
+    forked, is_scope = record.forked_from, is_scope_id(record.id)
+    if is_scope:
+        raw.execute(_RELEASE, (record.id, DELETED))
     try:
         tid = raw.execute(
             "INSERT INTO threads (id, kind, user_id, tenant_id, agent_id, parent_id, metadata, policy, created_at_us, "
@@ -309,7 +323,7 @@ def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Seq
             tid,
             head.seq,
             head.hash,
-            head.epoch,
+            tid * SCOPE_EPOCHS if is_scope else head.epoch,
             head.status,
             head.open_compaction,
             head.chunks,
@@ -318,3 +332,10 @@ def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Seq
         ),
     )
     put_live(raw, tid, live)
+
+
+_RELEASE = (
+    "UPDATE threads SET id = char(0) || tid WHERE id = ? "
+    "AND EXISTS (SELECT 1 FROM heads h WHERE h.tid = threads.tid AND h.status = ?)"
+)
+"""Who was deleted can come back, as another row: the old one gets an id that nobody can ask for."""

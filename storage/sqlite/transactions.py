@@ -76,6 +76,7 @@ class Transactions:
         tids = [self.tid(raw, unit.thread_id) for unit in units]
         heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
+            self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
             raise HeadMoved
         events: list[tuple[object, ...]] = []
         gone: list[tuple[object, ...]] = []
@@ -134,9 +135,10 @@ class Transactions:
             tid = self._tids[thread_id] = find_tid(raw, thread_id)
         return tid
 
-    def forget(self) -> None:
-        """Read the row ids of threads anew: some were deleted."""
-        self._tids.clear()
+    def forget(self, *thread_ids: str) -> None:
+        """Read the row ids of threads that may have been deleted anew; without any, those of all."""
+        for thread_id in thread_ids or tuple(self._tids):
+            self._tids.pop(thread_id, None)
 
     def insert(self, raw: sqlite3.Connection, tid: int, stored: StoredEvent) -> None:
         """Write one event of a thread."""

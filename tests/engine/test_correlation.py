@@ -282,7 +282,9 @@ async def test_an_industry_keeps_neither(engine: Engine) -> None:
             await engine.industry("retail").dispatch(e.PatternWithdrawn(share="ab"), correlation_id="k")
     events = await log(engine.industry("retail"))
     assert (2, {("", "")}) == (len(events), {links(one) for one in events})
-    assert {"acme"} == {one.thread_id.removeprefix("tenant:") for one in await engine.correlated("order-17")}
+    assert {"acme"} == {
+        one.thread_id.removeprefix("tenant:") for one in await engine.correlated("order-17", tenant_id="acme")
+    }
 
 
 async def test_observers_are_at_nobodys_call(engine: Engine) -> None:

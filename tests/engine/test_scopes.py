@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import AgentMdPromoted, Destination, Engine, ExternalInject, MemoryShared, errors
+from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.scoped import scope_thread_id
 from memory_engine.testing.contract_rows import HOSTILE
@@ -55,7 +56,7 @@ async def test_an_impossible_id_is_refused(engine: Engine, name: str) -> None:
 
 async def test_a_thread_of_another_kind_in_its_place_is_an_error(engine: Engine) -> None:
     """A conversation that somebody called `user:u1` is never taken for the user."""
-    await engine.create_thread("user:u1")
+    await engine.store.create(ThreadRecord(id="user:u1"), Head(), ())
     with pytest.raises(errors.WrongThreadKind, match="conversation"):
         await engine.user("u1").dispatch(ExternalInject(content="hello"))
     with pytest.raises(errors.WrongThreadKind):
@@ -64,7 +65,8 @@ async def test_a_thread_of_another_kind_in_its_place_is_an_error(engine: Engine)
 
 async def test_a_thread_of_another_tenant_in_its_place_is_an_error(engine: Engine) -> None:
     """A thread that somebody made for a user of one tenant under the id of another's is never taken for it."""
-    await engine.create_thread(engine.user("u1", tenant_id="acme").id, kind="user", user_id="u1", tenant_id="evil")
+    mine = engine.user("u1", tenant_id="acme").id
+    await engine.store.create(ThreadRecord(id=mine, kind="user", user_id="u1", tenant_id="evil"), Head(), ())
     with pytest.raises(errors.WrongThreadKind):
         await engine.user("u1", tenant_id="acme").preferences.update("tone", "dry")
 
@@ -88,12 +90,13 @@ async def test_a_refused_first_event_makes_nothing(engine: Engine) -> None:
     assert [] == await engine.threads()
 
 
-async def test_a_deleted_scope_stays_deleted(engine: Engine) -> None:
-    """Its id is taken and its memory gone; what was cached of it too."""
+async def test_a_deleted_scope_is_gone_and_can_come_back(engine: Engine) -> None:
+    """Its memory is gone; what was cached of it too. Its next event makes another."""
     user = engine.user("u1")
     await user.preferences.update("tone", "dry")
     await user.preferences.applicable(query="tone")
     await user.delete()
     assert await engine.user("u1").preferences.get("tone") is None
-    with pytest.raises(errors.ThreadError):
-        await engine.user("u1").preferences.update("tone", "dry")
+    await engine.user("u1").preferences.update("length", "short")
+    assert await engine.user("u1").preferences.get("tone") is None
+    assert 1 == (await engine.user("u1").info()).events

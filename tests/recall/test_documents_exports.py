@@ -1,6 +1,5 @@
 """What is read from Slack exports and PDF files; and what is said of broken ones."""
 
-import io
 import json
 import zipfile
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ import pytest
 
 import memory_engine
 from memory_engine import errors
-from tests.recall.document_files import Files, read, shown, without
+from tests.recall.document_files import Files, pdf, read, shown, without
 
 
 @pytest.fixture
@@ -132,36 +131,6 @@ async def test_S7_what_is_broken_in_an_export_is_named(tmp_path: Path) -> None:
 
 
 # PDF
-
-
-def pdf(*pages: str) -> bytes:
-    """A PDF file with a line of text on each page."""
-    kids = " ".join(f"{4 + 2 * n} 0 R" for n in range(len(pages)))
-    objects = [
-        "<< /Type /Catalog /Pages 2 0 R >>",
-        f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-        "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    for n, text in enumerate(pages):
-        stream = f"BT /F1 12 Tf 72 720 Td ({text}) Tj ET" if text else ""
-        resources = "<< /Font << /F1 3 0 R >> >>"
-        objects.append(
-            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources {resources} /Contents {5 + 2 * n} 0 R >>"
-        )
-        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    objects.append("<< /Title (Prices) /Author (Ann) /CreationDate (D:20241103100000+01'00') >>")
-    out = io.BytesIO()
-    out.write(b"%PDF-1.4\n")
-    places = []
-    for n, one in enumerate(objects, 1):
-        places.append(out.tell())
-        out.write(f"{n} 0 obj\n{one}\nendobj\n".encode())
-    start = out.tell()
-    table = "".join(f"{place:010} 00000 n \n" for place in places)
-    out.write(f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}".encode())
-    trailer = f"<< /Size {len(objects) + 1} /Root 1 0 R /Info {len(objects)} 0 R >>"
-    out.write(f"trailer\n{trailer}\nstartxref\n{start}\n%%EOF\n".encode())
-    return out.getvalue()
 
 
 def test_S7_a_pdf_is_its_pages(make: Files) -> None:

@@ -17,6 +17,7 @@ from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.replay.export.log_file import FileBatch, LogFile
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.runtime.scoped import check_not_scope
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import CommitUnit, Store
 from memory_engine.store.reader import imported
@@ -80,6 +81,7 @@ class _Import:
         with await asyncio.to_thread(LogFile, self._path) as file:
             thread = file.header.thread
             record = msgspec.structs.replace(thread, id=self._asked_id or thread.id, forked_from=None)
+            check_not_scope(record.id, record)
             head = await self._head(record.id)
             await self._check(file, record.id, head or Head())
             report = ImportReport(
@@ -91,10 +93,9 @@ class _Import:
                 redacted=file.redacted,
                 head_hash=file.hash.hex(),
             )
-        if head is None:
-            await self._create(record)
+        begun = head if head is not None else await self._create(record)
         if report.added:
-            await self._exclusively(record.id, lambda: self._write(record.id, head or Head()))
+            await self._exclusively(record.id, lambda: self._write(record.id, begun))
             self._kernel[ProjectionWorker].touched(record.id)
         return report
 
@@ -116,9 +117,10 @@ class _Import:
             if any(row.hash != file.hash for row in rows):
                 raise ThreadExists(thread_id)
 
-    async def _create(self, record: ThreadRecord) -> None:
+    async def _create(self, record: ThreadRecord) -> Head:
         try:
             await self._store.create(record, Head(), ())
+            return await self._store.head(record.id)
         except ThreadExists:
             if await self._head(record.id) is not None:
                 raise HeadMoved from None  # since a moment ago

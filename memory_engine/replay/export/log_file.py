@@ -7,6 +7,7 @@ Exports are read line by line; a file that was altered is refused with the numbe
 """
 
 import gzip
+import sys
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ from memory_engine.errors import ForeignChunkId, ImportRefused, IntegrityError, 
 FORMAT = "memory_engine log"
 FORMAT_VERSION = 1
 LINE_BYTES_MAX = 256 * 1024 * 1024
+PACKED_RATIO_MAX, PACKED_FREE_BYTES = 200, 64 * 1024 * 1024
+"""A compressed log may unpack to so many times its size, or to so many bytes."""
 SALT_BYTES_MAX = 63
 """A salt is shorter than 64 bytes, which would say that the row is redacted."""
 _NOTHING = b"null"
@@ -215,6 +218,7 @@ class LogFile:
         self._ids: set[str] = set()
         self._state = State()
         self._is_whole = False
+        self._unpacked_bytes, self._unpacked_max = 0, sys.maxsize
         self.hash = b""
         self.redacted = 0
         self._raw = path.open("rb")
@@ -342,13 +346,22 @@ class LogFile:
     def _some_bytes(self) -> bytes:
         """The next line, or the beginning of one that is too long."""
         try:
-            return self._file.readline(LINE_BYTES_MAX + 1)
+            line = self._file.readline(LINE_BYTES_MAX + 1)
+            self._unpacked_bytes += len(line)
+            if self._unpacked_bytes > self._unpacked_max:
+                why = (
+                    f"it unpacks to over {PACKED_RATIO_MAX} times its size; if you trust it, unpack it (gunzip) before"
+                )
+                self._refuse(why)
+            return line
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             self._refuse(f"the compressed file is damaged or cut off: {error}")
 
     def _unpacked(self) -> BinaryIO:
         """The file's content, unpacked where it is compressed under any name."""
         is_packed = self._raw.read(len(_GZIP)) == _GZIP
+        if is_packed:
+            self._unpacked_max = max(PACKED_FREE_BYTES, PACKED_RATIO_MAX * self._path.stat().st_size)
         self._raw.seek(0)
         return cast("BinaryIO", gzip.GzipFile(fileobj=self._raw, mode="rb")) if is_packed else self._raw
 

@@ -9,7 +9,9 @@ from hashlib import sha256
 from memory_engine.core.clock import to_us
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.records import NewEvent
+from memory_engine.errors import InvalidDocument
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentSplice
 from memory_engine.views.documents.fold import Document
 from memory_engine.views.documents.readers.document import Loaded
@@ -30,9 +32,17 @@ def digest_of(loaded: Loaded, splitting: Splitting) -> str:
     return _digest((loaded, splitting.chars, splitting.overlap))
 
 
-def changes(known: Document | None, loaded: Loaded, splitting: Splitting) -> list[DocumentAdded]:
-    """The events that turn the document `known` (`None`: it is new) into the one `loaded`. At least one."""
+def changes(
+    known: Document | None, loaded: Loaded, splitting: Splitting, limits: ReadingLimits = DEFAULT_LIMITS
+) -> list[DocumentAdded]:
+    """The events that turn the document `known` (`None`: it is new) into the one `loaded`. At least one.
+
+    Raises `InvalidDocument` for one of more passages than the limits allow.
+    """
     pieces = split(loaded.sections, splitting)
+    if len(pieces) > limits.passages:
+        why = f"the limit is {limits.passages:,}; cut it, or raise the limit: limits=ReadingLimits(passages=…)"
+        raise InvalidDocument("passages", len(pieces), why)
     batches = list(_batches(_splices(known, loaded, pieces))) or [()]
     digest = digest_of(loaded, splitting)
     return [

@@ -10,6 +10,7 @@ from attrs import define, evolve, field
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
@@ -45,7 +46,13 @@ class Documents:
         self._tenant = tenant
 
     async def add(
-        self, source: Path | str, *, title: str = "", id: str = "", splitting: Splitting = DEFAULT
+        self,
+        source: Path | str,
+        *,
+        title: str = "",
+        id: str = "",
+        splitting: Splitting = DEFAULT,
+        limits: ReadingLimits = DEFAULT_LIMITS,
     ) -> tuple[Document, ...]:
         """Bring a file (a `Path`; a folder, a mailbox, an export are many documents) or a text (a `str`).
 
@@ -56,7 +63,7 @@ class Documents:
         if isinstance(source, str):
             return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
         taken: list[str] = []
-        report = await self._ingest([source], _Ingestion(splitting, taken=taken))
+        report = await self._ingest([source], _Ingestion(splitting, limits, taken=taken))
         if report.failed:
             missing = report.failed[0].__cause__
             raise missing if isinstance(missing, MissingExtra) else report.failed[0]
@@ -81,7 +88,8 @@ class Documents:
         if not title.strip():
             raise InvalidDocument("title", title, "give it one to be found and shown by")
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
-        read = _text_of(text.replace("\r\n", "\n"), id or f"text:{digest[:24]}", title, described)
+        plain = text.replace("\r\n", "\n")
+        read = await asyncio.to_thread(_text_of, plain, id or f"text:{digest[:24]}", title, described)
         seq = await self._put(read, _Ingestion(splitting))
         document = await self.get(read.id) or await self.get(read.id, at=seq)  # another may have removed it by now
         assert document is not None
@@ -92,17 +100,18 @@ class Documents:
         paths: Path | str | Iterable[Path | str],
         *,
         splitting: Splitting = DEFAULT,
+        limits: ReadingLimits = DEFAULT_LIMITS,
         progress: Callable[[DocumentReport], None] | None = None,
     ) -> DocumentReport:
         """Bring files, and all that stands in folders: one path, or several.
 
-        The report names files that cannot be read; the rest is brought.
+        The report names files that cannot be read, and those that pass one of the `limits`; the rest is brought.
 
         A file that did not change since the last time writes nothing; `progress` is called after each file. Raises only
         errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
         named = [paths] if isinstance(paths, str | Path) else paths
-        return await self._ingest([Path(path) for path in named], _Ingestion(splitting, progress))
+        return await self._ingest([Path(path) for path in named], _Ingestion(splitting, limits, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
         """All documents, in order of their ids."""
@@ -166,7 +175,7 @@ class Documents:
                 run.progress(report)
 
     async def _file(self, found: File, run: "_Ingestion") -> None:
-        documents = load(found)
+        documents = load(found, run.limits)
         while True:
             try:
                 loaded = await asyncio.to_thread(_some, documents)
@@ -191,7 +200,7 @@ class Documents:
         if not has_text and not loaded.may_be_empty:
             raise InvalidDocument("text", "", "it holds no words")
         try:
-            digest = digest_of(loaded, run.splitting)
+            digest = await asyncio.to_thread(digest_of, loaded, run.splitting)
         except UnicodeEncodeError:
             raise InvalidDocument("a text", loaded.title, "a lone surrogate in it is not a character") from None
 
@@ -200,7 +209,7 @@ class Documents:
                 return _removal(known, "no longer in its source")
             if known is not None and known.digest == digest:
                 return ()
-            return changes(known, loaded, run.splitting)
+            return changes(known, loaded, run.splitting, run.limits)
 
         is_new, events, seq = await self._changed(loaded.id, wanted)
         run.report.count(events, is_new=is_new, is_there=has_text)
@@ -235,6 +244,7 @@ class _Ingestion:
     """One ingestion: its options, its report, and the ids of the documents that it met."""
 
     splitting: Splitting
+    limits: ReadingLimits = DEFAULT_LIMITS
     progress: Callable[[DocumentReport], None] | None = None
     taken: "list[str]" = field(factory=list)
     report: DocumentReport = field(factory=DocumentReport)

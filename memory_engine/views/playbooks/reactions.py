@@ -135,7 +135,7 @@ SENTENCES = regex(r"([^.!?\u3002]+)([.!?\u3002]*)")
 """A sentence of folded text, and the marks that end it."""
 _CLAUSES = regex(r"[,;:()\u3001\uff0c\u2013\u2014]|\s-+\s|(?<!\w)(?:and|und|et|y)(?!\w)")
 _QUOTES = regex(r"[\"\u201c-\u201f\u00ab\u00bb]")
-_CONTROL = regex(r"#{2,}\w+#{2,}|<\|\w+\|>")
+_CONTROL = regex(r"(?<!#)#{2,}+\w+#{2,}|<\|\w+\|>")
 """Marks by which programs that stand for people end a conversation."""
 _SKIN = regex("[\ufe0f\U0001f3fb-\U0001f3ff]")
 _Part = tuple[Literal["praise", "done", "filler", "request", "other"], str]
@@ -149,10 +149,14 @@ def _parts(sentence: str, ending: str) -> Iterator[_Part]:
     if _is_made_of(whole, _signs().done, _signs().filler):
         yield _said(whole), whole
         return
-    start = opening = 0
+    start = opening = begins = 0
+    end = len(sentence.rstrip(OPENERS))
     for mark in [*_CLAUSES.finditer(sentence), None]:
         said = sentence[start : mark.start() if mark is not None else None].strip(OPENERS)
-        rest = sentence[opening:].strip(OPENERS)
+        begins = max(begins, opening)
+        while begins < end and sentence[begins] in OPENERS:  # each once: a row of commas is a row of clauses
+            begins += 1
+        rest = sentence[begins:end]
         opened = _signs().request.pattern.match(rest)
         if opened is not None and not _is_praise(said):
             yield ("other" if _doubts(rest, opened.end()) else "request"), rest

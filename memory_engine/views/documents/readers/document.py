@@ -1,12 +1,17 @@
 """The result of reading a file of any format: documents of sections; and the files of a Slack export."""
 
+import os
+import struct
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from attrs import frozen
+
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 
 
 @frozen
@@ -45,15 +50,22 @@ class Loaded:
 
 
 class Unreadable(Exception):
-    """A reader cannot go on. `place` is where in the file, `why` the reason."""
+    """A reader cannot go on. `place` is where in the file, `why` the reason, `limit` the one that was passed, if so."""
 
-    def __init__(self, why: str, place: str = "") -> None:
+    def __init__(self, why: str, place: str = "", limit: str = "") -> None:
         super().__init__(why)
         self.why = why
         self.place = place
+        self.limit = limit
 
 
-FILE_BYTES_MAX = 50 * 1024 * 1024
+def check_limit(count: int, limits: ReadingLimits, name: str, what: str, place: str = "") -> None:
+    """Raise `Unreadable` where there are more of something than the limit `name` allows."""
+    most: int = getattr(limits, name)
+    if count > most:
+        raise Unreadable(f"it has {count:,} {what}; the limit is {most:,}", place, name)
+
+
 _MARKS = frozenset({"channels.json", "groups.json", "dms.json", "mpims.json"})
 
 
@@ -65,40 +77,64 @@ def is_export(names: Collection[str]) -> bool:
 class FolderExport:
     """An unpacked export."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> None:
         self._root = root
-        files = (*root.glob("*.json"), *root.glob("*/*.json"))
-        self._names = sorted(file.relative_to(root).as_posix() for file in files if file.is_file())
+        self._limits = limits
+        files = [file for pattern in ("*.json", "*/*.json") for file in root.glob(pattern) if file.is_file()]
+        check_limit(len(files), limits, "archive_files", "files")
+        self._names = {file.relative_to(root).as_posix(): None for file in sorted(files)}
 
-    def names(self) -> Sequence[str]:
+    def names(self) -> Collection[str]:
         """All names of JSON files, sorted."""
-        return self._names
+        return self._names.keys()
 
     def read(self, name: str) -> bytes:
         """A file's content. Raises `Unreadable`."""
         path = self._root / name
         try:
-            _check(path.stat().st_size)
+            check_limit(path.stat().st_size, self._limits, "file_bytes", "bytes")
             return path.read_bytes()
         except OSError as error:
             raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
 
 
 class ZipExport:
-    """An export as it was downloaded, or with a folder around all of it. Raises `Unreadable` for any other file."""
+    """An export as it was downloaded, or with a folder around all of it.
 
-    def __init__(self, path: Path) -> None:
+    Raises `Unreadable` for any other file, and for one that would unpack to more than the limits allow.
+    """
+
+    def __init__(self, path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        with path.open("rb") as file:
+            listed = _directory_bytes(file)
+        if listed > limits.archive_files * _ENTRY_BYTES:
+            why = f"its list of files has {listed:,} bytes; the limit is {limits.archive_files:,} files"
+            raise Unreadable(why, limit="archive_files")
         try:
             self._zip = zipfile.ZipFile(path)
-        except zipfile.BadZipFile as error:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, struct.error) as error:
             raise Unreadable(f"it is not a zip: {error}") from None
+        try:
+            self._names = self._listed(path.stat().st_size)
+        except Unreadable:
+            self._zip.close()
+            raise
+
+    def _listed(self, packed: int) -> Mapping[str, None]:
+        """The names from the export's root on, sorted."""
+        check_limit(len(self._zip.infolist()), self._limits, "archive_files", "files")
         names = [name for name in self._zip.namelist() if name.endswith(".json") and not name.startswith("__MACOSX/")]
         users = min((name for name in names if name.rpartition("/")[2] == "users.json"), key=len, default="users.json")
         self._root = users.removesuffix("users.json")
-        self._names = sorted(name.removeprefix(self._root) for name in names if name.startswith(self._root))
-        if not is_export(self._names):
-            self._zip.close()
+        found = sorted({name.removeprefix(self._root) for name in names if name.startswith(self._root)})
+        if not is_export(found):
             raise Unreadable("it is not a Slack export: users.json and channels.json (or dms.json, …) are not in it")
+        unpacked = sum(self._zip.getinfo(self._root + name).file_size for name in found)
+        check_limit(unpacked, self._limits, "archive_bytes", "bytes when unpacked")
+        if unpacked > _RATIO_FREE_BYTES:
+            check_limit(unpacked // max(1, packed), self._limits, "archive_ratio", "bytes for each packed one")
+        return dict.fromkeys(found)
 
     def __enter__(self) -> "ZipExport":
         return self
@@ -108,21 +144,47 @@ class ZipExport:
     ) -> None:
         self._zip.close()
 
-    def names(self) -> Sequence[str]:
+    def names(self) -> Collection[str]:
         """All names of JSON files, sorted."""
-        return self._names
+        return self._names.keys()
 
     def read(self, name: str) -> bytes:
         """A file's content. Raises `Unreadable`."""
         try:
-            _check(self._zip.getinfo(self._root + name).file_size)
-            return self._zip.read(self._root + name)
+            info = self._zip.getinfo(self._root + name)
+            check_limit(info.file_size, self._limits, "file_bytes", "bytes when unpacked")
+            if info.compress_type not in _UNPACKED_BOUNDED:
+                raise Unreadable(f"it is packed by the method {info.compress_type}; pack it by deflate, as Slack does")
+            return self._zip.read(info)  # never more than it says: zipfile stops there, and its checksum fails
         except Unreadable:
             raise
         except Exception as error:  # the errors of the several decompressors have no common class
             raise Unreadable(f"it cannot be unpacked: {type(error).__name__}: {error}") from None
 
 
-def _check(size: int) -> None:
-    if size > FILE_BYTES_MAX:
-        raise Unreadable(f"it has {size:,} bytes; the limit is {FILE_BYTES_MAX:,}")
+_RATIO_FREE_BYTES = 64 * 1024 * 1024
+_UNPACKED_BOUNDED = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2})
+"""LZMA is left out: such a file itself says how much memory to take before its first byte."""
+_ENTRY_BYTES = 512
+"""An entry of the list takes 46 bytes, its name and what a packer adds."""
+_END, _END_BYTES = b"PK\x05\x06", 22
+_END_64 = b"PK\x06\x06"
+_COMMENT_BYTES_MAX = 65_535
+
+
+def _directory_bytes(file: BinaryIO) -> int:
+    """How long a zip says that its list of files is: `zipfile` makes an object of each before anybody can count them.
+
+    0 where the file is not a zip.
+    """
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(0, size - _END_BYTES - _COMMENT_BYTES_MAX - 76))
+    tail = file.read()
+    at = tail.rfind(_END)
+    if at < 0 or len(tail) < at + _END_BYTES:
+        return 0
+    told: int = struct.unpack_from("<L", tail, at + 12)[0]
+    at_64 = tail.rfind(_END_64, 0, at)
+    if at_64 >= 0 and at >= at_64 + 56:
+        told = max(told if told != 0xFFFF_FFFF else 0, struct.unpack_from("<Q", tail, at_64 + 40)[0])
+    return min(told, size)

@@ -7,23 +7,31 @@ from pathlib import Path
 
 from attrs import evolve, field, frozen
 
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.errors import MemoryEngineError, UnreadableDocument
-from memory_engine.views.documents.readers.document import FolderExport, Loaded, Unreadable, ZipExport, is_export
+from memory_engine.views.documents.readers.document import (
+    FolderExport,
+    Loaded,
+    Unreadable,
+    ZipExport,
+    check_limit,
+    is_export,
+)
 from memory_engine.views.documents.readers.mail import read_mail, read_mbox
+from memory_engine.views.documents.readers.pdf import read_pdf
 from memory_engine.views.documents.readers.slack import read_slack
 from memory_engine.views.documents.readers.splitting import read_markdown
-from memory_engine.views.documents.readers.text import read_pdf, read_text, read_transcript
+from memory_engine.views.documents.readers.text import read_text, read_transcript
 
-FILE_BYTES_MAX = 50 * 1024 * 1024
-"""A larger file is refused (of a mailbox, a larger message): cut it, or bring its text by `add_text`."""
+FAULTS_LISTED_MAX = 1_000
+"""Of a file with more parts that cannot be read, these are named and the others counted."""
 
 _READERS: Mapping[str, Callable[[bytes, str], Loaded]] = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), read_markdown),
     **dict.fromkeys((".txt", ".text", ".log", ".rst", ".adoc", ".org"), read_text),
     **dict.fromkeys((".vtt", ".srt"), read_transcript),
-    ".eml": read_mail,
-    ".pdf": read_pdf,
 }
+_LIMITED: Mapping[str, Callable[[bytes, str, ReadingLimits], Loaded]] = {".eml": read_mail, ".pdf": read_pdf}
 _CONTAINERS = frozenset({".mbox", ".zip"})
 
 
@@ -116,47 +124,62 @@ class _Walk:
 
 
 def _is_known(path: Path) -> bool:
-    return path.suffix.lower() in _READERS or path.suffix.lower() in _CONTAINERS
+    kind = path.suffix.lower()
+    return kind in _READERS or kind in _LIMITED or kind in _CONTAINERS
 
 
-def load(found: File) -> Iterator[Loaded | UnreadableDocument]:
+def load(found: File, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Loaded | UnreadableDocument]:
     """The documents of a file, and its faults. Raises `MissingExtra` where a format needs a package."""
+    faults = 0
+    for one in _tried(found, limits):
+        if isinstance(one, Unreadable):
+            faults += 1
+            if faults <= FAULTS_LISTED_MAX:
+                yield UnreadableDocument(str(found.path), one.place, one.why, one.limit)
+        else:
+            yield one
+    if faults > FAULTS_LISTED_MAX:
+        yield UnreadableDocument(
+            str(found.path), "", f"{faults - FAULTS_LISTED_MAX:,} more of its parts cannot be read"
+        )
+
+
+def _tried(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:
+    """What is read of a file, until an error ends it: that is the last."""
     try:
-        for one in _loaded(found):
-            if isinstance(one, Unreadable):
-                yield UnreadableDocument(str(found.path), one.place, one.why)
-            else:
-                yield one
+        yield from _loaded(found, limits)
     except Unreadable as error:
-        yield UnreadableDocument(str(found.path), error.place, error.why)
+        yield error
     except OSError as error:
-        yield UnreadableDocument(str(found.path), "", _why(error))
+        yield Unreadable(_why(error))
     except MemoryEngineError:
         raise
     except Exception as error:  # a reader that stumbles over a file's content must not end the other files' reading
-        yield UnreadableDocument(str(found.path), "", f"reading it failed: {type(error).__name__}: {error}")
+        yield Unreadable(f"reading it failed: {type(error).__name__}: {error}")
 
 
-def _loaded(found: File) -> Iterator[Loaded | Unreadable]:
+def _loaded(found: File, limits: ReadingLimits) -> Iterator[Loaded | Unreadable]:
     path, kind = found.path, found.path.suffix.lower()
     if path.is_dir():
-        yield from read_slack(FolderExport(path), found.name)
+        yield from read_slack(FolderExport(path, limits), found.name, limits)
     elif kind == ".zip":
-        with ZipExport(path) as export:
-            yield from read_slack(export, found.name)
+        with ZipExport(path, limits) as export:
+            yield from read_slack(export, found.name, limits)
     elif kind == ".mbox":
         with path.open("rb") as file:
-            yield from read_mbox(file, found.name)
+            yield from read_mbox(file, found.name, limits)
+    elif kind in _LIMITED:
+        yield evolve(_LIMITED[kind](content(path, limits), found.name, limits), source=found.name)
     else:
-        yield evolve(_READERS.get(kind, read_text)(content(path), found.name), source=found.name)
+        yield evolve(_READERS.get(kind, read_text)(content(path, limits), found.name), source=found.name)
 
 
-def content(path: Path) -> bytes:
+def content(path: Path, limits: ReadingLimits = DEFAULT_LIMITS) -> bytes:
     """A file's bytes. Raises `Unreadable` for one that is too large, `OSError`."""
-    size = path.stat().st_size
-    if size > FILE_BYTES_MAX:
-        raise Unreadable(f"it has {size:,} bytes; the limit is {FILE_BYTES_MAX:,}")
-    return path.read_bytes()
+    with path.open("rb") as file:
+        found = file.read(limits.file_bytes + 1)  # a file that grows is read no further, whatever its size said
+        check_limit(max(len(found), path.stat().st_size), limits, "file_bytes", "bytes")
+    return found
 
 
 def _why(error: OSError | ValueError) -> str:

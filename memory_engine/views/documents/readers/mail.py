@@ -5,16 +5,15 @@ A mailbox in one file (mbox) is read a message at a time.
 
 import re
 from collections.abc import Iterator, Sequence
-from email import message_from_bytes
-from email.message import Message
-from email.policy import default
 from email.utils import getaddresses
 from hashlib import sha256
 from typing import BinaryIO
 
 from memory_engine.core.lazy import regex
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
-from memory_engine.views.documents.readers.text import as_mail_date, html_text, latin
+from memory_engine.views.documents.readers.mime import MailPart, decoded_header, read_parts
+from memory_engine.views.documents.readers.text import as_mail_date, html_text
 
 _SIGNATURE = regex(r"--[ \t]*$|_{20,}$")
 _ORIGINAL = regex(
@@ -25,28 +24,27 @@ _ID = regex(r"<[^<>\s]+>")
 ADDRESSES_CHARS_MAX = 500
 
 
-def read_mail(content: bytes, path: str) -> Loaded:
-    """An `.eml` file. Raises `Unreadable`."""
-    return mail_document(content, path, path)
-
-
-def mail_document(content: bytes, document_id: str, source: str) -> Loaded:
-    """A message; its thread is the message that began it. Raises `Unreadable` for bytes that are not a message."""
+def read_mail(content: bytes, path: str, limits: ReadingLimits = DEFAULT_LIMITS) -> Loaded:
+    """An `.eml` file. Raises `Unreadable` for bytes that are not a message, and for one that passes a limit."""
     if not content.strip():
         raise Unreadable("it is empty")
-    message = message_from_bytes(content, policy=default)
-    subject, sender = _header(message, "Subject"), _header(message, "From")
-    if not (subject or sender or _header(message, "Date") or _header(message, "Message-ID")):
+    return _document(*read_parts(content, limits), path, path)
+
+
+def _document(message: MailPart, parts: Sequence[MailPart], document_id: str, source: str) -> Loaded:
+    """A message; its thread is the message that began it."""
+    subject, sender = message.header("Subject"), message.headers.get("from", "")
+    if not (subject or sender.strip() or message.header("Date") or message.header("Message-ID")):
         raise Unreadable("it has no header of an e-mail: neither From, Date, Subject nor Message-ID", "line 1")
-    body = _body(message)
+    body = _body(parts)
     own = written(body) or body.strip()
     name, address = _first_address(sender)
-    to = ", ".join(filter(None, (_header(message, "To"), _header(message, "Cc"))))
+    to = ", ".join(filter(None, (message.header("To"), message.header("Cc"))))
     described = {
         "from": address,
         "to": to[:ADDRESSES_CHARS_MAX],
-        "message_id": message_id(message),
-        "attachments": ", ".join(_attachments(message)),
+        "message_id": _message_id(message),
+        "attachments": ", ".join(part.file_name or "(unnamed)" for part in parts if part.is_attached),
     }
     return Loaded(
         id=document_id,
@@ -55,16 +53,16 @@ def mail_document(content: bytes, document_id: str, source: str) -> Loaded:
         sections=(DocumentSection(own),) if own else (DocumentSection(subject),),
         source=source,
         author=name or address,
-        date=as_mail_date(_header(message, "Date")),
-        channel=_header(message, "List-Id"),
+        date=as_mail_date(message.header("Date")),
+        channel=message.header("List-Id"),
         thread=_thread(message),
         metadata={key: value for key, value in described.items() if value},
     )
 
 
-def message_id(message: Message) -> str:
+def _message_id(message: MailPart) -> str:
     """The message's own id, if it has one."""
-    found = _ID.search(_header(message, "Message-ID"))
+    found = _ID.search(message.header("Message-ID"))
     return found[0] if found else ""
 
 
@@ -100,130 +98,96 @@ def _drop_attribution(kept: list[str]) -> None:
         del kept[start:]
 
 
-def _body(message: Message) -> str:
+def _body(parts: Sequence[MailPart]) -> str:
     """The text parts, else the HTML parts, as text."""
-    parts = [part for part in message.walk() if not part.is_multipart() and not _is_attached(part)]
-    plain = [_text(part) for part in parts if part.get_content_type() == "text/plain"]
+    shown = [part for part in parts if not part.is_attached]
+    plain = [part.text() for part in shown if part.kind == "text/plain"]
     if any(text.strip() for text in plain):
         return "\n\n".join(text.strip("\n") for text in plain)
-    return "\n\n".join(html_text(_text(part)) for part in parts if part.get_content_type() == "text/html")
-
-
-def _is_attached(part: Message) -> bool:
-    return part.get_content_disposition() == "attachment" or bool(_file_name(part))
-
-
-def _attachments(message: Message) -> Sequence[str]:
-    return [
-        _file_name(part) or "(unnamed)" for part in message.walk() if not part.is_multipart() and _is_attached(part)
-    ]
-
-
-def _text(part: Message) -> str:
-    content = part.get_payload(decode=True)
-    raw = content if isinstance(content, bytes) else b""
-    try:
-        text = raw.decode(part.get_content_charset() or "utf-8")
-    except (LookupError, UnicodeDecodeError):
-        text = _utf8_or_latin(raw)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _utf8_or_latin(raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return latin(raw)
-
-
-def _file_name(part: Message) -> str:
-    try:
-        return _clean(part.get_filename() or "")
-    except Exception:  # a header that the standard library's parser stumbles over
-        return "(unnamed)"
-
-
-def _header(message: Message, name: str) -> str:
-    """A header's text on one line; one that cannot be parsed as it stands."""
-    try:
-        return _clean(str(message.get(name, "")))
-    except Exception:  # the standard library's parser raises a dozen kinds of errors for broken headers
-        raw = next((value for key, value in message.raw_items() if key.lower() == name.lower()), "")
-        return _clean(str(raw))
-
-
-def _clean(text: str) -> str:
-    return " ".join(text.encode("utf-8", "replace").decode().split())
+    return "\n\n".join(html_text(part.text()) for part in shown if part.kind == "text/html")
 
 
 def _first_address(sender: str) -> tuple[str, str]:
-    found = getaddresses([sender]) if sender else []
+    """The name and the address of who sent it. The name is decoded last: a comma in it would part two addresses."""
+    try:
+        found = getaddresses([" ".join(sender.split())]) if sender.strip() else []
+    except (ValueError, IndexError, RecursionError):  # of comments that stand in one another
+        found = []
     name, address = next(((name, address) for name, address in found if name or address), (sender, ""))
-    return name, address
+    return decoded_header(name), decoded_header(address)
 
 
-def _thread(message: Message) -> str:
+def _thread(message: MailPart) -> str:
     """The id of the message that began the conversation: the first it refers to, else what it answers, else its own."""
     for name in ("References", "In-Reply-To", "Message-ID"):
-        found = _ID.search(_header(message, name))
+        found = _ID.search(message.header(name))
         if found:
             return found[0]
     return ""
 
 
-MESSAGE_BYTES_MAX = 50 * 1024 * 1024
 _LINE_BYTES_MAX = 1 << 20
 _ESCAPED = regex(rb"^>(>*From )", re.MULTILINE)
 
 
-def read_mbox(file: BinaryIO, path: str) -> Iterator[Loaded | Unreadable]:
+def read_mbox(file: BinaryIO, path: str, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Loaded | Unreadable]:
     """Every message, in order; a broken one as its error. Raises `Unreadable` for a file that is not a mailbox.
 
     A message's id is the file's and its own, else a digest; the same message twice is one.
     """
     taken: dict[str, str] = {}
-    for n, raw in enumerate(_messages(file), 1):
-        if raw is None:
-            yield Unreadable(f"it has over {MESSAGE_BYTES_MAX:,} bytes", f"message {n}")
-            continue
-        digest = sha256(raw.rstrip()).hexdigest()[:24]
-        own = message_id(message_from_bytes(raw, policy=default)) or digest
-        if taken.get(own, digest) != digest:  # another message, under an id that was used before
-            own = f"{own}~{digest}"
-        if own in taken:
-            continue
-        taken[own] = digest
+    for n, raw in enumerate(_messages(file, limits), 1):
         try:
-            yield mail_document(raw, f"{path}#{own}", path)
+            found = _of_mailbox(raw, path, limits, taken)
         except Unreadable as error:
-            yield Unreadable(error.why, f"message {n}")
+            yield Unreadable(error.why, f"message {n}", error.limit)
+        except Exception as error:  # an odd message must not end the reading of the others
+            yield Unreadable(f"reading it failed: {type(error).__name__}: {error}", f"message {n}")
+        else:
+            if found is not None:
+                yield found
 
 
-def _messages(file: BinaryIO) -> Iterator[bytes | None]:
+def _of_mailbox(raw: bytes | None, path: str, limits: ReadingLimits, taken: dict[str, str]) -> Loaded | None:
+    """A message's document; `None` for one that came before. `taken` are digests by the ids that were used."""
+    if raw is None:
+        raise Unreadable(f"it has over {limits.file_bytes:,} bytes", limit="file_bytes")
+    if not raw.strip():
+        raise Unreadable("it is empty")
+    digest = sha256(raw.rstrip()).hexdigest()[:24]
+    message, parts = read_parts(raw, limits)
+    own = _message_id(message) or digest
+    if taken.get(own, digest) != digest:  # another message, under an id that was used before
+        own = f"{own}~{digest}"
+    if own in taken:
+        return None
+    taken[own] = digest
+    return _document(message, parts, f"{path}#{own}", path)
+
+
+def _messages(file: BinaryIO, limits: ReadingLimits) -> Iterator[bytes | None]:
     """The bytes of each message; `None` for one that is too large.
 
     The standard library's `mailbox` begins a message at every line `From …`, also at a sentence that begins so, leaves
     `>From` escaped, takes a file that is not a mailbox for an empty one, and holds a message whole however large it is.
     """
-    lines: list[bytes] = []
-    size = 0
+    held = bytearray()
     is_after_blank, is_begun = True, False
     while line := file.readline(_LINE_BYTES_MAX):
         if is_after_blank and line.startswith(b"From "):
             if is_begun:
-                yield _joined(lines, size)
-            is_begun, lines, size = True, [], 0
+                yield _unescaped(held, limits)
+            is_begun, held = True, bytearray()
         elif is_begun:
-            size += len(line)
-            if size <= MESSAGE_BYTES_MAX:
-                lines.append(line)
+            if len(held) <= limits.file_bytes:
+                held += line
         elif line.strip():
             raise Unreadable("it is not a mailbox: it does not begin with a line `From …`", "line 1")
         is_after_blank = not line.strip()
     if not is_begun:
         raise Unreadable("it is empty")
-    yield _joined(lines, size)
+    yield _unescaped(held, limits)
 
 
-def _joined(lines: list[bytes], size: int) -> bytes | None:
-    return _ESCAPED.sub(rb"\1", b"".join(lines)) if size <= MESSAGE_BYTES_MAX else None
+def _unescaped(held: bytearray, limits: ReadingLimits) -> bytes | None:
+    return _ESCAPED.sub(rb"\1", bytes(held)) if len(held) <= limits.file_bytes else None

@@ -3,16 +3,16 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from html import unescape
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from attrs import frozen
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.lazy import regex
-from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
-from memory_engine.views.documents.readers.text import from_seconds
+from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits, json_values
+from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable, check_limit
+from memory_engine.views.documents.readers.text import from_seconds, unescaped
 
 _DAY = regex(r"(?P<folder>[^/]+)/(?P<day>\d{4}-\d{2}-\d{2})\.json")
 _INDEXES = ("channels.json", "groups.json", "dms.json", "mpims.json")
@@ -26,13 +26,15 @@ TURN_CHARS_MAX = 700
 TURN_GAP_S = 300
 """Messages of one person that follow each other within this time are one section, up to so many characters."""
 TITLE_CHARS_MAX = 80
+FAULTS_OF_FILE_MAX = 500
+"""A file with more broken messages than this is given up."""
 
 
 class Export(Protocol):
     """The files of an export by their names from its root on, with `/` between folder and file."""
 
-    def names(self) -> Sequence[str]:
-        """All names, in their order."""
+    def names(self) -> Collection[str]:
+        """All names, in their order; asking whether one is among them takes no walk over the others."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -55,14 +57,14 @@ class _Channel:
     label: str
 
 
-def read_slack(export: Export, path: str) -> Iterator[Loaded | Unreadable]:
+def read_slack(export: Export, path: str, limits: ReadingLimits = DEFAULT_LIMITS) -> Iterator[Loaded | Unreadable]:
     """Threads and days of every channel, in order; a broken file as its error.
 
     A day of which all messages went into threads comes without sections: the messages of an earlier export are to go.
     """
     faults: list[Unreadable] = []
-    users = _users(_listed(export, "users.json", faults))
-    channels = _channels(export, users, faults)
+    users = _users(_listed(export, "users.json", faults, limits))
+    channels = _channels(export, users, faults, limits)
     yield from faults
     days: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for name in export.names():
@@ -72,11 +74,20 @@ def read_slack(export: Export, path: str) -> Iterator[Loaded | Unreadable]:
     for folder, files in sorted(days.items()):
         channel = channels.get(folder) or _Channel(folder, f"#{folder}")
         by_day: dict[str, list[_Message]] = {}
+        count = 0
         for day, name in sorted(files):
             faults = []
-            by_day[day] = _messages(_listed(export, name, faults), users, name, faults)
+            messages = _messages(_listed(export, name, faults, limits), users, name, faults)
+            count += len(messages)
+            if count > limits.chat_messages:
+                break
+            by_day[day] = messages
             yield from faults
-        yield from _documents(channel, by_day, path)
+        if count > limits.chat_messages:
+            why = f"the channel has over {limits.chat_messages:,} messages"
+            yield Unreadable(why, folder, "chat_messages")
+        else:
+            yield from _documents(channel, by_day, path)
 
 
 def _documents(channel: _Channel, by_day: Mapping[str, Sequence[_Message]], path: str) -> Iterator[Loaded]:
@@ -135,14 +146,16 @@ def _section(turn: Sequence[_Message]) -> DocumentSection:
     )
 
 
-def _listed(export: Export, name: str, faults: list[Unreadable]) -> list[object]:
+def _listed(export: Export, name: str, faults: list[Unreadable], limits: ReadingLimits) -> list[object]:
     """The list that a file holds; empty for a missing file; a broken one is noted."""
     if name not in export.names():
         return []
     try:
-        found: object = json.loads(export.read(name))
+        content = export.read(name)
+        check_limit(json_values(content), limits, "json_values", "values or more")
+        found: object = json.loads(content)
     except Unreadable as error:
-        faults.append(Unreadable(error.why, name))
+        faults.append(Unreadable(error.why, name, error.limit))
     except json.JSONDecodeError as error:
         faults.append(Unreadable(f"not JSON: {error.msg}", f"{name} line {error.lineno} column {error.colno}"))
     except (ValueError, RecursionError) as error:
@@ -166,11 +179,13 @@ def _name(user: Mapping[str, object]) -> str:
     return next(filter(None, choices), _text(user, "id"))
 
 
-def _channels(export: Export, users: Mapping[str, str], faults: list[Unreadable]) -> dict[str, _Channel]:
+def _channels(
+    export: Export, users: Mapping[str, str], faults: list[Unreadable], limits: ReadingLimits
+) -> dict[str, _Channel]:
     """Channels by their folders: a name, or for direct messages an id."""
     found: dict[str, _Channel] = {}
     for index in _INDEXES:
-        for one in _listed(export, index, faults):
+        for one in _listed(export, index, faults, limits):
             if not isinstance(one, dict):
                 continue
             name, own = _text(one, "name"), _text(one, "id")
@@ -186,6 +201,9 @@ def _messages(
 ) -> list[_Message]:
     messages = []
     for n, one in enumerate(listed, 1):
+        if len(faults) > FAULTS_OF_FILE_MAX:
+            faults[-1] = Unreadable(f"over {FAULTS_OF_FILE_MAX} of its messages cannot be read: the rest is left", name)
+            break
         if not isinstance(one, dict):
             faults.append(Unreadable("it is not an object", f"{name} message {n}"))
             continue
@@ -196,7 +214,7 @@ def _messages(
         try:
             seconds = float(ts)
         except ValueError:
-            faults.append(Unreadable(f"its time (`ts`) is {ts!r}", f"{name} message {n}"))
+            faults.append(Unreadable(f"its time (`ts`) is {ts[:TITLE_CHARS_MAX]!r}", f"{name} message {n}"))
             continue
         if text:
             messages.append(_Message(ts, seconds, _speaker(one, users), text, _text(one, "thread_ts")))
@@ -237,7 +255,7 @@ def _plain(text: str, users: Mapping[str, str]) -> str:
             return label or f"@{target[1:].partition('^')[0]}"
         return f"{label} ({target})" if label and label not in target else target
 
-    return unescape(_MARKUP.sub(shown, text)).strip()
+    return unescaped(_MARKUP.sub(shown, text)).strip()
 
 
 def _text(of: Mapping[str, object], key: str) -> str:

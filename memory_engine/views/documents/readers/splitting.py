@@ -4,7 +4,7 @@ Markdown gives a section under each heading, with the headings above it, and the
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 from pathlib import PurePath
@@ -56,7 +56,7 @@ def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[Pas
     text_splitter, markdown_splitter = _splitters(splitting)
     pieces = []
     for section in sections:
-        cut = markdown_splitter if section.is_markdown else text_splitter
+        cut = _cutter(markdown_splitter if section.is_markdown else text_splitter, splitting)
         short = section.text.strip()
         texts = (
             [short] if len(short) <= splitting.chars else chain.from_iterable(map(cut, _stretches(section, splitting)))
@@ -65,7 +65,36 @@ def split(sections: Sequence[DocumentSection], splitting: Splitting) -> list[Pas
     return pieces
 
 
-STRETCH_PASSAGES_MIN = 4
+STRETCH_PASSAGES_MIN, STRETCH_PASSAGES_MAX = 4, 32
+UNBROKEN_PASSAGES_MAX = 2
+
+
+def _cutter(cut: "_Split", splitting: Splitting) -> "_Split":
+    """The splitter, given no more at once than it can take: its time grows with the square of what it is given.
+
+    A longer stretch is parted before, where the simple splitter would; one of an unbroken text (no blank, no end of a
+    sentence, over two passages) is left to the simple splitter, which takes no time for it.
+    """
+    most = STRETCH_PASSAGES_MAX * splitting.chars
+
+    def cut_within(stretch: str) -> Iterator[str]:
+        begin = end = 0
+        for start, after in _spans(stretch, 0, len(stretch), most, 0) if len(stretch) > most else ():
+            if after - begin > most:
+                yield from cut_one(stretch[begin:end])
+                begin = start
+            end = after
+        yield from cut_one(stretch[begin:])
+
+    def cut_one(text: str) -> Iterable[str]:
+        longest = UNBROKEN_PASSAGES_MAX * splitting.chars
+        is_broken = len(text) <= longest or max(map(len, _BREAK.split(text))) <= longest
+        return cut(text) if is_broken else split_simply(text, splitting)
+
+    return cut_within
+
+
+_BREAK = regex(r"\s+|[。！？.!?；;，、]")  # noqa: RUF001 - marks of several scripts
 STRETCH_ENDS_ONE_IN = 8
 
 
@@ -90,7 +119,7 @@ def _stretches(section: DocumentSection, splitting: Splitting) -> Iterator[str]:
 
 _PARAGRAPH, _LINE = regex(r"\n(?:[^\S\n]*\n)+"), regex(r"\n+")
 _FENCE_MARK = regex(r"^ {0,3}(?:```|~~~)", re.MULTILINE)
-_Split = Callable[[str], Sequence[str]]
+_Split = Callable[[str], Iterable[str]]
 
 
 def _splitters(splitting: Splitting) -> tuple[_Split, _Split]:

@@ -1,23 +1,20 @@
-"""Texts from files: plain text, HTML, PDF (extra `pdf`), and transcripts of calls (WebVTT, SubRip).
+"""Texts from files: plain text, HTML, and transcripts of calls (WebVTT, SubRip).
 
 Bytes are decoded by their byte order mark, else as UTF-8, else as Windows-1252. HTML gives the text that a reader
-would see, a line for each block; PDF a section for each page; a transcript who spoke when, cue by cue, joined to turns.
+would see, a line for each block; a transcript who spoke when, cue by cue, joined to turns.
 """
 
 import codecs
-import io
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from html import unescape
-from html.parser import HTMLParser
 from pathlib import PurePath
 
 from attrs import frozen
 
 from memory_engine.core.lazy import regex
-from memory_engine.errors import MissingExtra
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
 
 _MARKS = (
@@ -116,89 +113,109 @@ _QUOTES = frozenset({"blockquote"})
 
 
 def html_text(html: str) -> str:
-    """The visible text; quoted blocks are marked with `> `, as in a mail of plain text."""
-    parser = _Parser()
-    parser.feed(html)
-    parser.close()
-    lines = (re.sub(r"[^\S\n]+", " ", line).strip() for line in "".join(parser.parts).split("\n"))
+    """The visible text; quoted blocks are marked with `> `, as in a mail of plain text.
+
+    The standard library's parser looks for the end of a broken tag once for each of them, to the end of the text.
+    """
+    parts: list[str] = []
+    hidden: list[str] = []
+    quoted = 0
+    for text, tag, ends in _tags(html):
+        if not hidden and text:
+            parts.append(unescaped(" ".join(text.split("\n"))))
+        if tag in _HIDDEN:
+            hidden = _hidden_after(hidden, tag, ends=ends)
+        if tag in _QUOTES:
+            quoted = max(0, quoted - 1) if ends else quoted + 1
+        if tag in _BLOCKS and not hidden:
+            parts.append("\n" + "> " * bool(quoted))
+    lines = (re.sub(r"[^\S\n]+", " ", line).strip() for line in "".join(parts).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 
-class _Parser(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.parts: list[str] = []
-        self._hidden: list[str] = []
-        self._quoted = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _HIDDEN:
-            self._hidden.append(tag)
-        self._quoted += tag in _QUOTES
-        self._block(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._hidden:
-            del self._hidden[self._hidden.index(tag) :]
-        self._quoted = max(0, self._quoted - (tag in _QUOTES))
-        self._block(tag)
-
-    def _block(self, tag: str) -> None:
-        if tag in _BLOCKS and not self._hidden:
-            self.parts.append("\n" + "> " * bool(self._quoted))
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            text = " ".join(data.split("\n"))
-            self.parts.append(text)
+def _hidden_after(hidden: list[str], tag: str, *, ends: bool) -> list[str]:
+    """The hidden elements that are open, each once: a tag that ends closes all that stand within it."""
+    if ends:
+        return hidden[: hidden.index(tag)] if tag in hidden else hidden
+    return hidden if tag in hidden else [*hidden, tag]
 
 
-def read_pdf(content: bytes, path: str) -> Loaded:
-    """The text of a PDF file. Raises `Unreadable` for a broken or locked one and one of pictures, `MissingExtra`."""
-    try:
-        from pypdf import PdfReader
-    except ModuleNotFoundError:
-        raise MissingExtra("reading PDF", "pdf") from None
-    if not content.strip():
-        raise Unreadable("it is empty")
-    page = 0
-    try:
-        reader = PdfReader(io.BytesIO(content))
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise Unreadable("it is locked by a password")
-        sections = []
-        for page, found in enumerate(reader.pages, 1):
-            text = _clean(found.extract_text())
-            if text:
-                sections.append(DocumentSection(text, f"page {page}"))
-        described = reader.metadata
-        title = _clean(described.title) if described is not None else ""
-        author = _clean(described.author) if described is not None else ""
-        date = described.creation_date if described is not None else None
-    except Unreadable:
-        raise
-    except Exception as error:  # a broken file makes the library raise errors of any class
-        why = f"it cannot be read as PDF: {type(error).__name__}: {error}"
-        raise Unreadable(why, f"page {page}" if page else "") from error
-    if not sections:
-        raise Unreadable("no page holds text: it may be scanned")
-    return Loaded(
-        id=path,
-        title=title or PurePath(path).stem,
-        format="pdf",
-        sections=tuple(sections),
-        source=path,
-        author=author,
-        date=None if date is None else in_utc(date),
-    )
+_TAG_BEGINS = regex(r"<(?:/?[a-zA-Z]|[!?])")
+_TAG_NAME = regex(r"/?([a-zA-Z][^\s/>]{0,40})")
+_TAG_GOES_ON = regex(r"[^>\"']*")
+_RAW = frozenset({"script", "style"})
 
 
-def _clean(text: str | None) -> str:
-    """A text of the file, without halves of characters."""
-    return (text or "").encode("utf-8", "replace").decode().strip()
+def _tags(html: str) -> Iterator[tuple[str, str, bool]]:
+    """The text before each tag, the tag's lower name, and whether it ends an element; last the text after them all."""
+    ahead = _Ahead(html)
+    at = 0
+    while found := _TAG_BEGINS.search(html, at):
+        named = _TAG_NAME.match(html, found.start() + 1)
+        end = _end_of_tag(html, found.end(), ahead) if named else _end_of_comment(html, found.start(), ahead)
+        if end < 0:  # it never ends: what looks like a tag is text
+            break
+        text, tag, ends = html[at : found.start()], (named[1].lower() if named else ""), html[found.start() + 1] == "/"
+        yield text, tag, ends
+        at = end
+        if tag in _RAW and not ends:
+            closing = ahead.find(f"</{tag}", at)
+            at = closing if closing >= 0 else len(html)
+    yield html[at:], "", False
 
 
-_TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
+def _end_of_tag(html: str, at: int, ahead: "_Ahead") -> int:
+    """After the `>` that ends a tag: one in quotes does not, unless the quote never ends. -1 where there is none."""
+    while found := _TAG_GOES_ON.match(html, at):
+        at = found.end()
+        if at == len(html):
+            return -1
+        if html[at] == ">":
+            return at + 1
+        closing = ahead.find(html[at], at + 1)
+        at = (closing if closing >= 0 else at) + 1
+    return -1
+
+
+def _end_of_comment(html: str, at: int, ahead: "_Ahead") -> int:
+    """After a comment, a declaration or an instruction. -1 where it never ends."""
+    mark = "-->" if html.startswith("<!--", at) else "]]>" if html.startswith("<![", at) else ">"
+    end = ahead.find(mark, at + 2)
+    return end + len(mark) if end >= 0 else -1
+
+
+class _Ahead:
+    """Looks for texts further on. One that was not found before is not looked for again, nor is one passed over."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._low = ""
+        self._next: dict[str, int] = {}
+
+    def find(self, wanted: str, at: int) -> int:
+        known = self._next.get(wanted, 0)
+        if known < 0 or known >= at > 0:
+            return known
+        self._low = self._low or _lower_tags(self._text)
+        self._next[wanted] = self._low.find(wanted, at)
+        return self._next[wanted]
+
+
+def _lower_tags(text: str) -> str:
+    """The text with small Latin letters, each character in its place."""
+    return text.translate(_SMALL)
+
+
+_SMALL = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
+_LONG_NUMBER = regex(r"&#[xX]?[0-9a-fA-F]{8,}")
+
+
+def unescaped(text: str) -> str:
+    """HTML's references to characters as these characters. One of many digits names none, and takes long to count."""
+    return unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
+
+
+_TIME = r"(?:\d{1,6}:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _TIMING = regex(rf"\s*(?P<start>{_TIME})\s*-->\s*(?P<end>{_TIME})(?:\s.*)?$")
 _VOICE = regex(r"<v(?:\.[^\s<>]*)?\s+(?P<name>[^<>\s][^<>]*)>")
 _NAMED = regex(r"(?:>>\s*)?(?P<name>[^\W\d_][\w .'’-]{0,39}):\s+(?=\S)")
@@ -289,12 +306,12 @@ def _said(start: int, text: str) -> Iterator[Cue]:
     pieces = _VOICE.split(text)
     voiced = [("", pieces[0]), *zip(pieces[1::2], pieces[2::2], strict=True)]
     for speaker, piece in voiced:
-        words = " ".join(unescape(_TAG.sub("", piece)).split())
+        words = " ".join(unescaped(_TAG.sub("", piece)).split())
         named = None if speaker else _NAMED.match(words)
         if named:
             yield Cue(start, named["name"].strip(), words[named.end() :])
         elif words:
-            yield Cue(start, unescape(speaker).strip(), words)
+            yield Cue(start, unescaped(speaker).strip(), words)
 
 
 def _milliseconds(time: str) -> int:
