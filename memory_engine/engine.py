@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.arguments import checked_limit, checked_list, checked_text
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
@@ -17,7 +18,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata
 from memory_engine.errors import InvalidSearch, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -127,17 +128,18 @@ class Engine:
         chunks what `dispatch` raises; then there is no thread.
         """
         record = ThreadRecord(
-            id=thread_id or self.kernel.new_id(),
+            id=self.kernel.new_id() if thread_id in ("", None) else thread_id,
             kind=kind,
             user_id=user_id,
             tenant_id=tenant_id,
             agent_id=agent_id,
             parent_id=parent_id,
-            metadata=dict(metadata or {}),
+            metadata=as_metadata(metadata),
             policy=policy,
             created_at_us=self.kernel.kind(kind).recorded_us(self.kernel.now_us()),
         )
-        first = ThreadSeeded(chunks=tuple(initial_chunks)) if initial_chunks else None
+        chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
+        first = ThreadSeeded(chunks=chunks) if chunks else None
         await create_thread(self.kernel, record, first)
         return Thread(self.kernel, record.id)
 
@@ -176,8 +178,10 @@ class Engine:
         limit: int | None = None,
     ) -> list[ThreadInfo]:
         """The threads that match every given value exactly, oldest first; `limit` keeps the latest N."""
-        for value in filter(None, (kind, user_id, tenant_id, agent_id, parent_id)):
-            check_identifier("filter", value)
+        named = {"kind": kind, "user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "parent_id": parent_id}
+        for what, value in (named | {"status": status}).items():
+            if value is not None and value != "":
+                check_identifier(what, value)
         where = ThreadFilter(
             kind=kind,
             user_id=user_id,
@@ -185,7 +189,7 @@ class Engine:
             agent_id=agent_id,
             parent_id=parent_id,
             status=status,
-            limit=limit,
+            limit=checked_limit(limit),
         )
         return [ThreadInfo.of(record, head) for record, head in await self.store.threads(where)]
 
@@ -325,5 +329,5 @@ class Engine:
 
         `limit` keeps the latest N. Events that forks share come once, from the thread that recorded them.
         """
-        found = await self.store.correlated(correlation_id, limit=limit)
+        found = await self.store.correlated(checked_text("correlation_id", correlation_id), limit=checked_limit(limit))
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]

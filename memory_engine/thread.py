@@ -16,7 +16,7 @@ from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ThreadInfo
+from memory_engine.core.threads import ThreadInfo, as_metadata
 from memory_engine.errors import IntegrityError, UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
@@ -325,7 +325,7 @@ class Thread(ThreadHandle):
         """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
         seq = await self.upto(at)
         seq = await self.last_seq() if seq is None else seq
-        return Thread(self.kernel, await life.fork(self, seq, thread_id=thread_id, metadata=metadata or {}))
+        return Thread(self.kernel, await life.fork(self, seq, thread_id=thread_id, metadata=as_metadata(metadata)))
 
     async def end_session(self, reason: str = "") -> Receipt:
         """End the session: EPHEMERAL chunks go."""

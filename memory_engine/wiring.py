@@ -1,7 +1,7 @@
 """The composition root: the one place that knows every package and puts an engine together."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -20,7 +20,7 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import DuplicateRegistration, SchemaError
+from memory_engine.errors import DuplicateRegistration, IntegrityError, SchemaError
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -309,7 +309,8 @@ def _services(
     observers = kernel.provide(Observers, Observers())
 
     async def compacted(thread_id: str) -> None:
-        await compaction.settle(await threads.taken(thread_id))
+        with suppress(IntegrityError):  # nothing is under way in a log that cannot be read
+            await compaction.settle(await threads.taken(thread_id))
 
     threads.on_open += [compaction.recover]
     # the queue is blocked first, if it must be

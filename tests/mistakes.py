@@ -285,6 +285,27 @@ async def locked(p: Place) -> None:
             other.close()
 
 
+async def refused_by_a_row(p: Place) -> None:
+    """Something in the file stands in the way of every event."""
+    async with memory_engine.open(p.path) as engine:
+        thread = await engine.create_thread("t")
+        with sqlite3.connect(p.path) as raw:
+            raw.execute("CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END")
+        raw.close()
+        await thread.dispatch(SAID)
+
+
+async def view_of_a_broken_row(p: Place) -> None:
+    """A view's row is no JSON."""
+    async with memory_engine.open(p.path) as engine:
+        await (await engine.create_thread("t")).conversation.finalize_cycle("q", "a")
+    with sqlite3.connect(p.path) as raw:
+        raw.execute("UPDATE projection_rows SET value = x'7b' WHERE projection = 'conversation'")
+    raw.close()
+    async with memory_engine.open(p.path) as engine:
+        await engine.thread("t").conversation.exchanges()
+
+
 async def tampered(p: Place) -> None:
     """Somebody deletes an event from the file."""
     async with memory_engine.open(p.path) as engine:
@@ -394,6 +415,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
     (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
+    (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
@@ -453,6 +475,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.StorageBusy, locked),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
+    (errors.StorageRefused, refused_by_a_row),
+    (errors.UnreadableRow, view_of_a_broken_row),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

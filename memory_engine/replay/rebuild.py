@@ -1,11 +1,13 @@
 """Rebuild a thread: derive its rows from the log again and swap them in, while it takes events."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.json_form import JsonForm
+from memory_engine.core.threads import DamagedRecord
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import RebuildScope, Remaking
@@ -15,6 +17,9 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import LookUp
+from memory_engine.store.protocol import ThreadFilter
+
+_log = logging.getLogger("memory_engine.rebuild")
 
 
 class RebuildReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +43,7 @@ async def rebuild(
     """See `Thread.rebuild`."""
     kernel.check_writable("a rebuild")
     projections, recall = chosen(kernel.projections, views), kernel[Recall]
+    await _mend_record(kernel, thread_id)
     runtime = await kernel[OpenThreads].taken(thread_id)
     await kernel[CompactionService].settle(runtime)
     with_index = (views is None if search is None else search) and await recall.indexing.is_indexed(thread_id)
@@ -53,6 +59,15 @@ async def rebuild(
     recall.embedding.touched(thread_id)
     await recall.index_words(thread_id)
     return _report(remaking, (await kernel.store.passages.look_up(thread_id, LookUp())).passages)
+
+
+async def _mend_record(kernel: Kernel, thread_id: str) -> None:
+    """Write a thread's record anew where some of it cannot be read, before anything is read through it."""
+    for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
+        if isinstance(record, DamagedRecord):
+            await kernel.store.put_record(record.mended())
+            kernel[OpenThreads].trust(thread_id)
+            _log.warning("the record of thread %r is mended: %s", thread_id, "; ".join(record.unreadable))
 
 
 def _report(remaking: Remaking, passages: int | None) -> RebuildReport:

@@ -24,7 +24,7 @@ from memory_engine.core.reduction import (
     reduce_into,
 )
 from memory_engine.core.state import State, StateDraft
-from memory_engine.core.threads import Head, LiveChunk, LoadedThread
+from memory_engine.core.threads import DamagedRecord, Head, LiveChunk, LoadedThread
 from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
@@ -47,6 +47,7 @@ from memory_engine.store.reader import LogReader
 
 _SAID = {
     "gap": "a gap in the log",
+    "record": "the thread's record cannot be read",
     "operations": "operations differ",
     "reducer": "the reducer fails",
     "undecodable": "cannot be decoded",
@@ -60,7 +61,8 @@ _SAID = {
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
-    `kind`: `gap`, `hash`, `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`,
+    `kind`: `record` (facts of the thread itself cannot be read), `gap`, `hash`, `operations` (the reducers give others
+    now), `reducer` (they raise), `undecodable`, `head`,
     `state` (live rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past) or
     `search` (the index of passages).
 
@@ -220,7 +222,7 @@ class Verifier:
             found = await self._run(replay, progress)
         except IntegrityError as error:
             return replay.report(Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why))
-        found = found or _check_head(replay) or await self._check_rows(replay)
+        found = found or _check_record(replay) or _check_head(replay) or await self._check_rows(replay)
         if found is None and replay.passages is not None:
             lines = await replay.passages.differences(self._store.passages)
             found = replay.diverged("search", lines=lines) if lines else None
@@ -343,9 +345,17 @@ def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Di
     return _at(replay.thread_id, stored, "snapshot", lines=lines) if lines else None
 
 
+def _check_record(replay: _ThreadReplay) -> Divergence | None:
+    """The facts of the thread that cannot be read, each with its place."""
+    record = replay.loaded.record
+    return replay.diverged("record", lines=record.unreadable) if isinstance(record, DamagedRecord) else None
+
+
 def _check_head(replay: _ThreadReplay) -> Divergence | None:
     """The head's hash, counters and marks, and the live rows, against what the log gives."""
     head, draft = replay.head, replay.draft
+    if head.unreadable:
+        return replay.diverged("head", found=f"its marks cannot be read: {head.unreadable}")
     if draft.seq != head.seq:
         why = f"the log ends, the head is {head.seq}"
         return Divergence(thread_id=replay.thread_id, seq=draft.seq + 1, kind="gap", found=why)

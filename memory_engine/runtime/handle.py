@@ -1,11 +1,12 @@
 """The base handle: one thread's events, state and rows. Every view is given one."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Self, TypeVar, cast
 
 import msgspec
 
+from memory_engine.core.arguments import checked_count
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
@@ -13,7 +14,7 @@ from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.errors import EngineClosed, ForgottenChunk, InvalidEvent, PastIsReadOnly, ThreadNotFound
-from memory_engine.projections.base import Projection, ReadableRows, Rows
+from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
 from memory_engine.runtime.kernel import Kernel
@@ -24,6 +25,13 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
 V = TypeVar("V")
+
+
+def listed(events: Iterable[Event | NewEvent]) -> Sequence[Event | NewEvent]:
+    """Several events as a list. Raises `InvalidEvent` for what is none."""
+    if isinstance(events, Event | NewEvent | str | bytes | Mapping) or not isinstance(events, Iterable):
+        raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
+    return tuple(events)
 
 
 class ThreadHandle:
@@ -111,8 +119,7 @@ class ThreadHandle:
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none (those recorded already, by id, count as appended)."""
         self.check_present("events")
-        if isinstance(events, Event | NewEvent | None):
-            raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
+        events = listed(events)
         if not events:
             return ()
         threads = self.kernel[OpenThreads]
@@ -128,7 +135,8 @@ class ThreadHandle:
 
     async def latest(self, limit: int) -> list[RecordedEvent]:
         """The latest `limit` events, oldest of them first."""
-        return [event async for event in self.events(after=max(0, await self.last_seq() - limit))]
+        first = max(0, await self.last_seq() - checked_count("limit", limit))
+        return [event async for event in self.events(after=first)]
 
     # state
 
@@ -213,7 +221,7 @@ class ThreadHandle:
         await (await self.followed()).current(projection)
         rows = await self.kernel.store.last_rows(projection.name, projection.version, self.id, limit)
         decoder = msgspec.json.Decoder(projection.row)
-        return [(key, decoder.decode(value)) for key, value in rows]
+        return [(key, decoded_row(decoder, key, value)) for key, value in rows]
 
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
         """How many rows a projection has and how many bytes their JSON takes, without reading them."""

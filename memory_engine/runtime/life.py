@@ -1,14 +1,15 @@
 """A thread's life after its creation: pausing, forking, archiving, deleting and forgetting."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ACTIVE, DELETED, PAUSED, ForkPoint, Head, check_record
-from memory_engine.errors import EventNotFound, ThreadHasForks
+from memory_engine.core.threads import ACTIVE, DELETED, PAUSED, DamagedRecord, ForkPoint, Head, check_record
+from memory_engine.errors import EventDecodeError, EventNotFound, IntegrityError, ThreadHasForks, UnreadableRow
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
@@ -33,8 +34,9 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     hash_ = b""
     for stored in await kernel.store.read(thread.id, after=max(0, seq - 1), upto=seq, limit=1):
         hash_ = stored.hash
+    origin = loaded.record.mended() if isinstance(loaded.record, DamagedRecord) else loaded.record
     record = msgspec.structs.replace(
-        loaded.record,
+        origin,
         id=thread_id or kernel.new_id(),
         created_at_us=kernel.now_us(),
         metadata={**loaded.record.metadata, **metadata},
@@ -69,13 +71,16 @@ async def delete(thread: ThreadHandle) -> None:
         raise ThreadHasForks(thread.id, tuple(forks))
     for prepare in threads.before_delete:
         await prepare(thread.id)
-    runtime = await thread.runtime()
-    await runtime.idle()
+    runtime = None
+    with suppress(IntegrityError, EventDecodeError, UnreadableRow):  # a log that cannot be read can be deleted
+        runtime = await thread.runtime()
+        await runtime.idle()
     await kernel.store.delete(thread.id)
     for clear in threads.after_delete:
         await clear(thread.id)
     threads.drop(thread.id)
-    runtime.end(DELETED)
+    if runtime is not None:
+        runtime.end(DELETED)
 
 
 async def forget(

@@ -14,7 +14,7 @@ from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record
 from memory_engine.errors import EventTooLarge, ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
@@ -48,7 +48,12 @@ class ScopeHandle(ThreadHandle):
         correlation_id: str = "",
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
-        await self._make(event)
+        new = (
+            event
+            if isinstance(event, NewEvent)
+            else NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
+        )
+        await self._make(new)
         return await super().dispatch(
             event,
             event_id=event_id,
@@ -59,6 +64,7 @@ class ScopeHandle(ThreadHandle):
 
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
+        events = listed(events)
         if events:
             await self._make(*events)
         return await super().dispatch_all(events)
@@ -125,15 +131,15 @@ def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:
     """Make a thread, with its first event if one is given.
 
-    Raises `ThreadExists`, `InvalidIdentifier`, `ReadOnly`, and the errors of dispatching; then it makes no thread.
+    Both are one commit. Raises `ThreadExists`, `InvalidIdentifier`, `InvalidPolicy`, `ReadOnly`, and the errors of
+    dispatching; then it makes no thread.
     """
     kernel.check_writable("a thread")
     check_record(record)
-    if first is not None:
-        try_first(kernel, record.id, first)
-    await kernel.store.create(record, Head(), ())
-    if first is not None:
-        await ThreadHandle(kernel, record.id).dispatch(first)
+    if first is None:
+        await kernel.store.create(record, Head(), ())
+    else:
+        await kernel[OpenThreads].make(record, kernel.request([first]))
 
 
 def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:

@@ -7,21 +7,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
-import msgspec
-
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
-from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
+from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.errors import SchemaError, StorageFailed
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import Connection, FileLock
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate, position
+from memory_engine.storage.sqlite.schema import check_version, migrate, position
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
+    create,
     find_tid,
-    put_live,
+    put_record,
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import Writer
@@ -91,13 +90,17 @@ class SQLiteStore:
                 await connection.close()
             lock.close()
             raise
-        transactions = Transactions(SPILL_BYTES)
+        transactions = Transactions(SPILL_BYTES, path)
         writer = Writer(opened[0], lock, transactions, path)
         return cls(path, writer, opened[1:], transactions)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
-        await self._writer.run(lambda raw: _create(raw, record, head, live))
+        await self._writer.run(lambda raw: create(raw, record, head, live))
+
+    async def put_record(self, record: ThreadRecord) -> None:
+        """Write a thread's record anew. Raises `ThreadNotFound`."""
+        await self._writer.run(lambda raw: put_record(raw, record))
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
@@ -261,46 +264,6 @@ def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Dur
         migrate(raw, path)
 
 
-def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-    forked = record.forked_from
-    try:
-        tid = raw.execute(
-            "INSERT INTO threads (id, kind, user_id, tenant_id, agent_id, parent_id, metadata, policy, created_at_us, "
-            "forked_tid, forked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING tid",
-            (
-                record.id,
-                record.kind,
-                record.user_id,
-                record.tenant_id,
-                record.agent_id,
-                record.parent_id,
-                msgspec.json.encode(record.metadata).decode(),
-                encode_policy(record.policy) if record.policy is not None else None,
-                record.created_at_us,
-                find_tid(raw, forked.thread_id) if forked is not None else None,
-                forked.seq if forked is not None else None,
-            ),
-        ).fetchone()[0]
-    except sqlite3.IntegrityError:
-        raise ThreadExists(record.id) from None
-    raw.execute(
-        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            tid,
-            head.seq,
-            head.hash,
-            head.epoch,
-            head.status,
-            head.open_compaction,
-            head.chunks,
-            head.tokens,
-            marks_to_row(head),
-        ),
-    )
-    put_live(raw, tid, live)
-
-
 def _delete(raw: sqlite3.Connection, thread_id: str) -> None:
     """Every row of the thread but its id."""
     tid = find_tid(raw, thread_id)
@@ -310,11 +273,13 @@ def _delete(raw: sqlite3.Connection, thread_id: str) -> None:
     for table in ("blobs", "live", "projection_rows", "checkpoints"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     raw.execute(
-        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
+        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0, marks = '{}' "
+        "WHERE tid = ?",
         (DELETED, tid),
     )
     raw.execute(
-        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}' WHERE tid = ?",
+        "UPDATE threads SET user_id = '', tenant_id = '', agent_id = '', parent_id = '', metadata = '{}', "
+        "policy = NULL WHERE tid = ?",
         (tid,),
     )
 

@@ -117,7 +117,7 @@ class Writer:
 
     def _ended(self, outcome: object, settle: Callable[[object], None]) -> None:
         """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
-        if isinstance(outcome, sqlite3.Error):
+        if isinstance(outcome, sqlite3.Error | OSError | OverflowError):
             outcome = storage_error(self._path, outcome)
         if isinstance(outcome, StorageFailed):
             self._failed = outcome

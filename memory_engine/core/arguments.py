@@ -1,0 +1,38 @@
+"""Arguments of the public face, checked before anything is done with them: a wrong one is named, never guessed at."""
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar
+
+from memory_engine.errors import InvalidArgument
+
+T = TypeVar("T")
+COUNT_MAX = (1 << 63) - 1
+"""The greatest whole number that every store can hold."""
+
+
+def checked_count(what: str, value: int, *, least: int = 0) -> int:
+    """A whole number from `least` on. Raises `InvalidArgument`."""
+    if type(value) is not int or not least <= value <= COUNT_MAX:
+        raise InvalidArgument(what, value, f"give a whole number from {least} on")
+    return value
+
+
+def checked_limit(value: int | None) -> int | None:
+    """How many to give at most; `None`: all. Raises `InvalidArgument`."""
+    return None if value is None else checked_count("limit", value)
+
+
+def checked_text(what: str, value: str) -> str:
+    """A text, which may be empty. Raises `InvalidArgument`."""
+    if not isinstance(value, str):
+        raise InvalidArgument(what, value, "give a text")
+    return value
+
+
+def checked_list(what: str, values: object, kind: type[T], *, each: str) -> tuple[T, ...]:
+    """Several values of a type: a list or another collection, and not a text or a mapping. Raises `InvalidArgument`."""
+    if isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping):
+        found = tuple(values)
+        if all(isinstance(value, kind) for value in found):
+            return found
+    raise InvalidArgument(what, values, f"give a list of {each}")
