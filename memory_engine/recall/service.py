@@ -63,13 +63,15 @@ class Recall:
                 embedder,
                 self._models.vector_index,
                 KeptVectors(self._kernel.store, thread_id, view, forgotten_at=forgot),
+                timeout_s=self._kernel.config.search_model_timeout_s,
             ),
             at_most=SIMILARITIES_MAX,
         )
 
     def similarity_now(self) -> TextIndex:
         """An index of likeness that is used once: for a view as it was."""
-        return TextIndex(self.embedder, self._models.vector_index)
+        timeout_s = self._kernel.config.search_model_timeout_s
+        return TextIndex(self.embedder, self._models.vector_index, timeout_s=timeout_s)
 
     async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Bring a thread's index and its vectors up to date."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -248,11 +249,18 @@ def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
         read,
         source=described.source,
         author=described.author or read.author,
-        date=read.date if described.date is None else in_utc(described.date),
+        date=read.date if described.date is None else _date(described.date),
         channel=described.channel,
         thread=described.thread,
         metadata={**read.metadata, **described.metadata},
     )
+
+
+def _date(given: datetime) -> datetime:
+    try:
+        return in_utc(given)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidDocument("date", given, f"give a datetime between the years 1 and 9999 ({error})") from None
 
 
 def _first_line(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from memory_engine.core.clock import to_datetime, to_us
+from memory_engine.core.clock import checked_us, to_datetime, to_us
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.ids import check_identifier
@@ -325,6 +325,6 @@ def _microseconds(value: object) -> int | None:
     if moment is None:
         return None
     try:
-        return to_us(moment)
+        return checked_us(to_us(moment))
     except ValueError as error:
         raise InvalidMemory("timestamp", moment, str(error)) from None

@@ -124,7 +124,7 @@ def _text(part: Message) -> str:
     raw = content if isinstance(content, bytes) else b""
     try:
         text = raw.decode(part.get_content_charset() or "utf-8")
-    except (LookupError, UnicodeDecodeError):
+    except (LookupError, ValueError):  # no such charset, or one that cannot be: `undefined` raises whatever it reads
         text = _utf8_or_latin(raw)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -187,16 +187,31 @@ def read_mbox(file: BinaryIO, path: str) -> Iterator[Loaded | Unreadable]:
             yield Unreadable(f"it has over {MESSAGE_BYTES_MAX:,} bytes", f"message {n}")
             continue
         digest = sha256(raw.rstrip()).hexdigest()[:24]
-        own = message_id(message_from_bytes(raw, policy=default)) or digest
+        own = _own_id(raw) or digest
         if taken.get(own, digest) != digest:  # another message, under an id that was used before
             own = f"{own}~{digest}"
         if own in taken:
             continue
         taken[own] = digest
-        try:
-            yield mail_document(raw, f"{path}#{own}", path)
-        except Unreadable as error:
-            yield Unreadable(error.why, f"message {n}")
+        yield _document_or_fault(raw, f"{path}#{own}", path, f"message {n}")
+
+
+def _own_id(raw: bytes) -> str:
+    """The id that a message gives itself; none where the standard library's parser stumbles over it."""
+    try:
+        return message_id(message_from_bytes(raw, policy=default))
+    except Exception:  # its errors have no common class
+        return ""
+
+
+def _document_or_fault(raw: bytes, document_id: str, path: str, place: str) -> Loaded | Unreadable:
+    """A message, or why it cannot be read: one odd message never stops the others."""
+    try:
+        return mail_document(raw, document_id, path)
+    except Unreadable as error:
+        return Unreadable(error.why, place)
+    except Exception as error:  # the standard library's parser raises a dozen kinds of errors for broken messages
+        return Unreadable(f"reading it failed: {type(error).__name__}: {error}", place)
 
 
 def _messages(file: BinaryIO) -> Iterator[bytes | None]:
