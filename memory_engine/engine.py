@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.arguments import checked_limit, checked_list, checked_text
+from memory_engine.core.arguments import checked_call, checked_limit, checked_list, checked_text, checked_type
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
@@ -127,6 +127,7 @@ class Engine:
         policy for this thread. Raises `ThreadExists`, `InvalidIdentifier`, and for initial
         chunks what `dispatch` raises; then there is no thread.
         """
+        check_identifier("kind", kind)
         record = ThreadRecord(
             id=self.kernel.new_id() if thread_id in ("", None) else thread_id,
             kind=kind,
@@ -145,7 +146,7 @@ class Engine:
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
-        return Thread(self.kernel, thread_id)
+        return Thread(self.kernel, checked_text("thread_id", thread_id))
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
         """A user's own thread: preferences, playbooks, memory. Its first event makes it.
@@ -225,7 +226,7 @@ class Engine:
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
-        return self.kernel[Observers].add(observer)
+        return self.kernel[Observers].add(checked_type("observer", observer, Callable, give="a function of an event"))
 
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
@@ -259,6 +260,8 @@ class Engine:
             raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
+        if thread_ids is not None:
+            thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
         if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
             raise InvalidSearch("thread_ids", list(thread_ids), "name threads, or what they are to match, not both")
         where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
@@ -297,8 +300,10 @@ class Engine:
         self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
         """Verify the given threads, or all (see `Thread.verify`)."""
+        checked_call("progress", progress)
         if thread_ids is None:
             thread_ids = [info.id for info in await self.threads()]
+        thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
         reports: list[VerifyReport] = []
         for thread_id in thread_ids:
             before = sum(report.events for report in reports)
@@ -322,7 +327,8 @@ class Engine:
 
     async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Anchor]":
         """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
-        return await anchors.check_anchors(self.kernel, anchored)
+        checked = checked_list("anchored", anchored, anchors.Anchor, each="anchors")
+        return await anchors.check_anchors(self.kernel, checked)
 
     async def correlated(self, correlation_id: str, *, limit: int | None = None) -> list[RecordedEvent]:
         """The events that bear a correlation id, of all threads, in the order in which they were recorded.

@@ -144,7 +144,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         ),
         settings=dict(_settings(domain, scorers, redactor)),
     )
-    store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
+    store = await _open_store(path, durability, config) if isinstance(path, str) else path
     try:
         engine = Engine(_kernel(store, config, taken, sources))
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
@@ -208,7 +208,7 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
         yield Plugin("compact_model", compactors=[(model_compactor(model), 1)])
 
 
-async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
+async def _open_store(path: str, durability: Durability, config: EngineConfig) -> Store:
     if path == ":memory:":
         from memory_engine.storage.memory import MemoryStore
 
@@ -217,7 +217,9 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
         raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
     from memory_engine.storage.sqlite.store import SQLiteStore
 
-    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=busy_timeout_s)
+    if config.read_only:
+        return await SQLiteStore.open_read_only(path, busy_timeout_s=config.busy_timeout_s)
+    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=config.busy_timeout_s)
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True):

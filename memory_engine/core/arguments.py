@@ -1,6 +1,7 @@
 """Arguments of the public face, checked before anything is done with them: a wrong one is named, never guessed at."""
 
 from collections.abc import Collection, Mapping
+from math import isfinite
 from typing import TypeVar
 
 from memory_engine.errors import InvalidArgument
@@ -26,6 +27,27 @@ def checked_text(what: str, value: str) -> str:
     """A text, which may be empty. Raises `InvalidArgument`."""
     if not isinstance(value, str):
         raise InvalidArgument(what, value, "give a text")
+    return value
+
+
+def checked_type(what: str, value: T, kind: type | tuple[type, ...], *, give: str) -> T:
+    """A value of one of these types; `give` says what to give instead of another. Raises `InvalidArgument`."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(what, value, f"give {give}")
+    return value
+
+
+def checked_number(what: str, value: float) -> float:
+    """A number. Raises `InvalidArgument`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InvalidArgument(what, value, "give a number")
+    return value
+
+
+def checked_call(what: str, value: T) -> T:
+    """A function, or `None`. Raises `InvalidArgument`."""
+    if value is not None and not callable(value):
+        raise InvalidArgument(what, value, "give a function, or leave it out")
     return value
 
 

@@ -157,7 +157,7 @@ class InvalidIdentifier(InvalidInput):
 
 
 @facts
-class InvalidArgument(InvalidInput, ValueError):
+class InvalidArgument(InvalidInput, ValueError, TypeError):
     """An argument of a value or a type that its method does not take."""
 
     what: str

@@ -10,7 +10,7 @@ import msgspec.inspect
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import RecordedEvent
-from memory_engine.errors import ReducerError, RowsNotLoaded, UnreadableRow, UntrackedEvents
+from memory_engine.errors import InvalidArgument, ReducerError, RowsNotLoaded, UnreadableRow, UntrackedEvents
 
 ProjectionMode = Literal["inline", "async"]
 
@@ -148,7 +148,10 @@ class Rows(Generic[V]):
 
         Raises `RowsNotLoaded` for blind rows, `UnreadableRow` for one whose stored bytes cannot be read.
         """
-        value = self._values.get(key)
+        try:
+            value = self._values.get(key)
+        except TypeError:  # a list, say
+            raise InvalidArgument("key", key, "give a text") from None
         if value is not None:
             return value
         encoded = self._changed[key] if key in self._changed else self._loaded().get(key)

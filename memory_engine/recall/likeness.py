@@ -16,6 +16,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.core.arguments import checked_number
 from memory_engine.core.text import features
 from memory_engine.errors import InvalidVector, ModelError, ThreadNotFound
 from memory_engine.llm.vectors import (
@@ -225,7 +226,9 @@ class TextIndex:
         A number as threshold is for words and vectors alike. Raises `InvalidVector` where the
         embedder gives something that is not a vector, `MissingExtra` where its index needs an optional package.
         """
-        least = Thresholds(threshold, threshold) if isinstance(threshold, float | int) else threshold
+        if not isinstance(threshold, Thresholds):
+            threshold = Thresholds(least := checked_number("threshold", threshold), least)
+        least = threshold
         async with self._lock:
             failure = ""
             if self._vectors is not None:

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
+from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
 from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
@@ -202,9 +202,9 @@ def checked_query(query: str) -> str:
 
 
 def checked_seq(at: object, thread_id: str, head: int) -> int:
-    """The seq, if the thread has it (0: before its first event). Raises `ValueError`."""
+    """The seq, if the thread has it (0: before its first event). Raises `SeqNotInLog` (a `ValueError`)."""
     if not isinstance(at, int) or not 0 <= at <= head:
-        raise ValueError(f"thread {thread_id!r} has seqs 1 to {head}, not {at!r}")
+        raise SeqNotInLog(thread_id, at, head)
     return at
 
 

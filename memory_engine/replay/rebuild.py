@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.arguments import checked_list
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import DamagedRecord
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
@@ -84,6 +85,8 @@ def _report(remaking: Remaking, passages: int | None) -> RebuildReport:
 def chosen(projections: Sequence[Projection[object]], names: Collection[str] | None) -> Sequence[Projection[object]]:
     """The projections of these names, or all. Raises `UnknownView`."""
     known = {projection.name: projection for projection in projections}
+    if names is not None:
+        names = checked_list("views", names, str, each="names of views")
     for name in names or ():
         if name not in known:
             raise UnknownView(name, tuple(known))

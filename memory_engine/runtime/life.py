@@ -5,6 +5,7 @@ from contextlib import suppress
 
 import msgspec
 
+from memory_engine.core.arguments import checked_list
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
 from memory_engine.core.records import Receipt
@@ -87,6 +88,8 @@ async def forget(
     thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
 ) -> Receipt:
     """See `Thread.forget`."""
+    event_ids = checked_list("event_ids", event_ids, str, each="ids of events")
+    chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")
     store, reader, relay = thread.kernel.store, thread.kernel.reader, thread.kernel[Relay]
     found = {stored.id: stored.seq for stored in await store.find(thread.id, list(event_ids))}
     missing = [event_id for event_id in event_ids if event_id not in found]

@@ -294,6 +294,8 @@ def _is_summary(chunk: Chunk) -> bool:
 
 
 def _seq(chunk_id: str) -> int:
+    if not isinstance(chunk_id, str):
+        raise UnknownChunk("read", ascii(chunk_id))
     head, _, tail = chunk_id.partition(".")
     if not (head.isdecimal() and tail.isdecimal()):
         raise UnknownChunk("read", chunk_id)

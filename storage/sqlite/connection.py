@@ -56,9 +56,10 @@ class Connection:
         return cls(await _connect(path, path, busy_timeout_s), path)
 
     @classmethod
-    async def reader(cls, path: str, busy_timeout_s: float) -> "Connection":
-        """A connection that cannot write."""
-        connection = cls(await _connect(_read_only(path), path, busy_timeout_s), path)
+    async def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
+        """A connection that cannot write. `is_still`: nobody else writes either, so that it needs no files beside."""
+        target = _read_only(path) + ("&immutable=1" if is_still else "")
+        connection = cls(await _connect(target, path, busy_timeout_s), path)
         await connection.run(lambda raw: raw.execute("PRAGMA query_only = 1"))
         return connection
 

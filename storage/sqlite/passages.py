@@ -9,7 +9,7 @@ from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.transactions import find_tid
-from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.storage.sqlite.writer import NoWriter, Writer
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
 
 _log = logging.getLogger("memory_engine.storage")
@@ -29,7 +29,7 @@ class Read(Protocol):
 class SQLitePassages:
     """See `memory_engine.store.passages.PassageIndex`."""
 
-    def __init__(self, writer: Writer, read: Read) -> None:
+    def __init__(self, writer: Writer | NoWriter, read: Read) -> None:
         self._writer = writer
         self._read = read
 

@@ -15,7 +15,7 @@ from memory_engine.storage import passages
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.connection import Connection, FileLock
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import check_version, migrate, position
+from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate, position
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
     create,
@@ -23,7 +23,7 @@ from memory_engine.storage.sqlite.transactions import (
     put_record,
     write_projection,
 )
-from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.storage.sqlite.writer import NoWriter, Writer
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, StoreStats, ThreadFilter
 
 T = TypeVar("T")
@@ -45,12 +45,15 @@ class SQLiteStore:
     an fsync a commit.
     """
 
-    def __init__(self, path: str, writer: Writer, readers: Sequence[Connection], transactions: Transactions) -> None:
+    def __init__(
+        self, path: str, writer: Writer | NoWriter, readers: Sequence[Connection], transactions: Transactions
+    ) -> None:
         self._path = path
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
         self._turn = 0
+        self._still: tuple[int, ...] | None = None
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -75,6 +78,46 @@ class SQLiteStore:
             if not opening.cancelled() and opening.exception() is None:
                 await finished(opening.result().close())
             raise
+
+    @classmethod
+    async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
+        """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
+
+        Where nothing can be written beside the file, it is read as it stands; a read after another process has written
+        to it raises `StorageFailed`: open it again. Raises `StorageFailed` for a file that is not there, or whose
+        latest commits are in a write-ahead log that cannot be read so, and `SchemaError` as `open` does. A file of an
+        older schema is brought up to date where it can be written.
+        """
+        check_sqlite_version(path)
+        _check_place(path)
+        if not await asyncio.to_thread(Path(path).is_file):
+            raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
+        is_still, version = False, 0
+        try:
+            version = await _version_of(path, busy_timeout_s, is_still=False)
+        except StorageFailed as error:
+            if await asyncio.to_thread(_size_of, path + "-wal"):
+                why = (
+                    f"{error.why}; its latest commits are in {path}-wal, and nothing can be written beside it: open it "
+                    "once where its directory can be written to, or copy both files to such a place"
+                )
+                raise StorageFailed(path, why) from error
+            is_still = True
+            version = await _version_of(path, busy_timeout_s, is_still=True)
+        if version < len(MIGRATIONS):
+            await cls._brought_up(path, version, busy_timeout_s)
+        opened = [await Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)]
+        store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path))
+        store._still = await asyncio.to_thread(_signature, path) if is_still else None
+        return store
+
+    @classmethod
+    async def _brought_up(cls, path: str, version: int, busy_timeout_s: float) -> None:
+        try:
+            await (await cls.open(path, busy_timeout_s=busy_timeout_s)).close()
+        except StorageFailed as error:
+            why = f"its schema is version {version}; open it once where it can be written to, to bring it up to date"
+            raise SchemaError(path, why) from error
 
     @classmethod
     async def _prepared(
@@ -222,8 +265,25 @@ class SQLiteStore:
         await self._writer.close()
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        if self._still is not None and await asyncio.to_thread(_signature, self._path) != self._still:
+            raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         self._turn = (self._turn + 1) % len(self._readers)
         return await self._readers[self._turn].run(query)
+
+
+async def _version_of(path: str, busy_timeout_s: float, *, is_still: bool) -> int:
+    """The schema version of a file that is there, by a connection that cannot write."""
+    connection = await Connection.reader(path, busy_timeout_s, is_still=is_still)
+    try:
+        return await connection.run(lambda raw: check_version(raw, path))
+    finally:
+        await connection.close()
+
+
+def _signature(path: str) -> tuple[int, ...]:
+    """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
+    file = Path(path).stat()
+    return file.st_size, file.st_mtime_ns, _size_of(path + "-wal")
 
 
 def _check_place(path: str) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
+from memory_engine.errors import EngineClosed, MemoryEngineError, ReadOnly, StorageFailed
 from memory_engine.storage.passages import index_words
 from memory_engine.storage.sqlite.connection import Connection, FileLock, storage_error
 from memory_engine.storage.sqlite.transactions import Transactions
@@ -185,6 +185,30 @@ class Writer:
                 tidied = seen = self._commits
             else:
                 seen = self._commits
+
+
+class NoWriter:
+    """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
+
+    def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Refuse a unit."""
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(ReadOnly(f"a commit to thread {unit.thread_id!r}"))
+        return refused
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Refuse a transaction."""
+        raise ReadOnly(f"a transaction ({work.__name__})")
+
+    async def checkpoint(self, mode: str) -> None:
+        """Leave the write-ahead log as it is."""
+
+    async def vacuum(self) -> str:
+        """Refuse to write the file anew."""
+        raise ReadOnly("a new file")
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 def _settle(future: "asyncio.Future[object]", outcome: object) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 
+from memory_engine.core.arguments import checked_call, checked_text, checked_type
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
@@ -54,6 +55,7 @@ class Documents:
         `UnreadableDocument` where something cannot be read, having brought all that can; `InvalidDocument`;
         `MissingExtra`.
         """
+        checked_type("source", source, (str, Path), give="a text, or the Path of a file")
         if isinstance(source, str):
             return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
         taken: list[str] = []
@@ -79,7 +81,10 @@ class Documents:
         Without an id it goes by a digest of title and text. Equal text, description and splitting write nothing.
         Raises `InvalidDocument` for a text without words, `InvalidIdentifier`.
         """
-        if not title.strip():
+        checked_text("text", text)
+        checked_type("described", described, Described, give="a Described")
+        checked_type("splitting", splitting, Splitting, give="a Splitting")
+        if not checked_text("title", title).strip():
             raise InvalidDocument("title", title, "give it one to be found and shown by")
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
         read = _text_of(text.replace("\r\n", "\n"), id or f"text:{digest[:24]}", title, described)
@@ -102,7 +107,10 @@ class Documents:
         A file that did not change since the last time writes nothing; `progress` is called after each file. Raises only
         errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
-        named = [paths] if isinstance(paths, str | Path) else paths
+        checked_call("progress", progress)
+        checked_type("splitting", splitting, Splitting, give="a Splitting")
+        several = [paths] if isinstance(paths, str | Path) else checked_type("paths", paths, Iterable, give="paths")
+        named = [checked_type("paths", path, (str, Path), give="paths") for path in several]
         return await self._ingest([Path(path) for path in named], _Ingestion(splitting, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
@@ -111,6 +119,7 @@ class Documents:
 
     async def get(self, id: str | Path, *, at: int | None = None) -> Document | None:
         """One by id; a path stands for the document of that file."""
+        checked_type("id", id, (str, Path), give="the id of a document, or the Path of a file")
         return document_of(await self._tenant.rows(DOCUMENTS, at=at), absolute(id) if isinstance(id, Path) else id)
 
     async def passages(self, id: str | Path) -> tuple[DocumentPassage, ...]:
