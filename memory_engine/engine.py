@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.arguments import checked_call, checked_limit, checked_list, checked_text, checked_type
+from memory_engine.core.arguments import checked_call, checked_function, checked_limit, checked_list, checked_text
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
@@ -226,7 +226,7 @@ class Engine:
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
-        return self.kernel[Observers].add(checked_type("observer", observer, Callable, give="a function of an event"))
+        return self.kernel[Observers].add(checked_function("observer", observer))
 
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""

@@ -12,7 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import checked_call, checked_list, checked_text, checked_type
+from memory_engine.core.arguments import checked_call, checked_list
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
 from memory_engine.core.lazy import lazy_module
@@ -253,9 +253,6 @@ class Thread(ThreadHandle):
 
     async def open(self, reference: str, *, start: int = 0, chars: int = 4_000) -> "offloads.Opened":
         """A piece of an off-loaded chunk's text (or any chunk's), by id. Raises `UnknownChunk`."""
-        checked_text("reference", reference)
-        checked_type("start", start, int, give="a number of characters")
-        checked_type("chars", chars, int, give="a number of characters")
         return await offloads.open_reference(self, reference, start=start, chars=chars)
 
     # queue
@@ -375,7 +372,6 @@ class Thread(ThreadHandle):
 
         It is asked about 17 times in 100,000 events. Raises `NothingToBisect` where it holds at once, or not at all.
         """
-        checked_call("progress", progress)
         return await bisect.bisect(await self.at(after), await self._at_or_last(upto), predicate, progress)
 
     async def why(self, what: str | Context) -> "why.Why":
@@ -398,7 +394,6 @@ class Thread(ThreadHandle):
         The context of each model call after `after` up to `upto` (default: the head) is compared with that of the call
         before; `max_tokens` is the budget of these contexts.
         """
-        checked_call("progress", progress)
         return await ledger.cache_ledger(await self.at(after), await self._at_or_last(upto), max_tokens, progress)
 
     async def what_if(
@@ -487,7 +482,7 @@ class Thread(ThreadHandle):
         `ContentionError` where other processes write without pause.
         """
         self.check_present("rebuild")
-        await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=checked_call("progress", progress))
+        await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
         return await self.info()
 
     async def _at_or_last(self, moment: MomentLike | None) -> "Past":

@@ -62,6 +62,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
+from tests.trust.files import locked, refused_by_a_row, view_of_a_broken_row
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
@@ -273,39 +274,6 @@ class Silent:
         """Nothing to close."""
 
 
-async def locked(p: Place) -> None:
-    """Another process holds the file."""
-    async with memory_engine.open(p.path, config=EngineConfig(busy_timeout_s=0.01)) as engine:
-        thread = await engine.create_thread()
-        other = sqlite3.connect(p.path)
-        try:
-            other.execute("BEGIN IMMEDIATE")
-            await thread.dispatch(SAID)
-        finally:
-            other.close()
-
-
-async def refused_by_a_row(p: Place) -> None:
-    """Something in the file stands in the way of every event."""
-    async with memory_engine.open(p.path) as engine:
-        thread = await engine.create_thread("t")
-        with sqlite3.connect(p.path) as raw:
-            raw.execute("CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END")
-        raw.close()
-        await thread.dispatch(SAID)
-
-
-async def view_of_a_broken_row(p: Place) -> None:
-    """A view's row is no JSON."""
-    async with memory_engine.open(p.path) as engine:
-        await (await engine.create_thread("t")).conversation.finalize_cycle("q", "a")
-    with sqlite3.connect(p.path) as raw:
-        raw.execute("UPDATE projection_rows SET value = x'7b' WHERE projection = 'conversation'")
-    raw.close()
-    async with memory_engine.open(p.path) as engine:
-        await engine.thread("t").conversation.exchanges()
-
-
 async def tampered(p: Place) -> None:
     """Somebody deletes an event from the file."""
     async with memory_engine.open(p.path) as engine:
@@ -473,10 +441,10 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
-    (errors.StorageBusy, locked),
+    (errors.StorageBusy, lambda p: locked(p.path)),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
-    (errors.StorageRefused, refused_by_a_row),
-    (errors.UnreadableRow, view_of_a_broken_row),
+    (errors.StorageRefused, lambda p: refused_by_a_row(p.path)),
+    (errors.UnreadableRow, lambda p: view_of_a_broken_row(p.path)),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

@@ -37,23 +37,29 @@ def checked_type(what: str, value: T, kind: type | tuple[type, ...], *, give: st
     return value
 
 
-def checked_number(what: str, value: float) -> float:
+def checked_number(what: str, value: object) -> float:
     """A number. Raises `InvalidArgument`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise InvalidArgument(what, value, "give a number")
     return value
 
 
-def checked_call(what: str, value: T) -> T:
-    """A function, or `None`. Raises `InvalidArgument`."""
-    if value is not None and not callable(value):
-        raise InvalidArgument(what, value, "give a function, or leave it out")
+def checked_function(what: str, value: T) -> T:
+    """A function. Raises `InvalidArgument`."""
+    if not callable(value):
+        raise InvalidArgument(what, value, "give a function")
     return value
 
 
-def checked_list(what: str, values: object, kind: type[T], *, each: str) -> tuple[T, ...]:
+def checked_call(what: str, value: T | None) -> T | None:
+    """A function, or `None` where it may be left out. Raises `InvalidArgument`."""
+    return None if value is None else checked_function(what, value)
+
+
+def checked_list(what: str, values: Collection[T], kind: type, *, each: str) -> tuple[T, ...]:
     """Several values of a type: a list or another collection, and not a text or a mapping. Raises `InvalidArgument`."""
-    if isinstance(values, Collection) and not isinstance(values, str | bytes | Mapping):
+    given: object = values
+    if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping):
         found = tuple(values)
         if all(isinstance(value, kind) for value in found):
             return found

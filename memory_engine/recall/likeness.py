@@ -226,9 +226,11 @@ class TextIndex:
         A number as threshold is for words and vectors alike. Raises `InvalidVector` where the
         embedder gives something that is not a vector, `MissingExtra` where its index needs an optional package.
         """
-        if not isinstance(threshold, Thresholds):
-            threshold = Thresholds(least := checked_number("threshold", threshold), least)
-        least = threshold
+        if isinstance(threshold, Thresholds):
+            least = threshold
+        else:
+            number = checked_number("threshold", threshold)
+            least = Thresholds(number, number)
         async with self._lock:
             failure = ""
             if self._vectors is not None:

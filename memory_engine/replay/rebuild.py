@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.arguments import checked_list
+from memory_engine.core.arguments import checked_call, checked_list
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import DamagedRecord
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
@@ -43,6 +43,7 @@ async def rebuild(
 ) -> RebuildReport:
     """See `Thread.rebuild`."""
     kernel.check_writable("a rebuild")
+    checked_call("progress", progress)
     projections, recall = chosen(kernel.projections, views), kernel[Recall]
     await _mend_record(kernel, thread_id)
     runtime = await kernel[OpenThreads].taken(thread_id)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -54,6 +55,7 @@ class SQLiteStore:
         self._transactions = transactions
         self._turn = 0
         self._still: tuple[int, ...] | None = None
+        self._leaves: bool = False
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -93,6 +95,7 @@ class SQLiteStore:
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
         is_still, version = False, 0
+        is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
         try:
             version = await _version_of(path, busy_timeout_s, is_still=False)
         except StorageFailed as error:
@@ -108,6 +111,7 @@ class SQLiteStore:
             await cls._brought_up(path, version, busy_timeout_s)
         opened = [await Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)]
         store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path))
+        store._leaves = is_alone and not is_still
         store._still = await asyncio.to_thread(_signature, path) if is_still else None
         return store
 
@@ -263,6 +267,8 @@ class SQLiteStore:
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
+        if self._leaves:
+            await asyncio.to_thread(_close_for_good, self._path)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         if self._still is not None and await asyncio.to_thread(_signature, self._path) != self._still:
@@ -278,6 +284,17 @@ async def _version_of(path: str, busy_timeout_s: float, *, is_still: bool) -> in
         return await connection.run(lambda raw: check_version(raw, path))
     finally:
         await connection.close()
+
+
+def _close_for_good(path: str) -> None:
+    """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
+
+    It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
+    """
+    if _size_of(path + "-wal"):
+        return
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
+        last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 def _signature(path: str) -> tuple[int, ...]:

@@ -109,6 +109,7 @@ async def test_reading_makes_and_changes_no_file(tmp_path: Path) -> None:
         with pytest.raises(errors.ReadOnly):
             await engine.thread("t").delete()
     assert before == path.read_bytes()
+    assert ["memory.db"] == os.listdir(tmp_path)  # noqa: PTH208 - its names
     assert not (tmp_path / "memory.db.lock").exists()
 
 

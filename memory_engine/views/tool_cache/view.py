@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.core.arguments import checked_type
+from memory_engine.core.arguments import checked_function, checked_type
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import ExchangeFinished
@@ -335,7 +335,7 @@ class ToolCache:
         """
         key = cache_key(tool, canonical(tool, parameters))
         checked_type("duration", duration, int, give="a number of exchanges")
-        checked_type("call", call, Callable, give="a function that calls the tool")
+        checked_function("call", call)
         if duration <= 0:
             entry = await self.lookup(tool, parameters)
             return _hit_of(entry) if entry is not None else CachedCall(result=await call(), hit=False, entry=None)
