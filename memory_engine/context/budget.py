@@ -79,7 +79,9 @@ def _blocks(_policy: object, _attribute: object, value: Sequence[str] | Mapping[
 
 def _function(_policy: object, _attribute: object, value: Splitter | None) -> None:
     if value is not None and not callable(value):
-        raise InvalidArgument("policy", value, "a context policy is a ContextPolicy, or a function that divides a room")
+        raise InvalidArgument(
+            "policy", value, f"a context policy is a ContextPolicy, or a function that divides a room, not {value!r}"
+        )
 
 
 @frozen(kw_only=True)

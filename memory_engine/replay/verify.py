@@ -25,7 +25,7 @@ from memory_engine.core.reduction import (
 )
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import DamagedRecord, Head, LiveChunk, LoadedThread
-from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError
+from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError, StorageRefused
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
 from memory_engine.projections.rebuild import Refolding
@@ -134,7 +134,7 @@ class _ThreadReplay(msgspec.Struct):
     loaded: LoadedThread
     refolding: Refolding
     snapshots: KeptSnapshots
-    passages: PassagesCheck | None
+    passages: PassagesCheck | None = None
     draft: StateDraft = msgspec.field(default_factory=lambda: State().draft())
     previous: bytes = b""
     marks: dict[str, int] = {}
@@ -215,8 +215,12 @@ class Verifier:
             loaded,
             Refolding(self._projections, self._reader, thread_id),
             await KeptSnapshots.of(self._store, thread_id, self._projections),
-            await self._indexed(loaded),
         )
+        refused = ""
+        try:
+            replay.passages = await self._indexed(loaded)
+        except StorageRefused as error:
+            refused = error.why
         replay.mended = await self._mended(loaded)
         try:
             found = await self._run(replay, progress)
@@ -224,8 +228,13 @@ class Verifier:
             return replay.report(Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why))
         found = found or _check_record(replay) or _check_head(replay) or await self._check_rows(replay)
         if found is None and replay.passages is not None:
-            lines = await replay.passages.differences(self._store.passages)
-            found = replay.diverged("search", lines=lines) if lines else None
+            try:
+                lines = await replay.passages.differences(self._store.passages)
+                found = replay.diverged("search", lines=lines) if lines else None
+            except StorageRefused as error:
+                refused = error.why
+        if found is None and refused:
+            found = replay.diverged("search", found=f"it cannot be read: {refused}")
         return replay.report(found)
 
     async def _mended(self, loaded: LoadedThread) -> dict[int, MendedEvent]:

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO, TypeVar, cast
 
 import aiosqlite
+import msgspec
 
 from memory_engine.errors import (
     EngineClosed,
@@ -90,6 +91,8 @@ class Connection:
             return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
         except (sqlite3.Error, OSError, OverflowError) as error:
             raise storage_error(self._path, error) from error
+        except msgspec.DecodeError as error:  # a row that a query reads is damaged
+            raise StorageRefused(self._path, str(error)) from error
         except UnicodeEncodeError as error:
             raise InvalidIdentifier("a text", ascii(error.object), "it holds a lone surrogate") from None
 
