@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.arguments import checked_call, checked_function, checked_limit, checked_list, checked_text
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
@@ -18,7 +19,7 @@ from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata
 from memory_engine.errors import InvalidSearch, MemoryEngineError, ThreadNotFound
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -133,24 +134,26 @@ class Engine:
         initial chunks what `dispatch` raises; then there is no thread.
         """
         check_not_scope(thread_id)
+        check_identifier("kind", kind)
         record = ThreadRecord(
-            id=thread_id or self.kernel.new_id(),
+            id=self.kernel.new_id() if thread_id in ("", None) else thread_id,
             kind=kind,
             user_id=user_id,
             tenant_id=tenant_id,
             agent_id=agent_id,
             parent_id=parent_id,
-            metadata=dict(metadata or {}),
+            metadata=as_metadata(metadata),
             policy=policy,
             created_at_us=self.kernel.kind(kind).recorded_us(self.kernel.now_us()),
         )
-        first = ThreadSeeded(chunks=tuple(initial_chunks)) if initial_chunks else None
+        chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
+        first = ThreadSeeded(chunks=chunks) if chunks else None
         await create_thread(self.kernel, record, first)
         return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
-        return Thread(self.kernel, thread_id)
+        return Thread(self.kernel, checked_text("thread_id", thread_id))
 
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
         """A user's own thread: preferences, playbooks, memory. Its first event makes it.
@@ -183,8 +186,10 @@ class Engine:
         limit: int | None = None,
     ) -> list[ThreadInfo]:
         """The threads that match every given value exactly, oldest first; `limit` keeps the latest N."""
-        for value in filter(None, (kind, user_id, tenant_id, agent_id, parent_id)):
-            check_identifier("filter", value)
+        named = {"kind": kind, "user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "parent_id": parent_id}
+        for what, value in (named | {"status": status}).items():
+            if value is not None and value != "":
+                check_identifier(what, value)
         where = ThreadFilter(
             kind=kind,
             user_id=user_id,
@@ -192,7 +197,7 @@ class Engine:
             agent_id=agent_id,
             parent_id=parent_id,
             status=status,
-            limit=limit,
+            limit=checked_limit(limit),
         )
         return [ThreadInfo.of(record, head) for record, head in await self.store.threads(where)]
 
@@ -228,7 +233,7 @@ class Engine:
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
-        return self.kernel[Observers].add(observer)
+        return self.kernel[Observers].add(checked_function("observer", observer))
 
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
@@ -261,6 +266,8 @@ class Engine:
         _check_tenant(tenant_id)
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
+        if thread_ids is not None:
+            thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
         if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
             raise InvalidSearch("thread_ids", list(thread_ids), "name threads, or what they are to match, not both")
         where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
@@ -320,8 +327,10 @@ class Engine:
         self, thread_ids: Collection[str] | None = None, progress: "VerifyProgress | None" = None
     ) -> "list[VerifyReport]":
         """Verify the given threads, or all (see `Thread.verify`)."""
+        checked_call("progress", progress)
         if thread_ids is None:
             thread_ids = [info.id for info in await self.threads()]
+        thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
         reports: list[VerifyReport] = []
         for thread_id in thread_ids:
             before = sum(report.events for report in reports)
@@ -345,7 +354,8 @@ class Engine:
 
     async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Anchor]":
         """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
-        return await anchors.check_anchors(self.kernel, anchored)
+        checked = checked_list("anchored", anchored, anchors.Anchor, each="anchors")
+        return await anchors.check_anchors(self.kernel, checked)
 
     async def correlated(
         self, correlation_id: str, *, tenant_id: str = "", limit: int | None = None
@@ -357,7 +367,8 @@ class Engine:
         them. Raises `InvalidSearch`.
         """
         _check_tenant(tenant_id)
-        found = await self.store.correlated(correlation_id, limit=limit, tenant_id=tenant_id)
+        wanted = checked_text("correlation_id", correlation_id)
+        found = await self.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
 
 

@@ -12,11 +12,12 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
+from memory_engine.core.arguments import checked_call, checked_list
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ThreadInfo
+from memory_engine.core.threads import ThreadInfo, as_metadata
 from memory_engine.errors import IntegrityError, UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
@@ -282,6 +283,8 @@ class Thread(ThreadHandle):
         """
         self.check_present("compaction")
         runtime = await self.runtime()
+        if chunk_ids is not None:
+            chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")
         for chunk_id in chunk_ids or ():
             if runtime.state.get(chunk_id) is None:
                 raise UnknownChunk("compact", chunk_id)
@@ -326,7 +329,7 @@ class Thread(ThreadHandle):
         """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
         seq = await self.upto(at)
         seq = await self.last_seq() if seq is None else seq
-        return Thread(self.kernel, await life.fork(self, seq, thread_id=thread_id, metadata=metadata or {}))
+        return Thread(self.kernel, await life.fork(self, seq, thread_id=thread_id, metadata=as_metadata(metadata)))
 
     async def end_session(self, reason: str = "") -> Receipt:
         """End the session: EPHEMERAL chunks go."""
@@ -451,7 +454,7 @@ class Thread(ThreadHandle):
 
         Where the log itself is broken (a gap, a hash), the thread takes no more events in this process.
         """
-        report = await verify.Verifier.of(self.kernel).verify(self.id, progress)
+        report = await verify.Verifier.of(self.kernel).verify(self.id, checked_call("progress", progress))
         broken = report.divergence
         if broken is not None and broken.kind in ("gap", "hash", "redaction"):
             self.kernel[OpenThreads].refuse(self.id, IntegrityError(self.id, broken.seq, str(broken)))

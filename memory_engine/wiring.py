@@ -1,7 +1,7 @@
 """The composition root: the one place that knows every package and puts an engine together."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -20,7 +20,7 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import DuplicateRegistration, SchemaError
+from memory_engine.errors import DuplicateRegistration, IntegrityError, SchemaError
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -144,7 +144,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
         ),
         settings=dict(_settings(domain, scorers, redactor)),
     )
-    store = await _open_store(path, durability, config.busy_timeout_s) if isinstance(path, str) else path
+    store = await _open_store(path, durability, config) if isinstance(path, str) else path
     try:
         engine = Engine(_kernel(store, config, taken, sources))
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
@@ -208,7 +208,7 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
         yield Plugin("compact_model", compactors=[(model_compactor(model), 1)])
 
 
-async def _open_store(path: str, durability: Durability, busy_timeout_s: float) -> Store:
+async def _open_store(path: str, durability: Durability, config: EngineConfig) -> Store:
     if path == ":memory:":
         from memory_engine.storage.memory import MemoryStore
 
@@ -217,7 +217,9 @@ async def _open_store(path: str, durability: Durability, busy_timeout_s: float) 
         raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
     from memory_engine.storage.sqlite.store import SQLiteStore
 
-    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=busy_timeout_s)
+    if config.read_only:
+        return await SQLiteStore.open_read_only(path, busy_timeout_s=config.busy_timeout_s)
+    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=config.busy_timeout_s)
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -309,7 +311,8 @@ def _services(
     observers = kernel.provide(Observers, Observers())
 
     async def compacted(thread_id: str) -> None:
-        await compaction.settle(await threads.taken(thread_id))
+        with suppress(IntegrityError):  # nothing is under way in a log that cannot be read
+            await compaction.settle(await threads.taken(thread_id))
 
     threads.on_open += [compaction.recover]
     # the queue is blocked first, if it must be

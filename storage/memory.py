@@ -190,6 +190,9 @@ class MemoryStore:
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
+        self._make(record, head, live)
+
+    def _make(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         is_scope, count = is_scope_id(record.id), len(self._threads)
         known = self._threads.get(record.id)
         if known is not None and not (is_scope and known.head.status == DELETED):
@@ -201,6 +204,10 @@ class MemoryStore:
         if record.forked_from is not None:
             self._thread(record.forked_from.thread_id)
         self._threads[record.id] = _Kept(_copied(record), head, live)
+
+    async def put_record(self, record: ThreadRecord) -> None:
+        """Write a thread's record anew. Raises `ThreadNotFound`."""
+        self._thread(record.id).record = _copied(record)
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
@@ -219,13 +226,15 @@ class MemoryStore:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         try:
             self._apply(unit)
-        except (HeadMoved, EventIdTaken, ThreadNotFound) as error:
+        except (HeadMoved, EventIdTaken, ThreadNotFound, ThreadExists) as error:
             done.set_exception(error)
         else:
             done.set_result(None)
         return done
 
     def _apply(self, unit: CommitUnit) -> None:
+        if unit.makes is not None:
+            self._make(unit.makes, unit.expected, ())
         kept = self._thread(unit.thread_id)
         if (kept.head.seq, kept.head.epoch) != (unit.expected.seq, unit.expected.epoch):
             raise HeadMoved

@@ -38,6 +38,9 @@ LOOKED_UP_BY = (
     "CREATE INDEX IF NOT EXISTS passages_ended ON passages (tid, ended) WHERE ended <> 0",
 )
 """What a file that an older release indexed does not have yet."""
+TERMS = """CREATE VIRTUAL TABLE passage_terms USING fts5 (
+    terms, content = 'passages', content_rowid = 'pos', detail = none, columnsize = 0, tokenize = 'ascii'
+)"""
 TABLES = (
     """CREATE TABLE passages (
         pos INTEGER PRIMARY KEY,
@@ -54,9 +57,7 @@ TABLES = (
     ) STRICT""",
     "CREATE INDEX passages_by_key ON passages (tid, key) WHERE key <> ''",
     "CREATE INDEX passages_drawn ON passages (tid) WHERE origins <> ''",
-    """CREATE VIRTUAL TABLE passage_terms USING fts5 (
-        terms, content = 'passages', content_rowid = 'pos', detail = none, columnsize = 0, tokenize = 'ascii'
-    )""",
+    TERMS,
     """CREATE TABLE vectors (
         tid INTEGER NOT NULL,
         model TEXT NOT NULL,
@@ -118,6 +119,7 @@ def begin(raw: sqlite3.Connection, tid: int, *, afresh: bool) -> None:
     for statement in LOOKED_UP_BY:
         raw.execute(statement)
     destroy(raw, tid)
+    raw.execute("DELETE FROM passages WHERE pos BETWEEN ? AND ? AND tid = ?", (base(tid), base(tid + 1) - 1, tid))
     raw.execute(
         "INSERT INTO passage_indexes (tid, version, seq, folded, passages, terms) VALUES (?, ?, 0, ?, 0, 0)",
         (tid, index_version(), base(tid)),
@@ -135,6 +137,23 @@ def destroy(raw: sqlite3.Connection, tid: int) -> bool:
     for table in ("vectors", "embedded", "passage_indexes"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     return True
+
+
+def clear(raw: sqlite3.Connection, tid: int) -> None:
+    """Drop a thread's index where rows of it are damaged; the next search makes it again.
+
+    Where the full-text index itself is damaged, it is begun anew: the rows of passages hold the words of all threads.
+    """
+    try:
+        raw.execute("SAVEPOINT cleared")
+        destroy(raw, tid)
+    except sqlite3.DatabaseError:
+        raw.execute("ROLLBACK TO cleared")
+        raw.execute("DROP TABLE IF EXISTS passage_terms")
+        raw.execute(TERMS)
+        raw.execute(f"UPDATE passage_indexes SET folded = tid << {_BITS}")
+        destroy(raw, tid)
+    raw.execute("RELEASE cleared")
 
 
 def optimize(raw: sqlite3.Connection) -> None:

@@ -62,6 +62,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
+from tests.trust.files import locked, refused_by_a_row, view_of_a_broken_row
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
@@ -273,18 +274,6 @@ class Silent:
         """Nothing to close."""
 
 
-async def locked(p: Place) -> None:
-    """Another process holds the file."""
-    async with memory_engine.open(p.path, config=EngineConfig(busy_timeout_s=0.01)) as engine:
-        thread = await engine.create_thread()
-        other = sqlite3.connect(p.path)
-        try:
-            other.execute("BEGIN IMMEDIATE")
-            await thread.dispatch(SAID)
-        finally:
-            other.close()
-
-
 async def tampered(p: Place) -> None:
     """Somebody deletes an event from the file."""
     async with memory_engine.open(p.path) as engine:
@@ -400,6 +389,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.UndeclaredEvent, lambda p: p.thread.dispatch(Undeclared())),
     (errors.UnknownEventClass, lambda p: p.thread.dispatch(OfNoPlugin())),
     (errors.EventTooLarge, lambda p: p.thread.dispatch(e.UserMessage(content="x" * 20_000_000))),
+    (errors.InvalidArgument, lambda p: p.engine.threads(limit=1.5)),  # type: ignore[arg-type]
     (errors.InvalidIdentifier, lambda p: p.engine.create_thread("\x00")),
     (errors.SeqNotInLog, lambda p: p.thread.at(9)),
     (errors.InvalidSearch, lambda p: p.thread.search("Hello", limit=0)),
@@ -459,8 +449,10 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.ErasureUnfinished, delete_while_somebody_reads),
-    (errors.StorageBusy, locked),
+    (errors.StorageBusy, lambda p: locked(p.path)),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
+    (errors.StorageRefused, lambda p: refused_by_a_row(p.path)),
+    (errors.UnreadableRow, lambda p: view_of_a_broken_row(p.path)),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

@@ -43,7 +43,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     async with existing(asked.db, entry_points=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
-    terminal.json({**named(found, "query how failure waiting"), "hits": list(found)})
+    terminal.json({**named(found, "query how failure waiting missing unread"), "hits": list(found)})
     if not found:
         terminal.say(why_nothing)
     _put(found, len(threads) != 1, terminal)

@@ -26,6 +26,7 @@ from memory_engine.compaction.history import (
 from memory_engine.compaction.plan import Plan, plan_manual
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import Again, CompactionService
+from memory_engine.core.arguments import checked_text
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.events.compaction import CompactionUndone, RestoredChunk
 from memory_engine.core.lazy import regex
@@ -328,6 +329,7 @@ def _since(seq: int) -> str:
 
 async def _named(kernel: Kernel, thread_id: str, steps: Steps, named: str, *, undone: bool) -> Compaction:
     """The compaction of a name. Raises `CompactionNotLive` for one that never completed, or is not known."""
+    checked_text("compaction", named)
     standing = [one for one in steps.finished if undone or one.seq not in steps.undone]
     if not named:
         if standing:

@@ -17,6 +17,7 @@ from memory_engine.context.shortening import LINES_LEFT_OUT_END, keep_last_lines
 from memory_engine.core.chunks import Category, Chunk, Retention
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.errors import InvalidArgument
 
 REFILL = 0.93
 """When the oldest turns no longer fit, the window is cut to this share of its room, so that
@@ -78,7 +79,9 @@ def _blocks(_policy: object, _attribute: object, value: Sequence[str] | Mapping[
 
 def _function(_policy: object, _attribute: object, value: Splitter | None) -> None:
     if value is not None and not callable(value):
-        raise TypeError(f"a context policy is a ContextPolicy, or a function that divides a room, not {value!r}")
+        raise InvalidArgument(
+            "policy", value, f"a context policy is a ContextPolicy, or a function that divides a room, not {value!r}"
+        )
 
 
 @frozen(kw_only=True)

@@ -11,11 +11,12 @@ from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
+from memory_engine.core.arguments import checked_list, checked_number
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadRecord
-from memory_engine.errors import ContextBudgetError, InvalidMessage, InvalidSearch, InvalidTool
+from memory_engine.errors import ContextBudgetError, InvalidArgument, InvalidMessage, InvalidSearch, InvalidTool
 from memory_engine.runtime.handle import PastHandle, ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
@@ -46,8 +47,11 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     """See `Thread.context`."""
     if query is None and recall_from:
         raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
-    if reserve < 0:
-        raise ValueError(f"reserve is a number of tokens, not {reserve}")
+    if type(reserve) is not int or reserve < 0:
+        raise InvalidArgument("reserve", reserve, f"reserve is a number of tokens, not {reserve!r}")
+    if max_tokens is not None:
+        checked_number("max_tokens", max_tokens)
+    tools = checked_list("tools", tools, Mapping, each="tools, as the provider gets them")
     kernel = thread.kernel
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)

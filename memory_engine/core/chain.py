@@ -130,7 +130,9 @@ def decode_row(thread_id: str, stored: StoredEvent, registry: EventRegistry) -> 
 
 
 def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
-    """The state from its rows. Raises `IntegrityError` where they are not those of the head."""
+    """The state from its rows. Raises `IntegrityError` where they, or its marks, are not those of the head."""
+    if loaded.head.unreadable:
+        raise unreadable_marks(loaded.record.id, loaded.head)
     draft = State().draft()
     chunks: dict[str, Chunk] = {}
     for stored in loaded.sources.values():
@@ -144,6 +146,11 @@ def load_state(loaded: LoadedThread, registry: EventRegistry) -> State:
     if (draft.tally.chunks, draft.tally.tokens) != (loaded.head.chunks, loaded.head.tokens):
         raise IntegrityError(loaded.record.id, loaded.head.seq, "the state's rows are not those of its head")
     return draft.freeze(loaded.head.seq)
+
+
+def unreadable_marks(thread_id: str, head: Head) -> IntegrityError:
+    """The error of a head whose marks cannot be read: without them a view might seem to be up to date."""
+    return IntegrityError(thread_id, head.seq, f"the marks of its head cannot be read: {head.unreadable}")
 
 
 def apply_rows(draft: StateDraft, rows: Iterable[StoredEvent], thread_id: str) -> None:

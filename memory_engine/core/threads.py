@@ -1,6 +1,7 @@
 """The record of a thread, its head, and its rows."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from memory_engine.core.clock import to_datetime
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
-from memory_engine.errors import InvalidPolicy
+from memory_engine.errors import InvalidArgument, InvalidPolicy
 
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
 SCOPE_KINDS = frozenset({"user", "tenant", "agent", "industry"})
@@ -81,14 +82,70 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
             msgspec.structs.force_setattr(self, name, getattr(read, name))
 
 
+_METADATA = msgspec.json.Decoder(dict[str, str])
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_TEXT = msgspec.json.Decoder(str)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoders raise for stored bytes that they cannot read."""
+
+
 def encode_policy(policy: CompactionPolicy) -> str:
     """A policy as a thread's record holds it."""
     return msgspec.json.encode(_StoredPolicy(**msgspec.structs.asdict(policy))).decode()
 
 
-def decode_policy(stored: str) -> CompactionPolicy:
-    """The policy of a thread's record."""
+def decode_policy(stored: bytes | str) -> CompactionPolicy:
+    """The policy of a thread's record. Raises one of `UNREADABLE`."""
     return CompactionPolicy(**msgspec.structs.asdict(_STORED_POLICY.decode(stored)))
+
+
+def readable_policy(stored: bytes | str) -> tuple[CompactionPolicy | None, str]:
+    """The policy of a thread's record, and why it cannot be read (empty: it can).
+
+    Of one that cannot be read, the fields that can be are kept, with the defaults of the others; `None` if none can.
+    """
+    try:
+        return decode_policy(stored), ""
+    except UNREADABLE as error:
+        why = str(error)
+    try:
+        given = _FIELDS.decode(stored)
+    except UNREADABLE:
+        return None, why
+    kept: dict[str, msgspec.Raw] = {}
+    for name, value in given.items():
+        with suppress(*UNREADABLE):
+            decode_policy(msgspec.json.encode({name: value}))
+            kept[name] = value
+    return (decode_policy(msgspec.json.encode(kept)) if kept else None), why
+
+
+def encode_metadata(metadata: Mapping[str, str]) -> str:
+    """Metadata as a thread's record holds it."""
+    return msgspec.json.encode(metadata).decode()
+
+
+def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
+    """The metadata of a thread's record, and why it cannot be read (empty: it can).
+
+    Of one that cannot be read nothing is dropped: a value that is not a text comes as its JSON, and what is not JSON
+    stands whole under `unreadable`.
+    """
+    try:
+        return _METADATA.decode(stored), ""
+    except UNREADABLE as error:
+        why = str(error)
+    try:
+        return {key: _text_of(value) for key, value in _FIELDS.decode(stored).items()}, why
+    except UNREADABLE:
+        return {"unreadable": stored if isinstance(stored, str) else stored.decode("utf-8", "replace")}, why
+
+
+def _text_of(value: msgspec.Raw) -> str:
+    try:
+        return _TEXT.decode(value)
+    except msgspec.ValidationError:
+        return bytes(value).decode()
 
 
 class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +163,22 @@ class ThreadRecord(msgspec.Struct, frozen=True, kw_only=True):
     forked_from: ForkPoint | None = None
 
 
+class DamagedRecord(ThreadRecord, frozen=True, kw_only=True):
+    """A record as far as it could be read. `unreadable` names each fact that could not be, with the reason."""
+
+    unreadable: tuple[str, ...]
+
+    def mended(self) -> ThreadRecord:
+        """The record that holds what could be read, to be written in its place (see `Store.put_record`)."""
+        return ThreadRecord(**{name: getattr(self, name) for name in ThreadRecord.__struct_fields__})
+
+
 class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where a thread stands. Every commit compares (seq, epoch) and sets the next.
 
     `marks` holds the seq of the latest event of each tracked type: whether a view is up to date
-    is known without reading the log. A mark may be too high (in a fork), never too low.
+    is known without reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the
+    stored marks cannot be read, where they cannot: then there are none, and the thread must be rebuilt.
     """
 
     seq: int = 0
@@ -121,6 +189,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chunks: int = 0
     tokens: int = 0
     marks: Mapping[str, int] = msgspec.field(default_factory=dict)
+    unreadable: str = ""
 
 
 class LiveChunk(msgspec.Struct, frozen=True, gc=False):
@@ -131,17 +200,32 @@ class LiveChunk(msgspec.Struct, frozen=True, gc=False):
     container: str = ""
 
 
+def as_metadata(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Metadata as a caller gives it; `None` is none. Raises `InvalidArgument`."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise InvalidArgument("metadata", given, "give a mapping of texts to texts")
+    return dict(given)
+
+
 def check_record(record: ThreadRecord) -> None:
-    """Raise `InvalidIdentifier` for an id, scope or metadata key that could not be stored or compared exactly."""
+    """Raise for facts that could not be stored, read back or compared exactly.
+
+    `InvalidIdentifier` for an id, a scope, a key or value of the metadata, `InvalidPolicy` for what is not a policy.
+    """
     check_identifier("thread id", record.id)
     check_identifier("kind", record.kind)
     for what in ("user_id", "tenant_id", "agent_id", "parent_id"):
         value = getattr(record, what)
-        if value:
+        if value != "":
             check_identifier(what, value)
     for key, value in record.metadata.items():
         check_identifier("metadata key", key)
-        check_identifier("metadata value", value or " ")
+        if value != "":
+            check_identifier(f"the metadata value of {key!r}", value)
+    if not isinstance(record.policy, CompactionPolicy | None):
+        raise InvalidPolicy("policy", ascii(record.policy), "give a CompactionPolicy")
 
 
 class LoadedThread(msgspec.Struct, frozen=True):

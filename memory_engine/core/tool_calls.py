@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping
 from hashlib import sha256
 
+from memory_engine.core.arguments import checked_text
 from memory_engine.errors import InvalidParameters
 
 _DEPTH_MAX = 64
@@ -18,6 +19,7 @@ def canonical(tool: str, parameters: Mapping[str, object]) -> str:
     hold exactly: NaN, infinities, keys that are not texts, lone surrogates, other objects; and for anything but
     a mapping.
     """
+    checked_text("tool", tool)
     _check_is_mapping(tool, parameters)
     _check(tool, "$", parameters, 0)
     plain = _plain(parameters)

@@ -14,7 +14,7 @@ MemoryEngineError
 │   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
 │   ├── UnknownEventClass        an event of a plug-in that the engine was not opened with
-│   ├── InvalidIdentifier
+│   ├── InvalidIdentifier, InvalidArgument   an id that cannot be stored, a value that a method does not take
 │   ├── DuplicateRegistration
 │   ├── UntrackedEvents          a projection that lists tracked and untracked events
 │   ├── InvalidPolicy, InvalidCompactor   a policy with an impossible value, an object that cannot compact
@@ -71,10 +71,11 @@ MemoryEngineError
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
+    ├── StorageRefused           one call only: rows of the file are damaged
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
-    └── EventDecodeError
+    └── EventDecodeError, UnreadableRow   a payload, a row of a view
 
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
@@ -88,6 +89,7 @@ from memory_engine.errors.base import EventRefused as EventRefused
 from memory_engine.errors.base import EventTooLarge as EventTooLarge
 from memory_engine.errors.base import IdempotencyConflict as IdempotencyConflict
 from memory_engine.errors.base import IngestError as IngestError
+from memory_engine.errors.base import InvalidArgument as InvalidArgument
 from memory_engine.errors.base import InvalidEvent as InvalidEvent
 from memory_engine.errors.base import InvalidIdentifier as InvalidIdentifier
 from memory_engine.errors.base import InvalidInput as InvalidInput
@@ -124,6 +126,8 @@ from memory_engine.errors.effects import SchemaError as SchemaError
 from memory_engine.errors.effects import StorageBusy as StorageBusy
 from memory_engine.errors.effects import StorageError as StorageError
 from memory_engine.errors.effects import StorageFailed as StorageFailed
+from memory_engine.errors.effects import StorageRefused as StorageRefused
+from memory_engine.errors.effects import UnreadableRow as UnreadableRow
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition
 from memory_engine.errors.operations import CriticalChunk as CriticalChunk
 from memory_engine.errors.operations import DuplicateChunk as DuplicateChunk

@@ -157,6 +157,18 @@ class InvalidIdentifier(InvalidInput):
 
 
 @facts
+class InvalidArgument(InvalidInput, ValueError, TypeError):
+    """An argument of a value or a type that its method does not take."""
+
+    what: str
+    value: object
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} cannot be {cut(ascii(self.value))}: {self.why}"
+
+
+@facts
 class DuplicateRegistration(InvalidInput):
     """Two registrations under one name: the later would silently win."""
 

@@ -149,6 +149,20 @@ class StorageFailed(StorageError):
 
 
 @facts
+class StorageRefused(StorageError):
+    """The file took or gave nothing for one call, and goes on: a row of it, or of an index, is damaged."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.why}; nothing was written. Other threads go on; `memory-engine verify` says what is "
+            "damaged, `memory-engine rebuild` makes rows and indexes again"
+        )
+
+
+@facts
 class SchemaError(StorageError):
     """The file is not a store this version can use."""
 
@@ -169,6 +183,18 @@ class IntegrityError(StorageError):
 
     def __str__(self) -> str:
         return f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; run `memory-engine verify`"
+
+
+@facts
+class UnreadableRow(StorageError):
+    """A stored row of a view cannot be read."""
+
+    row: str
+    key: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"row {self.key!r} of a view ({self.row}) cannot be read: {self.why}; run `memory-engine rebuild`"
 
 
 @facts

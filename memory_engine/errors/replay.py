@@ -151,7 +151,7 @@ class WorkerFailed(MemoryEngineError):
 
 
 @facts
-class UnknownView(InvalidInput):
+class UnknownView(InvalidInput, KeyError):
     """No projection has this name."""
 
     name: str

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from attrs import frozen
 
+from memory_engine.core.clock import checked_us, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.records import NewEvent
@@ -133,4 +134,8 @@ def _moment(value: Mapping[str, object], key: str) -> datetime | None:
         raise UnusableRecord(f"{key} is a moment in ISO 8601, not {text[:60]!r}") from None
     if moment.tzinfo is None:
         raise UnusableRecord(f"{key} has no time zone: {text[:60]!r}")
+    try:
+        checked_us(to_us(moment))
+    except ValueError as error:
+        raise UnusableRecord(f"{key} is not a time that could be kept: {error}") from None
     return moment

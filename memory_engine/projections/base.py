@@ -11,7 +11,7 @@ import msgspec.inspect
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import RecordedEvent
-from memory_engine.errors import ReducerError, RowsNotLoaded, UntrackedEvents
+from memory_engine.errors import InvalidArgument, ReducerError, RowsNotLoaded, UnreadableRow, UntrackedEvents
 
 ProjectionMode = Literal["inline", "async"]
 
@@ -150,15 +150,18 @@ class Rows(Generic[V]):
     def get(self, key: str) -> V | None:
         """The value under a key. Frozen values are shared. Changing a mutable one does not change the row: put it back.
 
-        Raises `RowsNotLoaded` for blind rows.
+        Raises `RowsNotLoaded` for blind rows, `UnreadableRow` for one whose stored bytes cannot be read.
         """
-        value = self._values.get(key)
+        try:
+            value = self._values.get(key)
+        except TypeError:  # a list, say
+            raise InvalidArgument("key", key, "give a text") from None
         if value is not None:
             return value
         encoded = self._changed[key] if key in self._changed else self._loaded().get(key)
         if encoded is None:
             return None
-        value = self._decoder.decode(encoded)
+        value = decoded_row(self._decoder, key, encoded)
         if self._shares:
             self._values[key] = value
         return value
@@ -268,6 +271,15 @@ class Rows(Generic[V]):
         if not self._changed:
             return {key: kept[key] for key in self.keys()}
         return {key: self._changed.get(key) or kept[key] for key in self.keys()}
+
+
+def decoded_row(decoder: msgspec.json.Decoder[V], key: str, encoded: bytes) -> V:
+    """A row's value. Raises `UnreadableRow`."""
+    try:
+        return decoder.decode(encoded)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        row = getattr(decoder.type, "__name__", str(decoder.type))
+        raise UnreadableRow(row, key, str(error)) from error
 
 
 class RowChanges(msgspec.Struct, frozen=True):

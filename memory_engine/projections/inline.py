@@ -60,6 +60,10 @@ class InlineProjections:
         for projection in self._plan.always:
             await self.bring(projection)
 
+    def begin(self) -> None:
+        """Begin with empty rows: there is no log yet."""
+        self._rows = {name: Rows(projection.row, {}) for name, projection in self._plan.named.items()}
+
     def missing(self, event_type: str) -> list[Projection[object]]:
         """The projections to bring in before an event of this type can be applied."""
         concerned = self._plan.concerned(event_type)

@@ -155,7 +155,9 @@ class Remaking:
         if self.wanted.state:
             tally, registry = self.draft.tally, self.reader.registry
             marks = {name: seq for name, seq in self.seen.items() if name in head.marks or registry.tracks(name)}
-            rebuilt = msgspec.structs.replace(head, chunks=tally.chunks, tokens=tally.tokens, marks=marks)
+            rebuilt = msgspec.structs.replace(
+                head, chunks=tally.chunks, tokens=tally.tokens, marks=marks, unreadable=""
+            )
             live = await self._live()
         unit = CommitUnit(
             thread_id=self.thread_id,

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import overload
+from typing import Literal, overload
 
 import msgspec
 from attrs import frozen
@@ -79,12 +79,17 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return rendered(self.text, speaker=self.speaker or self.role, about=self.about, at=self.at, until=until)
 
 
+Missing = Literal["embedder", "re-ranker"]
+"""A model that was to take part in a search."""
+
+
 @frozen(kw_only=True)
 class Found(Sequence[Hit]):
     """Hits, best first.
 
     `how` is "hybrid" where a model's vectors took part, else "lexical". `failure` says why they did not although
-    there is an embedder (or why a re-ranker's judgement is missing); `waiting` passages had no vector yet.
+    there is an embedder (or why a re-ranker's judgement is missing); `missing` names the models that did not answer.
+    `waiting` passages had no vector yet. `unread` are the ids of threads that are damaged and were left out.
     """
 
     query: str
@@ -92,6 +97,8 @@ class Found(Sequence[Hit]):
     how: str = "lexical"
     failure: str = ""
     waiting: int = 0
+    missing: tuple[Missing, ...] = ()
+    unread: tuple[str, ...] = ()
 
     @overload
     def __getitem__(self, at: int) -> Hit: ...

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from memory_engine.core.chain import decode_row
-from memory_engine.errors import MemoryEngineError, ModelError, ReadOnly, StorageError, ThreadNotFound
+from memory_engine.errors import MemoryEngineError, ModelError, ReadOnly, StorageError, StorageRefused, ThreadNotFound
 from memory_engine.llm.vectors import INVALID, Embedder, Vector, VectorIndexFactory, embedded, packed
 from memory_engine.recall.hits import shown
 from memory_engine.recall.ranking import Ranker
@@ -72,8 +72,10 @@ class Indexing:
                 await runtime.exclusively(lambda: self._finish(runtime))
 
     async def is_indexed(self, thread_id: str) -> bool:
-        """Whether a thread has an index."""
-        return (await self._kernel.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
+        """Whether a thread has an index: one that cannot be read is one to be made again."""
+        with suppress(StorageRefused):
+            return (await self._kernel.store.passages.look_up(thread_id, _NOTHING)).seq >= 0
+        return True
 
     async def _finish(self, runtime: ThreadRuntime) -> None:
         """Index the last events while no commit is under way; every later commit writes its own passages."""

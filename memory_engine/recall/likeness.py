@@ -16,8 +16,9 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.core.arguments import checked_number
 from memory_engine.core.text import features
-from memory_engine.errors import InvalidVector, ModelError
+from memory_engine.errors import InvalidVector, ModelError, ThreadNotFound
 from memory_engine.llm.vectors import (
     Embedder,
     Match,
@@ -198,8 +199,8 @@ class TextIndex:
     """Finds entries similar to a query; in memory, and in step with the corpus of each search.
 
     It reads and embeds only the entries that changed since the last search, and with `kept` a
-    later process does not embed them again either. Where the embedder fails, words decide, and
-    every match says so. Searches of one index wait for each other.
+    later process does not embed them again either. Where the embedder fails, or does not end within `timeout_s`,
+    words decide, and every match says so. Searches of one index wait for each other.
     """
 
     def __init__(
@@ -207,8 +208,11 @@ class TextIndex:
         embedder: Embedder | None = None,
         vector_index: VectorIndexFactory | None = None,
         kept: LikenessVectors | None = None,
+        *,
+        timeout_s: float = 30.0,
     ) -> None:
         self._vectors: _Vectors | None = None
+        self._timeout_s = timeout_s
         if embedder is not None and vector_index is not None:
             self._vectors = _Vectors(embedder, vector_index, kept)
         self._words = _WordIndex()
@@ -222,15 +226,22 @@ class TextIndex:
         A number as threshold is for words and vectors alike. Raises `InvalidVector` where the
         embedder gives something that is not a vector, `MissingExtra` where its index needs an optional package.
         """
-        least = Thresholds(threshold, threshold) if isinstance(threshold, float | int) else threshold
+        if isinstance(threshold, Thresholds):
+            least = threshold
+        else:
+            number = checked_number("threshold", threshold)
+            least = Thresholds(number, number)
         async with self._lock:
             failure = ""
             if self._vectors is not None:
                 try:
-                    return await self._vectors.search(query, corpus, limit, least.embedding)
+                    async with asyncio.timeout(self._timeout_s):
+                        return await self._vectors.search(query, corpus, limit, least.embedding)
                 except ModelError as error:
                     failure = str(error)
-                    _log.warning("no embeddings, words decide: %s", error)
+                except TimeoutError:
+                    failure = f"the embedder gave no answer within {self._timeout_s:g} s"
+                _log.warning("no embeddings, words decide: %s", failure)
             matches = await self._words.search(query, corpus, limit, least.lexical)
         return [replace(match, failure=failure) for match in matches] if failure else matches
 
@@ -364,8 +375,11 @@ class KeptVectors:
         self._forgotten_at = forgotten_at
 
     async def read(self) -> dict[str, tuple[bytes, Packed]]:
-        """Digest and vector of each key. Raises `ThreadNotFound`."""
-        _, rows = await self._store.rows(*VIEW_VECTORS, self._thread_id)
+        """Digest and vector of each key; none for a thread that its first event is yet to make."""
+        try:
+            _, rows = await self._store.rows(*VIEW_VECTORS, self._thread_id)
+        except ThreadNotFound:
+            return {}
         prefix = self._prefix
         return {
             key[len(prefix) :]: (row[:DIGEST_BYTES], row[DIGEST_BYTES:])

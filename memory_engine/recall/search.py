@@ -7,7 +7,10 @@
 4. A re-ranker, where there is one, reads the best and orders them again.
 """
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from zlib import crc32
 
 import msgspec
@@ -15,9 +18,17 @@ from attrs import field, frozen
 from msgspec.structs import replace
 
 from memory_engine.core.clock import to_datetime
-from memory_engine.errors import InvalidSearch, InvalidVector, ModelError
+from memory_engine.errors import (
+    EventDecodeError,
+    IntegrityError,
+    InvalidSearch,
+    InvalidVector,
+    ModelError,
+    StorageRefused,
+    UnreadableRow,
+)
 from memory_engine.llm.vectors import Embedder, Vector, dimension_of
-from memory_engine.recall.hits import Found, Hit, Shown, shown
+from memory_engine.recall.hits import Found, Hit, Missing, Shown, shown
 from memory_engine.recall.index import BATCH, Embedding, Indexing, SearchModels, embed
 from memory_engine.recall.question import Question, read_question
 from memory_engine.recall.ranking import Candidate, Ranked, Statistics
@@ -26,6 +37,8 @@ from memory_engine.recall.superseding import THREAD_BITS, Current
 from memory_engine.recall.vectors import SPACES_MAX, VectorSpace
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.store.passages import LEXICAL_MAX, LookedUp, LookUp, PassageRow
+
+_log = logging.getLogger("memory_engine.recall")
 
 QUERY_CHARS_MAX = 8_192
 """Characters of a query that are searched for, from its beginning."""
@@ -97,7 +110,32 @@ class _Meaning(msgspec.Struct, frozen=True):
 
     vector: Vector | None = None
     embedder: Embedder | None = None
+    deadline_s: float = 0.0
+    dimension: int = 0
     failure: str = ""
+
+
+_DAMAGED = (IntegrityError, EventDecodeError, StorageRefused, UnreadableRow)
+"""The errors of one thread's rows, which say nothing of others."""
+
+
+class _Gaps:
+    """The threads of a search that could not be read, where there are others to be searched."""
+
+    def __init__(self, *, are_many: bool) -> None:
+        self._are_many = are_many
+        self.unread: dict[str, None] = {}
+
+    @contextmanager
+    def of(self, thread_id: str) -> Iterator[None]:
+        """A block that reads a thread; of several, one that is damaged is left out, and noted."""
+        try:
+            yield
+        except _DAMAGED as error:
+            if not self._are_many:
+                raise
+            self.unread[thread_id] = None
+            _log.warning("a search leaves out thread %r: %s", thread_id, error)
 
 
 class Searching:
@@ -112,21 +150,25 @@ class Searching:
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
 
-        Raises `ThreadNotFound`, `IntegrityError`. Where embedder or re-ranker fail, words decide.
+        Raises `ThreadNotFound`, and the errors of reading a damaged thread where only one is searched: of several it
+        is left out. Where embedder or re-ranker fail or do not keep their time, words decide. The result names what
+        did not answer.
         """
+        gaps = _Gaps(are_many=len(thread_ids) > 1)
+        deadline_s = asyncio.get_running_loop().time() + self._kernel.config.search_model_timeout_s
         text = asked.query[:QUERY_CHARS_MAX]
         question = read_question(text, now_us=self._kernel.now_us() if asked.now_us is None else asked.now_us)
         current = Current(question, thread_ids)
         question = replace(question, further=current.further)
-        meaning = await self._meaning(text) if text.strip() else _Meaning()
+        meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
         try:
-            choice, waiting = await self._choice(thread_ids, asked, question, meaning)
+            choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
         except (ModelError, InvalidVector) as error:  # another process keeps vectors of the same name and another size
             meaning = _Meaning(failure=str(error))
-            choice, waiting = await self._choice(thread_ids, asked, question, meaning)
+            choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
         wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
         ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
-        hits = await self._hits(thread_ids, [*ranked, *current.partners(ranked, choice.candidates)], choice)
+        hits = await self._hits(thread_ids, [*ranked, *current.partners(ranked, choice.candidates)], choice, gaps)
         hits, failure = await self._reranked(text, hits)
         hits = current.settled(hits)
         return Found(
@@ -135,19 +177,37 @@ class Searching:
             how="hybrid" if meaning.vector is not None else "lexical",
             failure=meaning.failure or failure,
             waiting=waiting,
+            missing=_missing(meaning.failure, failure),
+            unread=tuple(gaps.unread),
         )
 
-    async def _meaning(self, text: str) -> _Meaning:
+    async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder
         if embedder is None:
             return _Meaning()
         try:
-            return _Meaning((await embed(embedder, [text], is_query=True))[0], embedder)
+            async with self._in_time(embedder.name, deadline_s):
+                vector = (await embed(embedder, [text], is_query=True))[0]
+                return _Meaning(vector, embedder, deadline_s, await dimension_of(embedder))
         except ModelError as error:
+            _log.warning("a search goes by words alone: %s", error)
             return _Meaning(failure=str(error))
 
+    @asynccontextmanager
+    async def _in_time(self, model: str, deadline_s: float) -> AsyncIterator[None]:
+        """A block that a model ends by its deadline, by the loop's clock. Raises `ModelError` where it does not."""
+        limit = asyncio.timeout_at(deadline_s)
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            timeout_s = self._kernel.config.search_model_timeout_s
+            raise ModelError(model, "timeout", f"no answer within {timeout_s:g} s", retryable=True) from error
+
     async def _choice(
-        self, thread_ids: Sequence[str], asked: Asked, question: Question, meaning: _Meaning
+        self, thread_ids: Sequence[str], asked: Asked, question: Question, meaning: _Meaning, gaps: "_Gaps"
     ) -> tuple[_Choice, int]:
         """Candidates from every thread; how many passages have no vector yet."""
         found: list[Candidate] = []
@@ -155,10 +215,13 @@ class Searching:
         passages = terms = waiting = 0
         holding: dict[str, int] = dict.fromkeys(question.terms, 0)
         for number, thread_id in enumerate(thread_ids):
-            space = await self._space(thread_id, meaning.embedder) if meaning.embedder is not None else None
+            with gaps.of(thread_id):
+                space = await self._space(thread_id, meaning) if meaning.embedder is not None else None
+                looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
+            if thread_id in gaps.unread:
+                continue
             if space is not None:
                 waiting += space[1]
-            looked, cosines = await self._looked_up(thread_id, asked, question, meaning, space and space[0])
             offset = number << THREAD_BITS
             asked_for = frozenset((*question.terms, *question.further))
             found += (
@@ -201,19 +264,23 @@ class Searching:
             looked = await self._indexing.look_up(thread_id, replace(wanted, near=tuple(near)))
         return looked, space.cosines(meaning.vector, looked.chosen)
 
-    async def _space(self, thread_id: str, embedder: Embedder) -> tuple[VectorSpace, int]:
+    async def _space(self, thread_id: str, meaning: _Meaning) -> tuple[VectorSpace, int] | None:
         """A thread's vectors by this model, the last few passages embedded now; how many still wait."""
+        embedder, dimension = meaning.embedder, meaning.dimension
+        if embedder is None:
+            return None
         await self._indexing.look_up(thread_id, LookUp())
         waiting = await self._embedding.waiting(thread_id)
         if 0 < waiting <= BATCH:
             try:
-                await self._embedding.catch_up(thread_id)
+                async with self._in_time(embedder.name, meaning.deadline_s):
+                    await self._embedding.catch_up(thread_id)
                 waiting = 0
             except ModelError:
                 pass  # the question could be embedded, but not these: they wait in the queue, and the result says so
         if waiting:
             self._embedding.touched(thread_id)
-        model, dimension = embedder.name, await dimension_of(embedder)
+        model = embedder.name
         space = self._kernel.caches.made(
             thread_id,
             f"vectors:{model}:{dimension}",
@@ -223,15 +290,18 @@ class Searching:
         await space.follow(self._kernel.store, thread_id, model, self._kernel.tasks.spawn)
         return space, waiting
 
-    async def _hits(self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice) -> list[Hit]:
+    async def _hits(
+        self, thread_ids: Sequence[str], ranked: Sequence[Ranked], choice: _Choice, gaps: _Gaps
+    ) -> list[Hit]:
         by_thread: dict[int, set[int]] = {}
         for one in ranked:
             for place in (one.place, *one.alike):
                 by_thread.setdefault(place >> THREAD_BITS, set()).add(place & _PLACE)
         texts: dict[int, Shown] = {}
         for number, places in by_thread.items():
-            found = await shown(self._kernel.reader, self._kernel.extractors, thread_ids[number], places)
-            texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
+            with gaps.of(thread_ids[number]):
+                found = await shown(self._kernel.reader, self._kernel.extractors, thread_ids[number], places)
+                texts.update((number << THREAD_BITS | place, one) for place, one in found.items())
         likeness = choice.likeness
         return [
             replace(
@@ -248,13 +318,22 @@ class Searching:
         if reranker is None or not hits:
             return hits, ""
         best, rest = hits[:RERANKED], hits[RERANKED:]
+        deadline_s = asyncio.get_running_loop().time() + self._kernel.config.search_model_timeout_s
         try:
-            scores = await scores_of(reranker, query, [hit.rendered() for hit in best])
+            async with self._in_time(reranker.name, deadline_s):
+                scores = await scores_of(reranker, query, [hit.rendered() for hit in best])
         except ModelError as error:
+            _log.warning("a search goes on without its re-ranker: %s", error)
             return hits, str(error)
         order = sorted(range(len(best)), key=lambda n: (-scores[n], n))
         why = f"{reranker.name} read it"
         return [replace(best[n], why=f"{why}: {scores[n]:.2f}; {best[n].why}") for n in order] + rest, ""
+
+
+def _missing(embedder: str, reranker: str) -> tuple[Missing, ...]:
+    """The models that did not answer, by why they did not."""
+    models: tuple[tuple[Missing, str], ...] = (("embedder", embedder), ("re-ranker", reranker))
+    return tuple(name for name, why in models if why)
 
 
 _PLACE = (1 << THREAD_BITS) - 1

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.errors import InvalidSearch, ModelError, ThreadNotFound
+from memory_engine.errors import InvalidSearch, ModelError, SeqNotInLog, ThreadNotFound
 from memory_engine.llm.vectors import Embedder, checked_embedder
 from memory_engine.recall.hits import Found
 from memory_engine.recall.index import Embedding, Indexing, IndexProgress, SearchModels, embed_all
@@ -63,13 +63,15 @@ class Recall:
                 embedder,
                 self._models.vector_index,
                 KeptVectors(self._kernel.store, thread_id, view, forgotten_at=forgot),
+                timeout_s=self._kernel.config.search_model_timeout_s,
             ),
             at_most=SIMILARITIES_MAX,
         )
 
     def similarity_now(self) -> TextIndex:
         """An index of likeness that is used once: for a view as it was."""
-        return TextIndex(self.embedder, self._models.vector_index)
+        timeout_s = self._kernel.config.search_model_timeout_s
+        return TextIndex(self.embedder, self._models.vector_index, timeout_s=timeout_s)
 
     async def prepare(self, thread_id: str, progress: IndexProgress | None = None) -> None:
         """Bring a thread's index and its vectors up to date."""
@@ -200,9 +202,9 @@ def checked_query(query: str) -> str:
 
 
 def checked_seq(at: object, thread_id: str, head: int) -> int:
-    """The seq, if the thread has it (0: before its first event). Raises `ValueError`."""
+    """The seq, if the thread has it (0: before its first event). Raises `SeqNotInLog` (a `ValueError`)."""
     if not isinstance(at, int) or not 0 <= at <= head:
-        raise ValueError(f"thread {thread_id!r} has seqs 1 to {head}, not {at!r}")
+        raise SeqNotInLog(thread_id, at, head)
     return at
 
 

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from memory_engine.core.arguments import checked_call
 from memory_engine.core.json_form import JsonForm, named
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidExpression, NothingToBisect, PredicateFailed
@@ -44,6 +45,7 @@ async def bisect(after: P, upto: P, predicate: Predicate[P], progress: VerifyPro
     `NothingToBisect` unless it does not hold at `after` and holds at `upto`, `PredicateFailed` naming the seq where
     it raised.
     """
+    checked_call("progress", progress)
     low, high = after.seq, upto.seq
     if after.id != upto.id:
         raise NothingToBisect(upto.id, low, high, f"the first is of thread {after.id!r}")

@@ -10,11 +10,13 @@ zeroed. A process that dies on the way leaves an act that the next one finishes.
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.arguments import checked_list, checked_text
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
@@ -24,11 +26,14 @@ from memory_engine.core.reduction import NOTHING
 from memory_engine.core.threads import DELETED, ThreadRecord
 from memory_engine.errors import (
     ErasureUnfinished,
+    EventDecodeError,
     EventIdTaken,
     EventNotFound,
     HeadMoved,
+    IntegrityError,
     ThreadHasForks,
     ThreadNotFound,
+    UnreadableRow,
 )
 from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.erasure_proof import ErasureProof, Evidence, prove
@@ -48,16 +53,18 @@ WAIT_S = 30.0
 _POLL_S = 0.05
 _ROWS_MAX = 2_000
 """Rows that one event names."""
+_UNREADABLE = (IntegrityError, EventDecodeError, UnreadableRow)
 
 
 class ErasurePlan(msgspec.Struct, frozen=True):
     """The ids of the events to erase, by thread, origins of forks before the forks; and the threads to delete whole.
 
-    Of the threads to delete, forks come first.
+    Of the threads to delete, forks come first. Each stands with the time when it was made (microseconds since 1970):
+    a user who comes back gets a thread of the same id, which an act from before must leave alone.
     """
 
     events: Mapping[str, Sequence[str]] = {}
-    threads: Sequence[str] = ()
+    threads: Mapping[str, int] = {}
 
 
 @frozen(kw_only=True)
@@ -86,6 +93,7 @@ async def erase(
 ) -> ErasureReport:
     """Destroy events of a thread and all that came of them; see `Thread.erase`."""
     thread.check_present("erasing")
+    event_ids = checked_list("event_ids", event_ids, str, each="ids of events")
     kernel = thread.kernel
     kernel.check_writable("erasing")
     found = {stored.id for stored in await kernel.store.find(thread.id, list(event_ids))}
@@ -125,8 +133,8 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
         id=kernel.new_id(),
         kind=kind,
         plan=msgspec.json.encode(plan).decode(),
-        by=by,
-        reason=reason,
+        by=checked_text("by", by),
+        reason=checked_text("reason", reason),
         asked_at_us=kernel.now_us(),
     )
     if dry_run:
@@ -144,8 +152,8 @@ async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
     for thread_id, event_ids in plan.events.items():
         if thread_id not in plan.threads:
             erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, evidence).run(event_ids)
-    for thread_id in plan.threads:
-        await _delete(kernel, thread_id, evidence)
+    for thread_id, created_at_us in plan.threads.items():
+        await _delete(kernel, thread_id, created_at_us, evidence)
     until = time.monotonic() + WAIT_S
     while not await kernel.store.wipe():
         if time.monotonic() > until:
@@ -172,25 +180,26 @@ class _Planner:
 
     _kernel: Kernel
     _events: dict[str, dict[str, None]] = field(factory=dict)
-    _threads: dict[str, None] = field(factory=dict)
+    _threads: dict[str, int] = field(factory=dict)
 
     def plan(self) -> ErasurePlan:
         """The plan so far."""
         events = {thread_id: tuple(ids) for thread_id, ids in self._events.items() if thread_id not in self._threads}
-        return ErasurePlan(events, tuple(self._threads))
+        return ErasurePlan(events, self._threads)
 
     async def add_thread(self, thread_id: str) -> None:
         """A whole thread, and the events that its facts became in other threads."""
         if thread_id in self._threads:
             return
-        for prepare in self._kernel[OpenThreads].before_delete:
-            await prepare(thread_id)
-        relay = self._kernel[Relay]
-        await relay.reach(thread_id, ())  # what is on its way arrives first
-        arrived = await relay.arrivals(thread_id, None)
-        # a fork goes before its origin
-        self._threads = {thread_id: None, **self._threads} if await self._is_fork(thread_id) else self._threads
-        self._threads.setdefault(thread_id)
+        record = await _record(self._kernel, thread_id)
+        own = {thread_id: record.created_at_us}
+        self._threads = own | self._threads if record.forked_from is not None else self._threads | own
+        arrived: Mapping[str, Sequence[str]] = {}
+        with suppress(*_UNREADABLE):  # a log that cannot be read can be deleted
+            for prepare in self._kernel[OpenThreads].before_delete:
+                await prepare(thread_id)
+            await self._kernel[Relay].reach(thread_id, ())  # what is on its way arrives first
+            arrived = await self._kernel[Relay].arrivals(thread_id, None)
         for target, event_ids in arrived.items():
             await self.add_events(target, event_ids)
 
@@ -218,9 +227,6 @@ class _Planner:
         for target, arrived in (await self._kernel[Relay].arrivals(thread_id, brought)).items():
             await self.add_events(target, arrived)
 
-    async def _is_fork(self, thread_id: str) -> bool:
-        return (await _record(self._kernel, thread_id)).forked_from is not None
-
 
 async def _record(kernel: Kernel, thread_id: str) -> ThreadRecord:
     found = await kernel.store.threads(ThreadFilter(id=thread_id))
@@ -229,16 +235,20 @@ async def _record(kernel: Kernel, thread_id: str) -> ThreadRecord:
     return found[0][0]
 
 
-async def _delete(kernel: Kernel, thread_id: str, evidence: Evidence) -> None:
-    """Delete a thread, if it is there."""
-    threads = kernel[OpenThreads]
+async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, evidence: Evidence) -> None:
+    """Delete a thread, if it is there, and still the one that was meant."""
+    threads, runtime = kernel[OpenThreads], None
     try:
-        origin = (await _record(kernel, thread_id)).forked_from
-        first = origin.seq if origin is not None else 0
-        async for page in kernel.reader.pages(thread_id, after=first, upto=(await kernel.store.head(thread_id)).seq):
-            evidence.note_deleted(page)
-        runtime = await threads.taken(thread_id)
-        await runtime.idle()
+        record = await _record(kernel, thread_id)
+        if record.created_at_us != created_at_us:
+            return
+        with suppress(*_UNREADABLE):  # a log that cannot be read can be deleted
+            first = record.forked_from.seq if record.forked_from is not None else 0
+            upto = (await kernel.store.head(thread_id)).seq
+            async for page in kernel.reader.pages(thread_id, after=first, upto=upto):
+                evidence.note_deleted(page)
+            runtime = await threads.taken(thread_id)
+            await runtime.idle()
         await kernel.store.delete(thread_id)
     except ThreadNotFound:  # an earlier attempt has
         runtime = None

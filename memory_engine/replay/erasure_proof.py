@@ -81,7 +81,11 @@ class Evidence:
 
 def _pieces(payload: bytes) -> Iterator[bytes]:
     """Pieces of the texts of a payload, as they stand in it."""
-    for text in _texts(msgspec.json.decode(payload)):
+    try:
+        whole = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError):  # its bytes were damaged
+        return
+    for text in _texts(whole):
         encoded = msgspec.json.encode(text)[1:-1]
         if len(encoded) >= _SHORT:
             yield encoded[:_PIECE]

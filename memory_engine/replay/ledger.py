@@ -6,6 +6,7 @@ from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
+from memory_engine.core.arguments import checked_call
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.json_form import JsonForm
@@ -67,6 +68,7 @@ async def cache_ledger(
     The first is compared with the last call before `after`, if there is one. Contexts are built without a query.
     Raises `ContextBudgetError` where a call's context does not fit into `max_tokens`.
     """
+    checked_call("progress", progress)
     kernel, thread_id = upto.kernel, upto.id
     begin = await _last_call(after)
     messages = MeasuredMessages(kernel[ContextBuilder])

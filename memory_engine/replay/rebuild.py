@@ -1,11 +1,14 @@
 """Rebuild a thread: derive its rows from the log again and swap them in, while it takes events."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
 from memory_engine.compaction.service import CompactionService
+from memory_engine.core.arguments import checked_call, checked_list
 from memory_engine.core.json_form import JsonForm
+from memory_engine.core.threads import DamagedRecord
 from memory_engine.errors import ContentionError, HeadMoved, UnknownView
 from memory_engine.projections.base import Projection
 from memory_engine.projections.rebuild import RebuildScope, Remaking
@@ -15,6 +18,9 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import LookUp
+from memory_engine.store.protocol import ThreadFilter
+
+_log = logging.getLogger("memory_engine.rebuild")
 
 
 class RebuildReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +43,9 @@ async def rebuild(
 ) -> RebuildReport:
     """See `Thread.rebuild`."""
     kernel.check_writable("a rebuild")
+    checked_call("progress", progress)
     projections, recall = chosen(kernel.projections, views), kernel[Recall]
+    await _mend_record(kernel, thread_id)
     runtime = await kernel[OpenThreads].taken(thread_id)
     await kernel[CompactionService].settle(runtime)
     with_index = (views is None if search is None else search) and await recall.indexing.is_indexed(thread_id)
@@ -55,6 +63,15 @@ async def rebuild(
     return _report(remaking, (await kernel.store.passages.look_up(thread_id, LookUp())).passages)
 
 
+async def _mend_record(kernel: Kernel, thread_id: str) -> None:
+    """Write a thread's record anew where some of it cannot be read, before anything is read through it."""
+    for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
+        if isinstance(record, DamagedRecord):
+            await kernel.store.put_record(record.mended())
+            kernel[OpenThreads].trust(thread_id)
+            _log.warning("the record of thread %r is mended: %s", thread_id, "; ".join(record.unreadable))
+
+
 def _report(remaking: Remaking, passages: int | None) -> RebuildReport:
     rows, wanted = remaking.refolding.rows, remaking.wanted
     return RebuildReport(
@@ -69,6 +86,8 @@ def _report(remaking: Remaking, passages: int | None) -> RebuildReport:
 def chosen(projections: Sequence[Projection[object]], names: Collection[str] | None) -> Sequence[Projection[object]]:
     """The projections of these names, or all. Raises `UnknownView`."""
     known = {projection.name: projection for projection in projections}
+    if names is not None:
+        names = checked_list("views", names, str, each="names of views")
     for name in names or ():
         if name not in known:
             raise UnknownView(name, tuple(known))

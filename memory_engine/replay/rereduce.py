@@ -83,7 +83,7 @@ async def rereduce(thread: ThreadHandle, from_seq: int, *, dry_run: bool, reason
 
 async def _made(kernel: Kernel, thread_id: str, now: State, from_seq: int, reason: str) -> _Rereduction:
     """The event that leads from a state to the one that today's reducers give. Raises `CannotRereduce`."""
-    if not 1 <= from_seq <= now.seq:
+    if type(from_seq) is not int or not 1 <= from_seq <= now.seq:
         raise SeqNotInLog(thread_id, from_seq, now.seq)
     run = await _Mending.begin(kernel, thread_id, from_seq)
     async for page in kernel.reader.pages(thread_id, after=from_seq - 1, upto=now.seq):

@@ -24,8 +24,8 @@ from memory_engine.core.reduction import (
     reduce_into,
 )
 from memory_engine.core.state import State, StateDraft
-from memory_engine.core.threads import Head, LiveChunk, LoadedThread
-from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError
+from memory_engine.core.threads import DamagedRecord, Head, LiveChunk, LoadedThread
+from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError, StorageRefused
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
 from memory_engine.projections.rebuild import Refolding
@@ -49,6 +49,7 @@ from memory_engine.store.reader import UNVOUCHED, Imported, LogReader, imported_
 _SAID = {
     "gap": "a gap in the log",
     "redaction": "texts were exchanged",
+    "record": "the thread's record cannot be read",
     "operations": "operations differ",
     "reducer": "the reducer fails",
     "undecodable": "cannot be decoded",
@@ -62,9 +63,10 @@ _SAID = {
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
-    `kind`: `gap`, `hash`, `redaction` (texts exchanged for others), `operations` (the reducers give others now),
-    `reducer` (they raise), `undecodable`, `head`, `state` (live rows), `projection` (rows of a view), `snapshot` (of a
-    state or a view, for reading the past) or `search` (the index of passages).
+    `kind`: `record` (facts of the thread itself cannot be read), `gap`, `hash`, `redaction` (texts exchanged for
+    others), `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`, `state` (live
+    rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past) or `search` (the index
+    of passages).
 
     `reducer` names the reducers that may do otherwise, or the view. `expected` is what is recorded, `found` what a
     replay gives or what went wrong; `difference` says it in lines: `chunk 5.0 content: 'Hello' → 'Hi'`.
@@ -136,7 +138,7 @@ class _ThreadReplay(msgspec.Struct):
     loaded: LoadedThread
     refolding: Refolding
     snapshots: KeptSnapshots
-    passages: PassagesCheck | None
+    passages: PassagesCheck | None = None
     draft: StateDraft = msgspec.field(default_factory=lambda: State().draft())
     previous: bytes = b""
     marks: dict[str, int] = {}
@@ -221,8 +223,12 @@ class Verifier:
             loaded,
             Refolding(self._projections, self._reader, thread_id),
             await KeptSnapshots.of(self._store, thread_id, self._projections),
-            await self._indexed(loaded),
         )
+        refused = ""
+        try:
+            replay.passages = await self._indexed(loaded)
+        except StorageRefused as error:
+            refused = error.why
         replay.mended = await self._mended(loaded)
         replay.attested = await attested_of(self._store, self._events, thread_id)
         replay.imported = await imported_of(self._store, thread_id)
@@ -230,10 +236,15 @@ class Verifier:
             found = await self._run(replay, progress)
         except IntegrityError as error:
             return replay.report(Divergence(thread_id=thread_id, seq=error.seq, kind="gap", found=error.why))
-        found = found or _check_head(replay) or await self._check_rows(replay)
+        found = found or _check_record(replay) or _check_head(replay) or await self._check_rows(replay)
         if found is None and replay.passages is not None:
-            lines = await replay.passages.differences(self._store.passages)
-            found = replay.diverged("search", lines=lines) if lines else None
+            try:
+                lines = await replay.passages.differences(self._store.passages)
+                found = replay.diverged("search", lines=lines) if lines else None
+            except StorageRefused as error:
+                refused = error.why
+        if found is None and refused:
+            found = replay.diverged("search", found=f"it cannot be read: {refused}")
         return replay.report(found)
 
     async def _mended(self, loaded: LoadedThread) -> dict[int, MendedEvent]:
@@ -356,9 +367,17 @@ def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Di
     return _at(replay.thread_id, stored, "snapshot", lines=lines) if lines else None
 
 
+def _check_record(replay: _ThreadReplay) -> Divergence | None:
+    """The facts of the thread that cannot be read, each with its place."""
+    record = replay.loaded.record
+    return replay.diverged("record", lines=record.unreadable) if isinstance(record, DamagedRecord) else None
+
+
 def _check_head(replay: _ThreadReplay) -> Divergence | None:
     """The head's hash, counters and marks, and the live rows, against what the log gives."""
     head, draft = replay.head, replay.draft
+    if head.unreadable:
+        return replay.diverged("head", found=f"its marks cannot be read: {head.unreadable}")
     if draft.seq != head.seq:
         why = f"the log ends, the head is {head.seq}"
         return Divergence(thread_id=replay.thread_id, seq=draft.seq + 1, kind="gap", found=why)

@@ -10,6 +10,7 @@ import msgspec
 
 from memory_engine.context.builder import TRAILING, ContextBuilder
 from memory_engine.context.context import Context
+from memory_engine.core.arguments import checked_text
 from memory_engine.core.chunks import Category, Chunk, ChunkType, Retention
 from memory_engine.core.events.roles import Reference, Role, roles_of
 from memory_engine.core.state import State
@@ -35,6 +36,7 @@ async def why(thread: ThreadHandle, what: str | Context) -> Why:
     if isinstance(what, Context):
         home = thread if thread.id == what.thread_id else ThreadHandle(thread.kernel, what.thread_id)
         return await _Blocks(await _past(home), what).explain()
+    checked_text("what", what)
     past = await _past(thread)
     if what.startswith(VIEW):
         return await _row(past, what)

@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 
 from memory_engine.core.chain import chain_hash
-from memory_engine.core.clock import Clock, to_us
+from memory_engine.core.clock import Clock, checked_us, to_us
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.registry import EventRegistry
@@ -127,15 +127,18 @@ class Preparer(msgspec.Struct, frozen=True):
             id=event_id or self.ids.event_id(self.clock.now_us()),
             id_is_callers=bool(event_id),
             salt=self.ids.salt(),
-            occurred_at_us=_moment(recorded, occurred_at) if occurred_at is not None else None,
+            occurred_at_us=occurred_us(recorded, occurred_at),
             causation_id=causation_id or links.causation_id,
             correlation_id=correlation_id or links.correlation_id,
             links_are_callers=bool(causation_id or correlation_id),
         )
 
 
-def _moment(event: Event, occurred_at: datetime) -> int:
+def occurred_us(event: Event, occurred_at: datetime | None) -> int | None:
+    """The time of an event as its row holds it. Raises `InvalidEvent` for what is not a time of the years 1 to 9999."""
+    if occurred_at is None:
+        return None
     try:
-        return to_us(occurred_at)
+        return checked_us(to_us(occurred_at))
     except ValueError as error:
         raise InvalidEvent(event.event_type, "occurred_at", str(error)) from None

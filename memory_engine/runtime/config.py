@@ -63,7 +63,8 @@ class EngineConfig:
     A dispatch that finds the queue full waits up to `queue_timeout_s` for room. At most
     `open_threads_max` threads are held in memory while nobody uses them. A write waits up to
     `busy_timeout_s` for other processes that write to the same file; what they have committed is
-    seen by reads at the latest `follow_s` later. With `read_only` the engine dispatches, delivers, compacts and
+    seen by reads at the latest `follow_s` later. An embedder and a re-ranker have `search_model_timeout_s` each to
+    answer a search, which goes on without them then. With `read_only` the engine dispatches, delivers, compacts and
     mends nothing; read threads as they were (`thread.at`), since other views are caches that it would have to write.
     With `check_hashes` every event is checked against its hash when it is read: bytes that were changed raise
     `IntegrityError` and are never shown.
@@ -81,5 +82,6 @@ class EngineConfig:
     working_entries_max: int = field(default=WORKING_MAX, validator=_positive)
     follow_s: float = field(default=0.25, validator=_positive)
     busy_timeout_s: float = field(default=5.0, validator=_positive)
+    search_model_timeout_s: float = field(default=30.0, validator=_positive)
     read_only: bool = False
     check_hashes: bool = True

@@ -1,19 +1,28 @@
 """The base handle: one thread's events, state and rows. Every view is given one."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Self, TypeVar, cast
 
 import msgspec
 
+from memory_engine.core.arguments import checked_count, checked_text, checked_type
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
-from memory_engine.errors import EngineClosed, ForgottenChunk, InvalidEvent, PastIsReadOnly, ThreadNotFound
-from memory_engine.projections.base import Projection, ReadableRows, Rows
+from memory_engine.errors import (
+    EngineClosed,
+    ForgottenChunk,
+    InvalidArgument,
+    InvalidEvent,
+    PastIsReadOnly,
+    ThreadNotFound,
+    UnknownView,
+)
+from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
 from memory_engine.runtime.kernel import Kernel
@@ -24,6 +33,18 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
 V = TypeVar("V")
+
+
+def listed(events: Iterable[Event | NewEvent]) -> Sequence[Event | NewEvent]:
+    """Several events as a list. Raises `InvalidEvent` for what is none."""
+    if isinstance(events, Event | NewEvent | str | bytes | Mapping) or not isinstance(events, Iterable):
+        raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
+    return tuple(events)
+
+
+def _check_projection(projection: object) -> None:
+    if not hasattr(projection, "version") or not hasattr(projection, "row"):
+        raise InvalidArgument("projection", projection, "give a projection, or its name to `view`")
 
 
 class ThreadHandle:
@@ -111,8 +132,7 @@ class ThreadHandle:
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none (those recorded already, by id, count as appended)."""
         self.check_present("events")
-        if isinstance(events, Event | NewEvent | None):
-            raise InvalidEvent(type(events).__qualname__, "dispatch_all", "a list of events is expected")
+        events = listed(events)
         if not events:
             return ()
         threads = self.kernel[OpenThreads]
@@ -121,14 +141,16 @@ class ThreadHandle:
 
     async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""
+        checked_type("after", after, int, give="a seq")
         last = await self.last_seq()
-        last = last if upto is None else min(upto, last)
+        last = last if upto is None else min(checked_type("upto", upto, int, give="a seq"), last)
         async for event in self.kernel.reader.events(self.id, after=max(0, after), upto=last):
             yield event
 
     async def latest(self, limit: int) -> list[RecordedEvent]:
         """The latest `limit` events, oldest of them first."""
-        return [event async for event in self.events(after=max(0, await self.last_seq() - limit))]
+        first = max(0, await self.last_seq() - checked_count("limit", limit))
+        return [event async for event in self.events(after=first)]
 
     # state
 
@@ -179,11 +201,11 @@ class ThreadHandle:
     async def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
         """The rows of a registered projection, up to date with the head or as of a moment.
 
-        Raises `KeyError` for an unknown one.
+        Raises `UnknownView` (a `KeyError`) for an unknown one.
         """
         known = {p.name: p for p in self.kernel.projections}
-        if projection not in known:
-            raise KeyError(f"no projection {projection!r} is registered; there are {', '.join(known)}")
+        if checked_text("projection", projection) not in known:
+            raise UnknownView(projection, tuple(known))
         return dict((await self.rows(known[projection], at=at)).items())
 
     async def rows(self, projection: Projection[V], *, at: MomentLike | None = None) -> ReadableRows[V]:
@@ -192,6 +214,7 @@ class ThreadHandle:
         Of a moment, those of a view that reads `MemoryForget` are without what was forgotten since. They follow the
         thread: read what you need of them before you await anything else.
         """
+        _check_projection(projection)
         if not await self.exists():
             return Rows(projection.row, {})
         seq = await self.upto(at)
@@ -206,6 +229,8 @@ class ThreadHandle:
 
     async def tail(self, projection: Projection[V], limit: int) -> list[tuple[str, V]]:
         """The last rows of a projection by key, in order, straight from the store."""
+        _check_projection(projection)
+        checked_count("limit", limit)
         if self.as_of is not None:
             return list((await self.rows(projection)).items())[-limit:] if limit else []
         if not await self.exists():
@@ -213,10 +238,11 @@ class ThreadHandle:
         await (await self.followed()).current(projection)
         rows = await self.kernel.store.last_rows(projection.name, projection.version, self.id, limit)
         decoder = msgspec.json.Decoder(projection.row)
-        return [(key, decoder.decode(value)) for key, value in rows]
+        return [(key, decoded_row(decoder, key, value)) for key, value in rows]
 
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
         """How many rows a projection has and how many bytes their JSON takes, without reading them."""
+        _check_projection(projection)
         if self.as_of is not None:
             encoded = (await self.rows(projection)).encoded()
             return len(encoded), sum(map(len, encoded.values()))

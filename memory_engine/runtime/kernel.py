@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 from attrs import Factory, define, field
 
-from memory_engine.core.clock import Clock
+from memory_engine.core.clock import Clock, checked_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.events.registry import EventRegistry
@@ -18,7 +18,7 @@ from memory_engine.core.ids import IdSource
 from memory_engine.core.records import NewEvent
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.state import State
-from memory_engine.errors import EngineClosed, ReadOnly
+from memory_engine.errors import EngineClosed, InvalidArgument, ReadOnly
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
@@ -148,8 +148,12 @@ class Kernel:
         return self[kind] if kind in self._services else self.provide(kind, kind())
 
     def now_us(self) -> int:
-        """Microseconds since 1970, UTC."""
-        return self.clock.now_us()
+        """Microseconds since 1970, UTC. Raises `InvalidArgument` where the clock gives what is not a time."""
+        now_us = self.clock.now_us()
+        try:
+            return checked_us(now_us)
+        except (TypeError, ValueError) as error:
+            raise InvalidArgument("the clock's time", now_us, str(error)) from None
 
     def new_id(self) -> str:
         """A fresh UUIDv7."""

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from memory_engine.core.arguments import checked_list
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ACTIVE, PAUSED, ForkPoint, Head, check_record
+from memory_engine.core.threads import ACTIVE, PAUSED, DamagedRecord, ForkPoint, Head, check_record
 from memory_engine.errors import EventNotFound, MemoryEngineError
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -36,8 +37,9 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     hash_ = b""
     for stored in await kernel.store.read(thread.id, after=max(0, seq - 1), upto=seq, limit=1):
         hash_ = stored.hash
+    origin = loaded.record.mended() if isinstance(loaded.record, DamagedRecord) else loaded.record
     record = msgspec.structs.replace(
-        loaded.record,
+        origin,
         id=thread_id or kernel.new_id(),
         created_at_us=kernel.now_us(),
         metadata={**loaded.record.metadata, **metadata},
@@ -86,6 +88,8 @@ async def forgetting(
 
     Raises `EventNotFound`, `UnknownChunk`.
     """
+    event_ids = checked_list("event_ids", event_ids, str, each="ids of events")
+    chunk_ids = checked_list("chunk_ids", chunk_ids, str, each="ids of chunks")
     store, reader, relay = thread.kernel.store, thread.kernel.reader, thread.kernel[Relay]
     found = {stored.id: stored.seq for stored in await store.find(thread.id, list(event_ids))}
     missing = [event_id for event_id in event_ids if event_id not in found]

@@ -16,7 +16,7 @@ from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
 from memory_engine.errors import EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
@@ -52,6 +52,11 @@ class ScopeHandle(ThreadHandle):
         correlation_id: str = "",
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
+        new = (
+            event
+            if isinstance(event, NewEvent)
+            else NewEvent(event, event_id, occurred_at, causation_id, correlation_id)
+        )
         send = partial(
             super().dispatch,
             event,
@@ -60,10 +65,11 @@ class ScopeHandle(ThreadHandle):
             causation_id=causation_id,
             correlation_id=correlation_id,
         )
-        return await self._made((event,), send)
+        return await self._made((new,), send)
 
     async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
+        events = listed(events)
         return await self._made(events, partial(super().dispatch_all, events))
 
     async def _made(self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]]) -> T:
@@ -141,15 +147,15 @@ def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:
     """Make a thread, with its first event if one is given.
 
-    Raises `ThreadExists`, `InvalidIdentifier`, `ReadOnly`, and the errors of dispatching; then it makes no thread.
+    Both are one commit. Raises `ThreadExists`, `InvalidIdentifier`, `InvalidPolicy`, `ReadOnly`, and the errors of
+    dispatching; then it makes no thread.
     """
     kernel.check_writable("a thread")
     check_record(record)
-    if first is not None:
-        try_first(kernel, record.id, first)
-    await kernel.store.create(record, Head(), ())
-    if first is not None:
-        await ThreadHandle(kernel, record.id).dispatch(first)
+    if first is None:
+        await kernel.store.create(record, Head(), ())
+    else:
+        await kernel[OpenThreads].make(record, kernel.request([first]))
 
 
 def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
@@ -163,6 +169,8 @@ def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
 
 def check_not_scope(thread_id: str, record: ThreadRecord | None = None) -> None:
     """Raise `InvalidIdentifier` for an id that is kept for a scope, unless `record` is that scope's."""
+    if not isinstance(thread_id, str):
+        return  # another check says that it is not an id
     kind = thread_id.partition(":")[0]
     if not is_scope_id(thread_id) or (record is not None and kind == record.kind and thread_id == _own_id(record)):
         return

@@ -18,7 +18,7 @@ from memory_engine.core.codec import checked_record
 from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread
+from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
@@ -52,12 +52,22 @@ Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
 
 
 class ThreadRuntime:
-    """A thread in memory: head, state and queue. The engine makes one for each open thread."""
+    """A thread in memory: head, state and queue. The engine makes one for each open thread.
+
+    With `makes`, a record, the store does not have the thread yet: its first commit makes it.
+    """
 
     def __init__(
-        self, kernel: Kernel, loaded: LoadedThread, projections: InlineProjections, committed: Committed
+        self,
+        kernel: Kernel,
+        loaded: LoadedThread,
+        projections: InlineProjections,
+        committed: Committed,
+        *,
+        makes: ThreadRecord | None = None,
     ) -> None:
         self._kernel = kernel
+        self._makes = makes
         self._on_commit = committed
         self.record = loaded.record
         self.kind = kernel.kind(loaded.record.kind)
@@ -254,6 +264,7 @@ class ThreadRuntime:
             live=attempt.live,
             projections=projections,
             passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
+            makes=self._makes,
         )
         future = self._kernel.store.commit(unit)
         attempt.make_receipts(self._receipt)
@@ -271,6 +282,7 @@ class ThreadRuntime:
     def _finish(self, attempt: Attempt, error: BaseException | None) -> None:
         self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
         if error is None:
+            self._makes = None
             self.state, self.head = attempt.state, attempt.head
             self.projections.keep()
             self._follow_status()

@@ -7,12 +7,13 @@ from contextlib import suppress
 
 from memory_engine.core.chain import load_state
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.queue import BlockingReason, Request
 from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
 
 
@@ -81,6 +82,15 @@ class OpenThreads:
             await asyncio.sleep(0)
         return await asyncio.shield(loading)
 
+    async def make(self, record: ThreadRecord, request: Request) -> None:
+        """Make a thread with its first events, in one commit. Raises `ThreadExists`, and the errors of dispatching."""
+        if self._kernel.tasks.closing:
+            raise EngineClosed
+        projections = InlineProjections(self._plan, self._kernel.store, self._kernel.reader, record.id)
+        projections.begin()
+        loaded = LoadedThread(record, Head(), (), {})
+        await ThreadRuntime(self._kernel, loaded, projections, self._committed, makes=record).submit(request)
+
     async def taken(self, thread_id: str) -> ThreadRuntime:
         """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
         return self.get(thread_id) or await self.open(thread_id)
@@ -91,6 +101,13 @@ class OpenThreads:
         runtime = self._open.get(thread_id)
         if runtime is not None:
             runtime.failed = error
+
+    def trust(self, thread_id: str) -> None:
+        """Take events again for a thread whose damage was mended: the next `verify` says whether more is broken."""
+        self._broken.pop(thread_id, None)
+        runtime = self._open.get(thread_id)
+        if runtime is not None:
+            runtime.failed = None
 
     def drop(self, thread_id: str) -> None:
         """Drop a deleted thread."""
@@ -148,6 +165,9 @@ class OpenThreads:
     def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
         if any(step.stored.type == MemoryForget.event_type for step in reduced):
             self._kernel.caches.drop(runtime.id)
+        if runtime.id not in self._open and runtime.id not in self._loading:  # its first commit has made the thread
+            self._evict()
+            self._open[runtime.id] = runtime
         for told in self.on_commit:
             told(runtime, reduced)
 

@@ -25,7 +25,10 @@ class ProjectionChange(msgspec.Struct, frozen=True):
 
 
 class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one commit writes to one thread: computed before, applied whole or not at all."""
+    """Everything that one commit writes to one thread: computed before, applied whole or not at all.
+
+    With `makes` the thread is made by it too, from this record and the `expected` head.
+    """
 
     thread_id: str
     expected: Head
@@ -34,6 +37,7 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     live: Mapping[str, LiveChunk | None] = msgspec.field(default_factory=dict)
     projections: Sequence[ProjectionChange] = ()
     passages: PassageChange | None = None
+    makes: ThreadRecord | None = None
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +105,10 @@ class Store(Protocol):
         """Make a thread. Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread."""
         ...
 
+    async def put_record(self, record: ThreadRecord) -> None:
+        """Write a thread's record anew: to mend a `DamagedRecord`. Raises `ThreadNotFound`."""
+        ...
+
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
         ...
@@ -112,7 +120,7 @@ class Store(Protocol):
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit at once; the future is done when it is durable.
 
-        It fails with `HeadMoved`, `EventIdTaken`, `ThreadNotFound`, `StorageBusy` or
+        It fails with `HeadMoved`, `EventIdTaken`, `ThreadNotFound`, `ThreadExists`, `StorageBusy`, `StorageRefused` or
         `StorageFailed`, and then nothing of the unit was written. Units of one thread must not overlap.
         """
         ...

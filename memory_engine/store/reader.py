@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back
+from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back, unreadable_marks
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
@@ -111,8 +111,11 @@ class LogReader:
         return rows
 
     async def head(self, thread_id: str) -> Head:
-        """Where a thread stands. Raises `ThreadNotFound`."""
-        return await self._store.head(thread_id)
+        """Where a thread stands. Raises `ThreadNotFound`, `IntegrityError` where its marks cannot be read."""
+        head = await self._store.head(thread_id)
+        if head.unreadable:
+            raise unreadable_marks(thread_id, head)
+        return head
 
     def decode(self, thread_id: str, stored: StoredEvent) -> RecordedEvent:
         """A row as users see it."""
@@ -126,7 +129,7 @@ class LogReader:
 
     async def forgotten(self, thread_id: str) -> "Forgotten":
         """What a thread has forgotten. Reads the log only where there are forgettings that it has not read yet."""
-        mark = forgotten_at(await self._store.head(thread_id))
+        mark = forgotten_at(await self.head(thread_id))
         found = self._forgotten.get(thread_id)
         if found is None or found.mark != mark:
             events = [
@@ -344,6 +347,8 @@ def _is_summary(chunk: Chunk) -> bool:
 
 
 def _seq(chunk_id: str) -> int:
+    if not isinstance(chunk_id, str):
+        raise UnknownChunk("read", ascii(chunk_id))
     head, _, tail = chunk_id.partition(".")
     if not (head.isdecimal() and tail.isdecimal()):
         raise UnknownChunk("read", chunk_id)

@@ -102,6 +102,10 @@ class FaultyStore:
         """Pass on."""
         await self._store.create(record, head, live)
 
+    async def put_record(self, record: ThreadRecord) -> None:
+        """See `Store.put_record`."""
+        await self._store.put_record(record)
+
     async def load(self, thread_id: str) -> LoadedThread:
         """Pass on."""
         return await self._store.load(thread_id)

@@ -15,12 +15,28 @@ from types import TracebackType
 from typing import IO, TypeVar, cast
 
 import aiosqlite
+import msgspec
 
-from memory_engine.errors import EngineClosed, InvalidIdentifier, SchemaError, StorageBusy, StorageError, StorageFailed
+from memory_engine.errors import (
+    EngineClosed,
+    InvalidIdentifier,
+    SchemaError,
+    StorageBusy,
+    StorageError,
+    StorageFailed,
+    StorageRefused,
+)
 
 T = TypeVar("T")
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_FAILING = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOLFS,
+        sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_READONLY,
+    }
+)  # fmt: skip
+"""The primary codes that speak of the disk or of the whole file; any other one speaks of a statement or its rows."""
 
 
 class Connection:
@@ -41,9 +57,10 @@ class Connection:
         return cls(await _connect(path, path, busy_timeout_s), path)
 
     @classmethod
-    async def reader(cls, path: str, busy_timeout_s: float) -> "Connection":
-        """A connection that cannot write."""
-        connection = cls(await _connect(_read_only(path), path, busy_timeout_s), path)
+    async def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
+        """A connection that cannot write. `is_still`: nobody else writes either, so that it needs no files beside."""
+        target = _read_only(path) + ("&immutable=1" if is_still else "")
+        connection = cls(await _connect(target, path, busy_timeout_s), path)
         await connection.run(lambda raw: raw.execute("PRAGMA query_only = 1"))
         return connection
 
@@ -72,8 +89,10 @@ class Connection:
         raw = self._connection._conn
         try:
             return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError, OverflowError) as error:
             raise storage_error(self._path, error) from error
+        except msgspec.DecodeError as error:  # a row that a query reads is damaged
+            raise StorageRefused(self._path, str(error)) from error
         except UnicodeEncodeError as error:
             raise InvalidIdentifier("a text", ascii(error.object), "it holds a lone surrogate") from None
 
@@ -124,14 +143,26 @@ async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.C
         raise storage_error(path, error) from error
 
 
-def storage_error(path: str, error: sqlite3.Error) -> StorageError:
-    """The error of the store that stands for one of SQLite's."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in _BUSY:
+def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> StorageError:
+    """The error of the store that stands for one of SQLite's, of its file lock's, or for a number too large for it.
+
+    Told apart by SQLite's code: `StorageFailed` only where the disk or the whole file fails.
+    """
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code & 0xFF in _BUSY:
         return StorageBusy(path, 0.0)
-    if code == sqlite3.SQLITE_NOTADB:
+    if code & 0xFF == sqlite3.SQLITE_NOTADB:
         return SchemaError(path, "it is not an SQLite file; give a path of its own")
-    return StorageFailed(path, str(error))
+    return StorageFailed(path, str(error)) if is_failing(error) else StorageRefused(path, str(error))
+
+
+def is_failing(error: sqlite3.Error | OSError | OverflowError) -> bool:
+    """Whether the disk or the whole file fails, rather than a statement or a row.
+
+    The further codes of SQLITE_CORRUPT (of an index, of the full-text index) leave the file as it is.
+    """
+    code = getattr(error, "sqlite_errorcode", 0)
+    return isinstance(error, OSError) or code & 0xFF in _FAILING or code == sqlite3.SQLITE_CORRUPT
 
 
 _POLL_S = 0.0005

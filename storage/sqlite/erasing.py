@@ -48,7 +48,8 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
     for table in ("blobs", "live", "projection_rows", "checkpoints"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     raw.execute(
-        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0 WHERE tid = ?",
+        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0, marks = '{}' "
+        "WHERE tid = ?",
         (DELETED, tid),
     )
     raw.execute(

@@ -1,14 +1,18 @@
 """Passages of a file: every change whole on the writer's thread, every look-up whole on a reader's."""
 
+import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.transactions import find_tid
-from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.storage.sqlite.writer import NoWriter, Writer
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
+
+_log = logging.getLogger("memory_engine.storage")
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -25,7 +29,7 @@ class Read(Protocol):
 class SQLitePassages:
     """See `memory_engine.store.passages.PassageIndex`."""
 
-    def __init__(self, writer: Writer, read: Read) -> None:
+    def __init__(self, writer: Writer | NoWriter, read: Read) -> None:
         self._writer = writer
         self._read = read
 
@@ -42,7 +46,11 @@ class SQLitePassages:
         await self._writer.run(lambda raw: passages.begin(raw, find_tid(raw, thread_id), afresh=afresh))
 
     async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and index the waiting words."""
+        """Apply a change where the index stands at `change.after`, and index the waiting words.
+
+        Where damaged rows refuse it the index is dropped, to be made again, and this returns `False`. Raises
+        `StorageRefused` where they refuse the beginning of a new index too.
+        """
 
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
@@ -51,7 +59,14 @@ class SQLitePassages:
                 pass
             return done
 
-        return await self._writer.run(write)
+        try:
+            return await self._writer.run(write)
+        except StorageRefused as error:
+            if change.after <= 0:
+                raise
+            _log.warning("the search index of thread %r is dropped, to be made again: %s", thread_id, error.why)
+            await self._writer.run(lambda raw: passages.clear(raw, find_tid(raw, thread_id)))
+            return False
 
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages, some milliseconds at a time."""

@@ -62,16 +62,27 @@ def head(raw: sqlite3.Connection, thread_id: str) -> Head:
 
 
 def lineage(raw: sqlite3.Connection, tid: int) -> list[tuple[int, int, int]]:
-    """The logs that a thread's history is made of, oldest first: (tid, first seq, last seq)."""
-    parts: list[tuple[int, int, int]] = []
+    """The logs that a thread's history is made of, oldest first: (tid, first seq, last seq).
+
+    Raises `IntegrityError` where forks lead in a circle, or to nowhere.
+    """
+    parts: dict[int, tuple[int, int, int]] = {}
     last = (1 << 32) - 1
     at: int | None = tid
     while at is not None:
-        row = raw.execute("SELECT forked_tid, forked_seq FROM threads WHERE tid = ?", (at,)).fetchone()
-        first = (row[1] if row[0] is not None else 0) + 1
-        parts.append((at, first, last))
+        row = raw.execute("SELECT forked_tid, forked_seq, id FROM threads WHERE tid = ?", (at,)).fetchone()
+        if row is None or at in parts:
+            (name,) = raw.execute("SELECT id FROM threads WHERE tid = ?", (tid,)).fetchone()
+            why = (
+                "the threads that it was forked from lead back to it"
+                if row
+                else "the thread it was forked from is gone"
+            )
+            raise IntegrityError(name, last, why)
+        first = ((row[1] or 0) if row[0] is not None else 0) + 1
+        parts[at] = (at, first, last)
         at, last = row[0], min(last, first - 1)
-    return parts[::-1]
+    return list(parts.values())[::-1]
 
 
 def read(raw: sqlite3.Connection, thread_id: str, after: int, upto: int, limit: int) -> list[StoredEvent]:
@@ -234,7 +245,7 @@ def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:
     """Ids of the threads that were forked from a thread."""
     rows = raw.execute(
         "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid "
-        "WHERE t.forked_tid = ? AND h.status <> ? ORDER BY t.tid",
+        "WHERE t.forked_tid = ? AND t.tid <> t.forked_tid AND h.status <> ? ORDER BY t.tid",
         (find_tid(raw, thread_id), DELETED),
     )
     return [row[0] for row in rows]

@@ -9,7 +9,15 @@ import msgspec
 
 from memory_engine.core.lazy import regex
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import ForkPoint, Head, ThreadRecord, decode_policy
+from memory_engine.core.threads import (
+    UNREADABLE,
+    DamagedRecord,
+    ForkPoint,
+    Head,
+    ThreadRecord,
+    readable_metadata,
+    readable_policy,
+)
 from memory_engine.errors import SchemaError
 from memory_engine.storage.passages import SCHEMA as PASSAGES
 
@@ -172,10 +180,11 @@ EVENT_COLUMNS = (
     "e.salt, e.hash, coalesce(e.payload, b.body), e.record, (SELECT p.hash FROM events p WHERE p.pos = e.pos - 1)"
 )
 EVENTS = "events e LEFT JOIN blobs b ON b.tid = e.tid AND b.digest = e.spilled"
-HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens, h.marks"
+HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens, CAST(h.marks AS BLOB)"
 THREAD_COLUMNS = (
-    "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, t.metadata, t.policy, "
-    "t.created_at_us, (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid), t.forked_seq"
+    "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, CAST(t.metadata AS BLOB), "
+    "CAST(t.policy AS BLOB), t.created_at_us, (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid), t.forked_seq, "
+    "t.forked_seq > 0 AND EXISTS (SELECT 1 FROM events e WHERE e.pos = t.tid << 32 | 1)"
 )
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _MARKS = msgspec.json.Decoder(dict[str, int])
@@ -227,7 +236,14 @@ def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[typ
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
     """A row of `HEAD_COLUMNS`."""
-    seq, digest, epoch, status, open_compaction, chunks, tokens, marks = row
+    seq, digest, epoch, status, open_compaction, chunks, tokens, stored = row
+    marks: dict[str, int] = {}
+    unreadable = ""
+    if stored != b"{}":
+        try:
+            marks = _MARKS.decode(stored)
+        except UNREADABLE as error:
+            unreadable = str(error)
     return Head(
         seq=seq,
         hash=digest,
@@ -236,7 +252,8 @@ def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
         open_compaction=open_compaction,
         chunks=chunks,
         tokens=tokens,
-        marks=_MARKS.decode(marks) if marks != "{}" else {},
+        marks=marks,
+        unreadable=unreadable,
     )
 
 
@@ -246,17 +263,25 @@ def marks_to_row(head: Head) -> str:
 
 
 def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]
-    """A row of `THREAD_COLUMNS`."""
-    _, thread_id, kind, user, tenant, agent, parent, metadata, policy, created, forked_id, forked_seq = row
-    return ThreadRecord(
+    """A row of `THREAD_COLUMNS`. A fact that cannot be read is named in `unreadable`, and never takes others along."""
+    (_, thread_id, kind, user, tenant, agent, parent, stored, policy, created, forked_id, forked_seq, has_first) = row
+    metadata, why_metadata = readable_metadata(stored)
+    kept, why_policy = readable_policy(policy) if policy is not None else (None, "")
+    why_fork = ""
+    if has_first:  # a fork's log begins after the past that it shares
+        forked_id, why_fork = None, "the log has a first event of its own, so it is not a fork"
+    facts = (("metadata", why_metadata), ("policy", why_policy), ("forked_from", why_fork))
+    record = ThreadRecord(
         id=thread_id,
         kind=kind,
         user_id=user,
         tenant_id=tenant,
         agent_id=agent,
         parent_id=parent,
-        metadata=msgspec.json.decode(metadata, type=dict[str, str]),
-        policy=decode_policy(policy) if policy is not None else None,
+        metadata=metadata,
+        policy=kept,
         created_at_us=created,
         forked_from=ForkPoint(forked_id, forked_seq) if forked_id is not None else None,
     )
+    unreadable = tuple(f"{name}: {why}" for name, why in facts if why)
+    return DamagedRecord(**msgspec.structs.asdict(record), unreadable=unreadable) if unreadable else record

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -11,28 +12,20 @@ import msgspec
 
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import (
-    DELETED,
-    SCOPE_EPOCHS,
-    Head,
-    LiveChunk,
-    LoadedThread,
-    ThreadRecord,
-    encode_policy,
-    is_scope_id,
-)
-from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
+from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.errors import SchemaError, StorageFailed
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation
 from memory_engine.storage.sqlite.passages import SQLitePassages
-from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate
+from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
     Transactions,
+    create,
     find_tid,
-    put_live,
+    put_record,
     write_projection,
 )
-from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.storage.sqlite.writer import NoWriter, Writer
 from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, StoreStats, ThreadFilter, Traces
 
 T = TypeVar("T")
@@ -54,13 +47,17 @@ class SQLiteStore:
     an fsync a commit.
     """
 
-    def __init__(self, path: str, writer: Writer, readers: Sequence[Connection], transactions: Transactions) -> None:
+    def __init__(
+        self, path: str, writer: Writer | NoWriter, readers: Sequence[Connection], transactions: Transactions
+    ) -> None:
         self._path = path
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
         self._turn = 0
         self._generation = Generation(path)
+        self._still: tuple[int, ...] | None = None
+        self._leaves: bool = False
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -87,6 +84,48 @@ class SQLiteStore:
             raise
 
     @classmethod
+    async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
+        """Open a file that is only read: it may be read-only, and its directory too. Every write raises `ReadOnly`.
+
+        Where nothing can be written beside the file, it is read as it stands; a read after another process has written
+        to it raises `StorageFailed`: open it again. Raises `StorageFailed` for a file that is not there, or whose
+        latest commits are in a write-ahead log that cannot be read so, and `SchemaError` as `open` does. A file of an
+        older schema is brought up to date where it can be written.
+        """
+        check_sqlite_version(path)
+        _check_place(path)
+        if not await asyncio.to_thread(Path(path).is_file):
+            raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
+        is_still, version = False, 0
+        is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
+        try:
+            version = await _version_of(path, busy_timeout_s, is_still=False)
+        except StorageFailed as error:
+            if await asyncio.to_thread(_size_of, path + "-wal"):
+                why = (
+                    f"{error.why}; its latest commits are in {path}-wal, and nothing can be written beside it: open it "
+                    "once where its directory can be written to, or copy both files to such a place"
+                )
+                raise StorageFailed(path, why) from error
+            is_still = True
+            version = await _version_of(path, busy_timeout_s, is_still=True)
+        if version < len(MIGRATIONS):
+            await cls._brought_up(path, version, busy_timeout_s)
+        opened = [await Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)]
+        store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path))
+        store._leaves = is_alone and not is_still
+        store._still = await asyncio.to_thread(_signature, path) if is_still else None
+        return store
+
+    @classmethod
+    async def _brought_up(cls, path: str, version: int, busy_timeout_s: float) -> None:
+        try:
+            await (await cls.open(path, busy_timeout_s=busy_timeout_s)).close()
+        except StorageFailed as error:
+            why = f"its schema is version {version}; open it once where it can be written to, to bring it up to date"
+            raise SchemaError(path, why) from error
+
+    @classmethod
     async def _prepared(
         cls, path: str, lock: FileLock, durability: Durability, busy_timeout_s: float, readers: int
     ) -> "SQLiteStore":
@@ -100,14 +139,18 @@ class SQLiteStore:
                 await connection.close()
             lock.close()
             raise
-        transactions = Transactions(SPILL_BYTES)
+        transactions = Transactions(SPILL_BYTES, path)
         writer = Writer(opened[0], lock, transactions, path)
         return cls(path, writer, opened[1:], transactions)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
-        await self._writer.run(lambda raw: _create(raw, record, head, live))
+        await self._writer.run(lambda raw: create(raw, record, head, live))
         self._transactions.forget(record.id)
+
+    async def put_record(self, record: ThreadRecord) -> None:
+        """Write a thread's record anew. Raises `ThreadNotFound`."""
+        await self._writer.run(lambda raw: put_record(raw, record))
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's live state, in order of keys. Raises `ThreadNotFound`."""
@@ -248,10 +291,40 @@ class SQLiteStore:
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
+        if self._leaves:
+            await asyncio.to_thread(_close_for_good, self._path)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        if self._still is not None and await asyncio.to_thread(_signature, self._path) != self._still:
+            raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         self._turn = (self._turn + 1) % len(self._readers)
         return await self._readers[self._turn].run(query)
+
+
+async def _version_of(path: str, busy_timeout_s: float, *, is_still: bool) -> int:
+    """The schema version of a file that is there, by a connection that cannot write."""
+    connection = await Connection.reader(path, busy_timeout_s, is_still=is_still)
+    try:
+        return await connection.run(lambda raw: check_version(raw, path))
+    finally:
+        await connection.close()
+
+
+def _close_for_good(path: str) -> None:
+    """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
+
+    It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
+    """
+    if _size_of(path + "-wal"):
+        return
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
+        last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+
+
+def _signature(path: str) -> tuple[int, ...]:
+    """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
+    file = Path(path).stat()
+    return file.st_size, file.st_mtime_ns, _size_of(path + "-wal")
 
 
 def _check_place(path: str) -> None:
@@ -290,52 +363,3 @@ def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Dur
         raw.execute("PRAGMA wal_autocheckpoint = 1000")
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path)
-
-
-def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-    forked, is_scope = record.forked_from, is_scope_id(record.id)
-    if is_scope:
-        raw.execute(_RELEASE, (record.id, DELETED))
-    try:
-        tid = raw.execute(
-            "INSERT INTO threads (id, kind, user_id, tenant_id, agent_id, parent_id, metadata, policy, created_at_us, "
-            "forked_tid, forked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING tid",
-            (
-                record.id,
-                record.kind,
-                record.user_id,
-                record.tenant_id,
-                record.agent_id,
-                record.parent_id,
-                msgspec.json.encode(record.metadata).decode(),
-                encode_policy(record.policy) if record.policy is not None else None,
-                record.created_at_us,
-                find_tid(raw, forked.thread_id) if forked is not None else None,
-                forked.seq if forked is not None else None,
-            ),
-        ).fetchone()[0]
-    except sqlite3.IntegrityError:
-        raise ThreadExists(record.id) from None
-    raw.execute(
-        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            tid,
-            head.seq,
-            head.hash,
-            tid * SCOPE_EPOCHS if is_scope else head.epoch,
-            head.status,
-            head.open_compaction,
-            head.chunks,
-            head.tokens,
-            marks_to_row(head),
-        ),
-    )
-    put_live(raw, tid, live)
-
-
-_RELEASE = (
-    "UPDATE threads SET id = char(0) || tid WHERE id = ? "
-    "AND EXISTS (SELECT 1 FROM heads h WHERE h.tid = threads.tid AND h.status = ?)"
-)
-"""Who was deleted can come back, as another row: the old one gets an id that nobody can ask for."""

@@ -1,15 +1,37 @@
 """Transactions of units, each whole or not at all. They run on the writer's thread: no await, no user code."""
 
 import hashlib
+import logging
 import sqlite3
 from collections.abc import Sequence
 
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk
-from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
+from memory_engine.core.threads import (
+    DELETED,
+    SCOPE_EPOCHS,
+    Head,
+    LiveChunk,
+    ThreadRecord,
+    encode_metadata,
+    encode_policy,
+    is_scope_id,
+)
+from memory_engine.errors import (
+    EventIdTaken,
+    HeadMoved,
+    IntegrityError,
+    MemoryEngineError,
+    StorageBusy,
+    StorageRefused,
+    ThreadExists,
+    ThreadNotFound,
+)
 from memory_engine.storage import passages
+from memory_engine.storage.sqlite.connection import is_failing, storage_error
 from memory_engine.storage.sqlite.schema import id_to_row, marks_to_row, position
 from memory_engine.store.protocol import CommitUnit, ProjectionChange
+
+_log = logging.getLogger("memory_engine.storage")
 
 _INSERT_EVENT = (
     "INSERT INTO events (pos, tid, id, type, version, recorded_at_us, occurred_at_us, causation_id, correlation_id, "
@@ -25,15 +47,16 @@ _DROP_LIVE = "DELETE FROM live WHERE tid = ? AND seq = ? AND n = ?"
 
 UNINDEXED_MAX = 8_192
 """The most passages of a thread that wait for the writer to be idle."""
-_REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, IntegrityError)
+_REFUSALS = (HeadMoved, EventIdTaken, ThreadNotFound, ThreadExists, IntegrityError)
 """Errors that concern one unit only."""
 
 
 class Transactions:
     """Writes units. Payloads over `spill_bytes` go to `blobs`, once for each content of a thread."""
 
-    def __init__(self, spill_bytes: int) -> None:
+    def __init__(self, spill_bytes: int, path: str) -> None:
         self._spill_bytes = spill_bytes
+        self._path = path
         self._tids: dict[str, int] = {}
         self._unindexed: dict[int, int] = {}
         self._full: set[int] = set()
@@ -49,7 +72,9 @@ class Transactions:
             outcomes: list[MemoryEngineError | None] = [None] * len(units)
             try:
                 self.write(raw, units)
-            except _REFUSALS:
+            except (*_REFUSALS, sqlite3.Error, OverflowError) as error:
+                if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
+                    raise
                 raw.execute("ROLLBACK")
                 raw.execute("BEGIN IMMEDIATE")
                 outcomes = [self._one(raw, unit) for unit in units]
@@ -61,19 +86,33 @@ class Transactions:
         return outcomes
 
     def _one(self, raw: sqlite3.Connection, unit: CommitUnit) -> MemoryEngineError | None:
+        refused = self._tried(raw, unit)
+        if isinstance(refused, StorageRefused) and unit.passages is not None:
+            # the thread's index may be damaged: it derives from the log, and must not stop an event
+            _log.warning("the search index of thread %r is dropped, to be made again: %s", unit.thread_id, refused.why)
+            refused = self._tried(raw, unit, without_index=True)
+        return refused
+
+    def _tried(
+        self, raw: sqlite3.Connection, unit: CommitUnit, *, without_index: bool = False
+    ) -> MemoryEngineError | None:
         raw.execute("SAVEPOINT unit")
         try:
+            if without_index:
+                passages.clear(raw, self.tid(raw, unit.thread_id))
             self.write(raw, (unit,))
-        except _REFUSALS as error:
+        except (*_REFUSALS, sqlite3.Error, OverflowError) as error:
+            if not isinstance(error, MemoryEngineError) and not _is_of_a_unit(raw, error):
+                raise
             raw.execute("ROLLBACK TO unit")
             raw.execute("RELEASE unit")
-            return error
+            return error if isinstance(error, MemoryEngineError) else StorageRefused(self._path, str(error))
         raw.execute("RELEASE unit")
         return None
 
     def write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
         """Compare and set the heads, then write everything else. Raises the error that refuses any of the units."""
-        tids = [self.tid(raw, unit.thread_id) for unit in units]
+        tids = [self._tid_of(raw, unit) for unit in units]
         heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
             self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
@@ -128,6 +167,10 @@ class Transactions:
         self._full.clear()
         return found
 
+    def _tid_of(self, raw: sqlite3.Connection, unit: CommitUnit) -> int:
+        """The row id of a unit's thread, made now where the unit makes it. Not kept: the commit may not happen."""
+        return self.tid(raw, unit.thread_id) if unit.makes is None else create(raw, unit.makes, unit.expected, ())
+
     def tid(self, raw: sqlite3.Connection, thread_id: str) -> int:
         """The row id of a thread. Raises `ThreadNotFound`."""
         tid = self._tids.get(thread_id)
@@ -178,6 +221,73 @@ def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:
     if row is None:
         raise ThreadNotFound(thread_id)
     return int(row[0])
+
+
+def _is_of_a_unit(raw: sqlite3.Connection, error: sqlite3.Error | OverflowError) -> bool:
+    """Whether an error is one of a statement or a row, and the transaction still stands to be gone on with."""
+    busy = isinstance(storage_error("", error), StorageBusy)
+    return raw.in_transaction and not busy and not is_failing(error)
+
+
+def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> int:
+    """Make a thread; its row id. Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread."""
+    forked, is_scope = record.forked_from, is_scope_id(record.id)
+    if is_scope:
+        raw.execute(_RELEASE, (record.id, DELETED))
+    if raw.execute("SELECT 1 FROM threads WHERE id = ?", (record.id,)).fetchone() is not None:
+        raise ThreadExists(record.id)
+    tid: int = raw.execute(
+        "INSERT INTO threads (id, kind, user_id, tenant_id, agent_id, parent_id, metadata, policy, created_at_us, "
+        "forked_tid, forked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING tid",
+        (
+            record.id,
+            record.kind,
+            record.user_id,
+            record.tenant_id,
+            record.agent_id,
+            record.parent_id,
+            *_stored(record),
+            find_tid(raw, forked.thread_id) if forked is not None else None,
+            forked.seq if forked is not None else None,
+        ),
+    ).fetchone()[0]
+    raw.execute(
+        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            tid,
+            head.seq,
+            head.hash,
+            tid * SCOPE_EPOCHS if is_scope else head.epoch,
+            head.status,
+            head.open_compaction,
+            head.chunks,
+            head.tokens,
+            marks_to_row(head),
+        ),
+    )
+    put_live(raw, tid, live)
+    return tid
+
+
+_RELEASE = (
+    "UPDATE threads SET id = char(0) || tid WHERE id = ? "
+    "AND EXISTS (SELECT 1 FROM heads h WHERE h.tid = threads.tid AND h.status = ?)"
+)
+"""Who was deleted can come back, as another row: the old one gets an id that nobody can ask for."""
+
+
+def put_record(raw: sqlite3.Connection, record: ThreadRecord) -> None:
+    """Write a thread's record anew. Where it names no origin, the thread is not a fork. Raises `ThreadNotFound`."""
+    tid = find_tid(raw, record.id)
+    raw.execute("UPDATE threads SET metadata = ?, policy = ?, created_at_us = ? WHERE tid = ?", (*_stored(record), tid))
+    if record.forked_from is None:
+        raw.execute("UPDATE threads SET forked_tid = NULL, forked_seq = NULL WHERE tid = ?", (tid,))
+
+
+def _stored(record: ThreadRecord) -> tuple[str, str | None, int]:
+    policy = encode_policy(record.policy) if record.policy is not None else None
+    return encode_metadata(record.metadata), policy, record.created_at_us
 
 
 def _head_row(tid: int, expected: Head, head: Head) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from memory_engine.errors import EngineClosed, MemoryEngineError, StorageFailed
+from memory_engine.errors import EngineClosed, MemoryEngineError, ReadOnly, StorageFailed
 from memory_engine.storage.passages import index_words
 from memory_engine.storage.sqlite import erasing
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, storage_error
@@ -124,7 +124,7 @@ class Writer:
 
     def _ended(self, outcome: object, settle: Callable[[object], None]) -> None:
         """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
-        if isinstance(outcome, sqlite3.Error):
+        if isinstance(outcome, sqlite3.Error | OSError | OverflowError):
             outcome = storage_error(self._path, outcome)
         if isinstance(outcome, StorageFailed):
             self._failed = outcome
@@ -197,6 +197,34 @@ class Writer:
                 tidied = seen = self._commits
             else:
                 seen = self._commits
+
+
+class NoWriter:
+    """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
+
+    def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+        """Refuse a unit."""
+        refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        refused.set_exception(ReadOnly(f"a commit to thread {unit.thread_id!r}"))
+        return refused
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Refuse a transaction."""
+        raise ReadOnly(f"a transaction ({work.__name__})")
+
+    async def checkpoint(self, mode: str) -> None:
+        """Leave the write-ahead log as it is."""
+
+    async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Refuse to delete and to erase."""
+        raise ReadOnly("an administrative act")
+
+    async def wipe(self) -> bool:
+        """Refuse to write to the file."""
+        raise ReadOnly("an administrative act")
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 def _settle(future: "asyncio.Future[object]", outcome: object) -> None:

@@ -191,8 +191,9 @@ async def test_X7_an_event_that_another_log_holds_is_named(engine: Engine) -> No
 async def test_a_projection_that_is_not_registered_is_named(engine: Engine) -> None:
     """The error lists those that are."""
     thread = await engine.create_thread()
-    with pytest.raises(KeyError, match=r"no projection 'nope' is registered; there are .*preferences"):
+    with pytest.raises(KeyError, match=r"there is no view 'nope'; there are .*preferences") as raised:
         await thread.view("nope")
+    assert errors.UnknownView is raised.type
 
 
 async def test_E5_a_deleted_id_is_said_to_be_taken(engine: Engine) -> None:

@@ -238,7 +238,7 @@ async def test_a_thread_that_is_not_there_is_named(engine: Engine) -> None:
     with pytest.raises(ThreadNotFound):
         await engine.thread("nobody").search("x")
     thread = await engine.create_thread()
-    with pytest.raises(ValueError, match="has seqs"):
+    with pytest.raises(ValueError, match="has no event yet, only seq 0, not 1"):
         await thread.search("x", at=1)
 
 

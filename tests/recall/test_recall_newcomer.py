@@ -60,7 +60,7 @@ async def test_a_seq_that_there_is_not_is_named(at: object) -> None:
     """`ValueError`, with the seqs that there are."""
     async with memory_engine.open(":memory:") as engine:
         thread = await filled(engine)
-        with pytest.raises(ValueError, match="seqs 1 to 2, not"):
+        with pytest.raises(ValueError, match=r"seqs 1 to 2 \(0: before the first\), not"):
             await thread.search("pottery", at=at)  # type: ignore[arg-type]
 
 

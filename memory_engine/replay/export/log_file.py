@@ -25,7 +25,14 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import LiveChunk, ThreadRecord, check_record
-from memory_engine.errors import ForeignChunkId, ImportRefused, IntegrityError, InvalidIdentifier, InvalidOperation
+from memory_engine.errors import (
+    ForeignChunkId,
+    ImportRefused,
+    IntegrityError,
+    InvalidIdentifier,
+    InvalidInput,
+    InvalidOperation,
+)
 
 FORMAT = "memory_engine log"
 FORMAT_VERSION = 1
@@ -280,7 +287,7 @@ class LogFile:
         header = self._decoded(line, FileHeader)
         try:
             check_record(header.thread)
-        except InvalidIdentifier as error:
+        except InvalidInput as error:
             self._refuse(str(error))
         if not FIRST_US <= header.thread.created_at_us <= LAST_US:
             self._refuse(f"the thread's `created_at_us` is {header.thread.created_at_us:,}, which is not a time")

@@ -15,7 +15,6 @@ from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.plan import is_overdue, plan_manual
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import decode_row
-from memory_engine.core.clock import to_us
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import (
@@ -41,7 +40,7 @@ from memory_engine.replay.what_if.calls import CallSeries, Measure
 from memory_engine.replay.what_if.change import Compactions, EventCounts, Refused, Script
 from memory_engine.replay.what_if.fork_log import Envelope, ForkLog, ForkOrigin, ForkRules, Recompaction
 from memory_engine.replay.what_if.references import Places, renumbered
-from memory_engine.runtime.commit import Reduced
+from memory_engine.runtime.commit import Reduced, occurred_us
 from memory_engine.runtime.kernel import Kernel
 
 
@@ -333,7 +332,7 @@ class Rerun:
         return Envelope(
             id=new.id or self._new_id(),
             recorded_at_us=at_us,
-            occurred_at_us=to_us(new.occurred_at) if new.occurred_at is not None else None,
+            occurred_at_us=occurred_us(new.event, new.occurred_at),
             causation_id=new.causation_id,
             correlation_id=new.correlation_id,
         )

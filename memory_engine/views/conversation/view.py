@@ -12,6 +12,7 @@ from memory_engine.context.builder import Arranged, ContextBuilder
 from memory_engine.context.context import Context
 from memory_engine.context.rendering import Message, render_all
 from memory_engine.context.thread_context import standing_blocks
+from memory_engine.core.arguments import checked_number, checked_text, checked_type
 from memory_engine.core.chunks import ChunkType
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.codec import encode_event
@@ -207,6 +208,8 @@ class Conversation:
         open one as an exchange without an answer. Flows that nobody judged yet are judged by this
         message (see `Flows.review`). Raises the errors of `dispatch`.
         """
+        checked_text("user_message", user_message)
+        _check_budget(max_tokens, policy)
         try:
             await Flows(self._thread).review(user_message)
         except MemoryEngineError as error:  # the turn goes on: promoted facts are delivered later
@@ -257,6 +260,7 @@ class Conversation:
         self, max_tokens: int | None = None, *, at: int | None = None, policy: ContextPolicy = DEFAULT_POLICY
     ) -> Context:
         """The context that `prepare_messages` gives: as `Thread.context`, of exchanges in place of turns."""
+        _check_budget(max_tokens, policy)
         at = await self._thread.upto(at)
         return await self._built(at, cycle_of(await self._thread.rows(CONVERSATION, at=at)), max_tokens, policy)
 
@@ -289,6 +293,7 @@ class Conversation:
 
     async def whole_answer(self, exchange: Exchange) -> str:
         """The answer as it was given, from the log; empty where the exchange was forgotten since it was read."""
+        checked_type("exchange", exchange, Exchange, give="an exchange of this conversation")
         if await is_forgotten(self._thread, exchange):
             return ""
         return await whole_answer(self._thread, exchange.finished_seq) if exchange.is_shortened else exchange.answer
@@ -358,3 +363,9 @@ class Conversation:
             cycle=cycle,
             chunks=cycle_chunks(state, cycle.seq, seq) if cycle is not None else (),
         )
+
+
+def _check_budget(max_tokens: int | None, policy: ContextPolicy) -> None:
+    checked_type("policy", policy, ContextPolicy, give="a ContextPolicy")
+    if max_tokens is not None:
+        checked_number("max_tokens", max_tokens)

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 
 from attrs import define, evolve, field
 
+from memory_engine.core.arguments import checked_call, checked_text, checked_type
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -60,6 +62,7 @@ class Documents:
         `UnreadableDocument` where something cannot be read, having brought all that can; `InvalidDocument`;
         `MissingExtra`.
         """
+        checked_type("source", source, (str, Path), give="a text, or the Path of a file")
         if isinstance(source, str):
             return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
         taken: list[str] = []
@@ -85,7 +88,10 @@ class Documents:
         Without an id it goes by a digest of title and text. Equal text, description and splitting write nothing.
         Raises `InvalidDocument` for a text without words, `InvalidIdentifier`.
         """
-        if not title.strip():
+        checked_text("text", text)
+        checked_type("described", described, Described, give="a Described")
+        checked_type("splitting", splitting, Splitting, give="a Splitting")
+        if not checked_text("title", title).strip():
             raise InvalidDocument("title", title, "give it one to be found and shown by")
         digest = sha256(f"{title}\0{text}".encode("utf-8", "replace")).hexdigest()
         plain = text.replace("\r\n", "\n")
@@ -110,7 +116,10 @@ class Documents:
         A file that did not change since the last time writes nothing; `progress` is called after each file. Raises only
         errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
-        named = [paths] if isinstance(paths, str | Path) else paths
+        checked_call("progress", progress)
+        checked_type("splitting", splitting, Splitting, give="a Splitting")
+        several = [paths] if isinstance(paths, str | Path) else checked_type("paths", paths, Iterable, give="paths")
+        named = [checked_type("paths", path, (str, Path), give="paths") for path in several]
         return await self._ingest([Path(path) for path in named], _Ingestion(splitting, limits, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
@@ -119,6 +128,7 @@ class Documents:
 
     async def get(self, id: str | Path, *, at: int | None = None) -> Document | None:
         """One by id; a path stands for the document of that file."""
+        checked_type("id", id, (str, Path), give="the id of a document, or the Path of a file")
         return document_of(await self._tenant.rows(DOCUMENTS, at=at), absolute(id) if isinstance(id, Path) else id)
 
     async def passages(self, id: str | Path) -> tuple[DocumentPassage, ...]:
@@ -258,11 +268,18 @@ def _text_of(text: str, id: str, title: str, described: Described) -> Loaded:
         read,
         source=described.source,
         author=described.author or read.author,
-        date=read.date if described.date is None else in_utc(described.date),
+        date=read.date if described.date is None else _date(described.date),
         channel=described.channel,
         thread=described.thread,
         metadata={**read.metadata, **described.metadata},
     )
+
+
+def _date(given: datetime) -> datetime:
+    try:
+        return in_utc(given)
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise InvalidDocument("date", given, f"give a datetime between the years 1 and 9999 ({error})") from None
 
 
 def _first_line(text: str) -> str:

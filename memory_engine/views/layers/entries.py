@@ -1,12 +1,12 @@
 """The values that layers take and give: entries, knowledge, rules, hits, figures; objects, mappings, plain texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Literal, cast
 
 import msgspec
 
-from memory_engine.core.clock import to_datetime, to_us
+from memory_engine.core.clock import checked_us, to_datetime, to_us
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.ids import check_identifier
@@ -193,6 +193,8 @@ def check_layers(layer: "Layer | Sequence[Layer] | None") -> tuple[Layer, ...]:
         return LAYER_NAMES
     if isinstance(layer, str):
         return (check_layer(layer),)
+    if not isinstance(layer, Collection):
+        raise InvalidMemory("layer", layer, f"there are {', '.join(LAYER_NAMES)}")
     return tuple(dict.fromkeys(check_layer(one) for one in layer))
 
 
@@ -204,6 +206,8 @@ def appended_event(
     Raises `InvalidMemory`, and `InvalidIdentifier` for a key that cannot be one.
     """
     own = _as_entry(entry)
+    if not isinstance(given.metadata, Mapping):
+        raise InvalidMemory("metadata", given.metadata, "it is a mapping")
     metadata = {**own.metadata, **given.metadata}
     entry_id = given.id or own.id
     key = given.key or own.key or _text_of(metadata.get("key"))
@@ -325,6 +329,6 @@ def _microseconds(value: object) -> int | None:
     if moment is None:
         return None
     try:
-        return to_us(moment)
+        return checked_us(to_us(moment))
     except ValueError as error:
         raise InvalidMemory("timestamp", moment, str(error)) from None

@@ -250,7 +250,7 @@ class MemoryQuery:
 
 def check_limit(name: str, value: int) -> None:
     """Raise `InvalidMemory` for a number of results below 1."""
-    if value < 1:
+    if type(value) is not int or value < 1:
         raise InvalidMemory(name, value, "it is a number of results: 1 or more")
 
 

@@ -6,6 +6,7 @@ and for memory that is put before the model, stand here.
 
 import msgspec
 
+from memory_engine.core.arguments import checked_text, checked_type
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention, content_text
 from memory_engine.core.events.base import Content, Part, TextPart
 from memory_engine.core.lazy import regex
@@ -40,6 +41,8 @@ async def offload(thread: ThreadHandle, *, min_chars: int, keep_chars: int) -> R
 
     CRITICAL chunks stay whole. Raises `InvalidMemory` where nothing would get shorter.
     """
+    checked_type("keep_chars", keep_chars, int, give="a number of characters")
+    checked_type("min_chars", min_chars, int, give="a number of characters")
     if not 0 <= keep_chars < min_chars:
         raise InvalidMemory("keep_chars", keep_chars, f"it is at least 0 and below min_chars, {min_chars}")
     large = tuple(chunk.id for chunk in (await thread.state()).everything() if _is_large(chunk, min_chars))
@@ -67,6 +70,9 @@ async def open_reference(thread: ThreadHandle, reference: str, *, start: int, ch
     Raises `UnknownChunk` for one that is not in the log, `ForgottenChunk`, `InvalidMemory` for bounds that are not
     possible.
     """
+    checked_text("reference", reference)
+    for what, count in (("start", start), ("chars", chars)):
+        checked_type(what, count, int, give="a number of characters")
     if start < 0:
         raise InvalidMemory("start", start, "it counts characters from the beginning: 0 or more")
     if chars < 1:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.core.arguments import checked_text, checked_type
 from memory_engine.errors import InvalidMemory, UnknownMemory
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.runtime.handle import ThreadHandle
@@ -126,6 +127,7 @@ class Memory:
         `last=5` gives the latest five instead, in the order in which they came. Raises `InvalidMemory`.
         """
         layers = check_layers(layer)
+        checked_text("query", query)
         if last is not None:
             check_limit("last", last)
             return await self._latest(layers, last, at)
@@ -171,6 +173,7 @@ class Memory:
 
     async def originals(self, summary: "MemoryEntry | MemoryHit") -> list[MemoryEntry]:
         """The entries that a summary covers, in order. Raises `UnknownMemory` if it is there no longer."""
+        checked_type("summary", summary, (MemoryEntry, MemoryHit), give="an entry, or a hit that holds one")
         return await self.open(summary.entry.id if isinstance(summary, MemoryHit) else summary.id)
 
     async def get_stats(self) -> MemoryStats:
@@ -218,7 +221,7 @@ class Memory:
         By `model`, or the engine's `memory_model`; locally without one, and where its answer is unusable. Semantic
         memory needs none; of rules the last stay. Entries that are appended meanwhile stay. Raises `InvalidMemory`.
         """
-        if keep_last < 0:
+        if type(keep_last) is not int or keep_last < 0:
             raise InvalidMemory("keep_last", keep_last, "it is a number of entries: 0 or more")
         if check_layer(layer) == "semantic":
             count = len(keys_of(await self._thread.rows(LAYERS), layer))

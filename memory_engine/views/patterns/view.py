@@ -3,6 +3,7 @@
 import hmac
 from collections.abc import Iterable, Sequence
 
+from memory_engine.core.arguments import checked_count
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import (
@@ -83,7 +84,7 @@ class Patterns:
         leave and join again. Raises `InvalidIdentifier`, `InvalidPattern`.
         """
         check_identifier("industry", industry)
-        if min_tenants < 1:
+        if type(min_tenants) is not int or min_tenants < 1:
             raise InvalidPattern("min_tenants", min_tenants, "a pattern is shared by 1 tenant at least")
         held = {one.industry: one for one in memberships(await self._rows())}
         if industry not in held:
@@ -202,6 +203,7 @@ class Patterns:
 
     async def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
         """The patterns that say most about a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
+        checked_count("limit", limit)
         rows = await self._rows()
         own = frozenset(share.share for share in shares(rows))
         best: dict[tuple[str, str], PatternHit] = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from memory_engine.core.arguments import checked_list, checked_text, checked_type
 from memory_engine.core.chunks import ChunkType
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
@@ -45,8 +46,8 @@ class Flows:
             flow_id=flow_id or self._thread.kernel.new_id(),
             flow_dact=flow_dact,
             user_query=user_query,
-            slots=dict(slots or {}),
-            tool_calls=tuple(tool_calls),
+            slots=dict(checked_type("slots", slots or {}, Mapping, give="a mapping of names to values")),
+            tool_calls=checked_list("tool_calls", tool_calls, PlaybookCall, each="PlaybookCall"),
             outcome=outcome,
         )
         await self._thread.dispatch(event)
@@ -97,6 +98,7 @@ class Flows:
         else. A message that says too little decides nothing. A flow from before the last one waits, if there is a
         correction or a doubt: the message does not tell which one it means.
         """
+        checked_text("user_message", user_message)
         waiting = [record for record in await self.all() if record.status == "completed"]
         if not waiting:
             return ()
@@ -147,6 +149,8 @@ class Flows:
         It must be of the flow, and its request like this one (see `Playbooks.find`). It is written once a
         request, marked as recalled, under an id that follows from the request: a retry writes nothing more.
         """
+        checked_text("flow_dact", flow_dact)
+        checked_text("user_query", user_query)
         info = await self._thread.info()
         if not info.user_id:
             return None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from memory_engine.core.arguments import checked_list, checked_text, checked_type
 from memory_engine.projections.base import ReadableRows
 from memory_engine.recall.likeness import REQUESTS, Corpus, TextIndex
 from memory_engine.recall.service import Recall
@@ -50,8 +51,8 @@ class Playbooks:
         event = PlaybookSaved(
             flow_dact=flow_dact,
             user_query=user_query,
-            slots=dict(slots or {}),
-            tool_calls=tuple(tool_calls),
+            slots=dict(checked_type("slots", slots or {}, Mapping, give="a mapping of names to values")),
+            tool_calls=checked_list("tool_calls", tool_calls, PlaybookCall, each="PlaybookCall"),
             outcome=outcome,
             reason=reason,
         )
@@ -84,6 +85,8 @@ class Playbooks:
         above `threshold` (default: 0.5 by words, 0.6 by embeddings). Without a query the most proven come first.
         `at` looks at an earlier seq of the user's thread. Raises the errors of the embedder's index.
         """
+        checked_type("limit", limit, int, give="a number of playbooks")
+        checked_text("query", "" if query is None else query)
         rows = await self._thread.rows(PLAYBOOKS, at=at)
         if query is None:
             matches = [PlaybookMatch(playbook, 1.0) for playbook in _newest_first(rows)]

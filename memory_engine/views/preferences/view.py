@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from memory_engine.core.arguments import checked_text, checked_type
 from memory_engine.core.records import NewEvent
 from memory_engine.core.secrets import MASK, tells_secret
 from memory_engine.errors import PreferenceError
@@ -61,6 +62,7 @@ class Preferences:
         wants kept (`origin="agent"`), `InvalidIdentifier` for a key that is empty or no store can hold, and the errors
         of `dispatch`; then nothing was written.
         """
+        checked_type("rule", rule, (RuleReference, type(None)), give="a RuleReference")
         if value is _UNSET and rule is None:
             raise PreferenceError(key, None, "neither a value nor a rule was given")
         event = self._updated(key, None if value is _UNSET else value, rule, origin, reason)
@@ -124,6 +126,7 @@ class Preferences:
         Values set otherwise stay, and so do those of an earlier onboarding, unless there are new
         answers. It is idempotent. Returns the preferences it set. Raises the errors of `update`.
         """
+        checked_type("answers", answers, Mapping, give="a mapping of keys to values")
         domain = self._domain
         rows = await self._thread.rows(PREFERENCES)
         given = {**answers, **({domain.persona_key: persona} if persona is not None else {})}
@@ -161,6 +164,10 @@ class Preferences:
         threshold. From all these at most `hops` relations are followed, each leaving its share of the
         score. Without flow and query nothing applies. `at`: as of an earlier seq.
         """
+        checked_type("hops", hops, int, give="a number of relations to follow")
+        checked_type("limit", limit, int, give="a number of preferences")
+        for what, value in (("flow", flow), ("query", query)):
+            checked_text(what, "" if value is None else value)
         rows = await self._thread.rows(PREFERENCES, at=at)
         if query is None:
             standing, matches = self._standing(rows), []
@@ -183,6 +190,7 @@ class Preferences:
         With a flow or a query, the rules of what is `applicable` (the best 200); else all. Rules that this
         process does not know are listed as `unknown`, rules that raise as `failed`. Writes nothing.
         """
+        checked_type("situation", situation, Mapping, give="a mapping of names to values")
         if flow is None and query is None:
             preferences = list((await self.all()).values())
         else:

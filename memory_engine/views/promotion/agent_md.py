@@ -21,6 +21,7 @@ from typing import cast
 
 import msgspec
 
+from memory_engine.core.arguments import checked_list, checked_type
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
@@ -260,6 +261,7 @@ class AgentMd:
         since the export stay. A text without that section leaves the promoted lines alone. Raises `OSError`, and
         `NotText` for a file that is not UTF-8; nothing is written then.
         """
+        checked_type("markdown", markdown, (str, Path), give="a text, or the Path of a file")
         text = await _read(markdown) if isinstance(markdown, Path) else markdown
         rows = await self._thread.rows(AGENT_MD)
         lines = {line.id: line for line in _sorted(rows)}
@@ -276,7 +278,7 @@ class AgentMd:
     async def remove(self, *line_ids: int, reason: str = "") -> None:
         """Take promoted lines away. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
         known = {line.id for line in await self.lines()}
-        for line_id in line_ids:
+        for line_id in checked_list("line_ids", line_ids, int, each="numbers of lines"):
             if line_id not in known:
                 raise UnknownLine(line_id)
         if line_ids:

@@ -9,6 +9,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
+from memory_engine.core.arguments import checked_function, checked_type
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import ExchangeFinished
@@ -280,6 +281,7 @@ class ToolCache:
         errors of `dispatch`.
         """
         text = canonical(tool, parameters)
+        checked_type("duration", duration, int, give="a number of exchanges")
         if duration <= 0 or failed:
             return None
         cached = ToolResultCached(tool=tool, parameters=text, result=result, duration=duration, call_id=call_id)
@@ -332,6 +334,8 @@ class ToolCache:
         the file is busy) is returned and not cached.
         """
         key = cache_key(tool, canonical(tool, parameters))
+        checked_type("duration", duration, int, give="a number of exchanges")
+        checked_function("call", call)
         if duration <= 0:
             entry = await self.lookup(tool, parameters)
             return _hit_of(entry) if entry is not None else CachedCall(result=await call(), hit=False, entry=None)

@@ -14,6 +14,7 @@ from pathlib import PurePath
 
 from attrs import frozen
 
+from memory_engine.core.clock import checked_us, to_us
 from memory_engine.core.lazy import regex
 from memory_engine.views.documents.readers.document import DocumentSection, Loaded, Unreadable
 
@@ -92,16 +93,21 @@ def as_mail_date(text: str) -> datetime | None:
 
 
 def from_seconds(seconds: float) -> datetime | None:
-    """The moment so many seconds after the beginning of 1970."""
+    """The moment so many seconds after the beginning of 1970; `None` for one that no calendar holds."""
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        return in_utc(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
         return None
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The moment in UTC, which one without a time zone is taken for."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    """The moment in UTC, which one without a time zone is taken for.
+
+    Raises `ValueError` for one that could not be read back everywhere, `OverflowError` for one that is none in UTC.
+    """
+    found = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    checked_us(to_us(found))
+    return found
 
 
 _HIDDEN = frozenset({"head", "script", "style", "template", "title"})

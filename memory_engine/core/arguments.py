@@ -1,0 +1,66 @@
+"""Arguments of the public face, checked before anything is done with them: a wrong one is named, never guessed at."""
+
+from collections.abc import Collection, Mapping
+from math import isfinite
+from typing import TypeVar
+
+from memory_engine.errors import InvalidArgument
+
+T = TypeVar("T")
+COUNT_MAX = (1 << 63) - 1
+"""The greatest whole number that every store can hold."""
+
+
+def checked_count(what: str, value: int, *, least: int = 0) -> int:
+    """A whole number from `least` on. Raises `InvalidArgument`."""
+    if type(value) is not int or not least <= value <= COUNT_MAX:
+        raise InvalidArgument(what, value, f"give a whole number from {least} on")
+    return value
+
+
+def checked_limit(value: int | None) -> int | None:
+    """How many to give at most; `None`: all. Raises `InvalidArgument`."""
+    return None if value is None else checked_count("limit", value)
+
+
+def checked_text(what: str, value: str) -> str:
+    """A text, which may be empty. Raises `InvalidArgument`."""
+    if not isinstance(value, str):
+        raise InvalidArgument(what, value, "give a text")
+    return value
+
+
+def checked_type(what: str, value: T, kind: type | tuple[type, ...], *, give: str) -> T:
+    """A value of one of these types; `give` says what to give instead of another. Raises `InvalidArgument`."""
+    if not isinstance(value, kind):
+        raise InvalidArgument(what, value, f"give {give}")
+    return value
+
+
+def checked_number(what: str, value: object) -> float:
+    """A number. Raises `InvalidArgument`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise InvalidArgument(what, value, "give a number")
+    return value
+
+
+def checked_function(what: str, value: T) -> T:
+    """A function. Raises `InvalidArgument`."""
+    if not callable(value):
+        raise InvalidArgument(what, value, "give a function")
+    return value
+
+
+def checked_call(what: str, value: T | None) -> T | None:
+    """A function, or `None` where it may be left out. Raises `InvalidArgument`."""
+    return None if value is None else checked_function(what, value)
+
+
+def checked_list(what: str, values: Collection[T], kind: type, *, each: str) -> tuple[T, ...]:
+    """Several values of a type: a list or another collection, and not a text or a mapping. Raises `InvalidArgument`."""
+    given: object = values
+    if isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping):
+        found = tuple(values)
+        if all(isinstance(value, kind) for value in found):
+            return found
+    raise InvalidArgument(what, values, f"give a list of {each}")

@@ -1,0 +1,47 @@
+"""Files that something else has damaged: rows changed behind the engine's back."""
+
+import sqlite3
+from contextlib import closing
+
+import memory_engine
+from memory_engine import EngineConfig, UserMessage
+
+
+def tamper(path: str, *statements: str) -> None:
+    """Run statements on the file, whose engine is closed."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute("DROP TRIGGER IF EXISTS events_are_immutable")
+        for statement in statements:
+            raw.execute(statement)
+
+
+def asked(path: str, query: str) -> list[tuple[object, ...]]:
+    """The rows of a query."""
+    with closing(sqlite3.connect(path)) as raw:
+        return raw.execute(query).fetchall()
+
+
+async def locked(path: str) -> None:
+    """Dispatch while another process holds the file."""
+    async with memory_engine.open(path, config=EngineConfig(busy_timeout_s=0.01)) as engine:
+        thread = await engine.create_thread()
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await thread.dispatch(UserMessage(content="x"))
+
+
+async def refused_by_a_row(path: str) -> None:
+    """Dispatch where something in the file stands in the way of every event."""
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        tamper(path, "CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'no'); END")
+        await thread.dispatch(UserMessage(content="x"))
+
+
+async def view_of_a_broken_row(path: str) -> None:
+    """Read a view of which a row is not JSON."""
+    async with memory_engine.open(path) as engine:
+        await (await engine.create_thread("t")).conversation.finalize_cycle("q", "a")
+    tamper(path, "UPDATE projection_rows SET value = x'7b' WHERE projection = 'conversation'")
+    async with memory_engine.open(path) as engine:
+        await engine.thread("t").conversation.exchanges()

@@ -1,0 +1,141 @@
+"""Whatever is given to whichever method of the public face: it is done, or refused by an error of ours."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine import Engine, Thread, UserMessage, errors
+from memory_engine.projections.outbox import OUTBOX
+from memory_engine.replay.what_if import Change
+from memory_engine.views.layers.entries import MemoryEntry
+
+ODD: tuple[object, ...] = (None, 0, "", 1.5, object(), -1, [5], b"x", True, {"a": 1})
+PUBLIC: dict[str, Callable[[Engine, Thread], object]] = {
+    "engine": lambda engine, _: engine,
+    "thread": lambda _, thread: thread,
+    "agent": lambda engine, _: engine.agent("a", tenant_id="acme"),
+    "scratchpad": lambda _, thread: thread.scratchpad,
+    "conversation": lambda _, thread: thread.conversation,
+    "tool_cache": lambda _, thread: thread.tool_cache,
+    "screen": lambda _, thread: thread.screen,
+    "memory": lambda _, thread: thread.memory,
+    "flows": lambda _, thread: thread.flows,
+    "promotion": lambda _, thread: thread.promotion,
+    "preferences": lambda engine, _: engine.user("u", tenant_id="acme").preferences,
+    "playbooks": lambda engine, _: engine.user("u", tenant_id="acme").playbooks,
+    "documents": lambda engine, _: engine.tenant("acme").documents,
+    "patterns": lambda engine, _: engine.tenant("acme").patterns,
+    "agent_md": lambda engine, _: engine.tenant("acme").agent_md,
+}
+
+
+async def tool_called() -> str:
+    """A tool."""
+    return "result"
+
+
+USUAL: dict[str, object] = {
+    "a": 1, "agent_id": "a", "anchored": [], "answer": "a", "at": 1, "b": 2, "by": "ann", "call": tool_called,
+    "change": Change(), "chunk_id": "1.0", "content": "a page", "correlation_id": "c", "duration": 2, "entry": "text",
+    "entry_id": "e", "event": UserMessage(content="x"), "event_ids": ["e"],
+    "exchange": None, "events": [UserMessage(content="x")], "first": 1, "flow": "f",
+    "flow_dact": "f", "flow_id": "f", "from_seq": 1, "id": "d", "industry": "retail", "key": "verbosity", "last": 2,
+    "layer": "episodic", "layers": ["episodic"], "limit": 3, "line": "Returns", "markdown": "# A", "messages": [],
+    "moment": 1, "name": "retail", "observer": lambda _event: None, "parameters": {}, "paths": Path("nowhere"),
+    "pattern": "p", "playbook_id": "p", "predicate": lambda _past: True, "projection": OUTBOX, "proposal_id": "p",
+    "query": "revenue", "question": "q", "reference": "1.0", "result": "r", "satisfied": True, "situation": {},
+    "snippet_id": "s", "source": "text", "summary": MemoryEntry(content="x"),
+    "tenant_id": "acme", "text": "Revenue dips", "thread_id": "t", "title": "T",
+    "tool": "tool", "user_id": "u", "user_message": "Hello", "user_query": "q", "value": "concise", "what": "1.0",
+}  # fmt: skip
+ELSEWHERE = {
+    "archive", "close", "delete", "export", "from_file", "import_log", "of", "pause", "register_compactor", "resume",
+    "to_pytest",
+}  # fmt: skip
+"""They end the thread or the engine, let it wait, write files, or take an object with methods of its own."""
+OWN_ERRORS = (errors.MemoryEngineError, OSError)
+
+
+def methods(of: object) -> Iterator[tuple[str, list[inspect.Parameter]]]:
+    """The public methods of an object, with their parameters."""
+    for name in sorted({name for name in dir(type(of)) if not name.startswith("_")} - ELSEWHERE):
+        held = inspect.getattr_static(type(of), name)
+        if callable(held) and not isinstance(held, type):
+            yield name, list(inspect.signature(getattr(of, name)).parameters.values())
+
+
+async def called(method: Callable[..., object], given: dict[str, object], rest: tuple[object, ...]) -> None:
+    """Call it to its end."""
+    done = method(*rest, **given) if not rest else method(*rest)
+    if isinstance(done, AsyncIterable):
+        async for _ in done:
+            pass
+    elif inspect.isawaitable(done):
+        await asyncio.wait_for(done, 10)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+async def test_an_odd_argument_is_taken_or_refused_by_an_error_of_ours(name: str) -> None:
+    """Each parameter of each method with each odd value, the others as usual; then the thread is as whole as before."""
+    raw: list[str] = []
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t", user_id="u", tenant_id="acme")
+        await thread.dispatch_all([UserMessage(content="Revenue dips every Sunday"), UserMessage(content="more")])
+        of = PUBLIC[name](engine, thread)
+        for method, parameters in methods(of):
+            needed = [one.name for one in parameters if one.default is one.empty and one.kind < one.VAR_POSITIONAL]
+            needed += [one.name for one in parameters if one.default is one.empty and one.kind == one.KEYWORD_ONLY]
+            for parameter in parameters:
+                for odd in ODD:
+                    several = parameter.kind is parameter.VAR_POSITIONAL
+                    given = {needs: USUAL[needs] for needs in needed} | ({} if several else {parameter.name: odd})
+                    if parameter.kind is parameter.VAR_KEYWORD:
+                        continue
+                    try:
+                        await called(getattr(of, method), given, (odd,) if several else ())
+                    except OWN_ERRORS:
+                        pass
+                    except Exception as error:  # what is looked for: an error that is not ours
+                        raw.append(f"{method}({parameter.name}={odd!r}): {type(error).__name__}: {error}")
+        assert [] == raw
+        reports = await engine.verify()
+        assert [] == [str(report.divergence) for report in reports if not report.ok]
+
+
+SCOPES = ("user_id", "tenant_id", "agent_id", "parent_id", "kind", "thread_id")
+
+
+@pytest.mark.parametrize("what", SCOPES)
+@pytest.mark.parametrize("value", [None, 0, False, 1.5, b"u", [], ["u"], {}])
+async def test_a_scope_that_is_not_a_text_is_named(engine: Engine, what: str, value: object) -> None:
+    """It said `ThreadExists`, of a thread that was not there. Without a `thread_id` it gets one."""
+    if (what, value) == ("thread_id", None):
+        return
+    with pytest.raises(errors.InvalidIdentifier, match=what.replace("_id", ".id")):
+        await engine.create_thread(**{what: value})  # type: ignore[arg-type]
+    assert [] == await engine.threads()
+
+
+async def test_a_call_without_what_it_needs_is_pythons_own_error(engine: Engine) -> None:
+    """Which says what is missing."""
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'event'"):
+        await engine.dispatch("t")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("event", [None, 5, "text", UserMessage, {"type": "user_message"}, []])
+async def test_what_is_not_an_event_is_refused_everywhere(engine: Engine, event: object) -> None:
+    """By threads and by scopes, alone and among others; no scope is made by it."""
+    thread = await engine.create_thread("t")
+    for target in (thread, engine.user("u")):
+        with pytest.raises(errors.InvalidEvent):
+            await target.dispatch(event)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidEvent):
+            await target.dispatch_all([UserMessage(content="x"), event])  # type: ignore[list-item]
+        if event != []:
+            with pytest.raises(errors.InvalidEvent):
+                await target.dispatch_all(event)  # type: ignore[arg-type]
+    assert [0] == [info.events for info in await engine.threads()]
