@@ -160,6 +160,7 @@ _AS_BEFORE: dict[str, tuple[type[Event], ...]] = {
 """The fields that keep what version 1 of these events did."""
 UPCASTERS: tuple[tuple[str, int, Upcaster], ...] = (
     ("todo_set", 1, upcast_todo_set_v1),
+    (MemoryForget.event_type, 1, lambda payload: payload),  # without `lines`, it forgets as it did
     *((cls.event_type, 1, as_before(field)) for field, classes in _AS_BEFORE.items() for cls in classes),
 )
 """The steps from older versions of the events of conversations: type, version, and the function to the next."""

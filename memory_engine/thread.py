@@ -131,14 +131,7 @@ class Thread(ThreadHandle):
         `recall_from` without a query, or unless the threads in it are this one's: of its tenant, its user or its agent.
         """
         return await thread_context(
-            self,
-            max_tokens,
-            at=at,
-            query=query,
-            policy=policy,
-            recall_from=recall_from,
-            tools=tools,
-            reserve=reserve,
+            self, max_tokens, at=at, query=query, policy=policy, recall_from=recall_from, tools=tools, reserve=reserve
         )
 
     async def search(  # noqa: PLR0913 - what narrows a search, by keyword
@@ -159,9 +152,7 @@ class Thread(ThreadHandle):
         `at`: as of an earlier seq; `since` and `until` bound when it was said, ends included. Of two statements on the
         matter that is asked about, the one that is true now stands first, and the other names what superseded it;
         `as_of` asks what was true then: at a moment (nothing that was said later counts), or after the event at a seq.
-        `explain` gives each hit the signals that its score is made of. Any text is a valid question; none can break a
-        search or widen it.
-        An unknown kind finds nothing. The first search of a thread makes its index.
+        `explain` gives each hit the signals of its score. The first search of a thread makes its index.
 
         Raises `ThreadNotFound`, `InvalidSearch` for arguments that mean nothing, and `ValueError` for an `at` that
         the thread has no event at.
@@ -343,14 +334,11 @@ class Thread(ThreadHandle):
     async def erase(
         self, event_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
     ) -> "erasing.ErasureReport":
-        """Destroy the bytes of events, and of all that came of them, everywhere: an act that cannot be undone.
+        """Destroy the bytes of events, and of all that came of them, everywhere: see docs/erasing.md.
 
-        The thread forgets them first (see `forget`). Then stand-ins take the place of their texts in the log, in its
-        forks, in summaries and views, and in what their facts became for users, tenants, agents and industries;
-        indexes, vectors and snapshots go, and the free space of the file is zeroed. The chain still verifies: one more
-        event (`EventsErased`) names the redacted ones. `by` and `reason` are kept with the act. A process that dies
-        on the way leaves the rest to the next that opens the store. `dry_run` only counts.
-
+        The thread forgets them; then stand-ins take the place of their texts in the log, in forks, and in what their
+        facts became in other threads, and the file's free space is zeroed. One more event names what was erased, so
+        that the chain verifies. A process that dies on the way leaves the rest to the next. `dry_run` only counts.
         Raises `EventNotFound`, and `ErasureUnfinished` where another process goes on reading old pages of the file.
         """
         return await erasing.erase(self, event_ids=event_ids, by=by, reason=reason, dry_run=dry_run)
@@ -463,10 +451,8 @@ class Thread(ThreadHandle):
     async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":
         """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do.
 
-        The state becomes what these give, by one event that holds the chunks that come and names those that go: what
-        was recorded stays. Chunks lead back to the events that they came of. `verify` then knows of the events that are
-        reduced to something else, and `undo_rereduce` takes it back. `dry_run` writes nothing, and reports the
-        differences. Views, and what search finds, are made anew by `rebuild`.
+        The state becomes what these give, by one event that `verify` knows of and `undo_rereduce` takes back; what was
+        recorded stays. `dry_run` only reports the differences. `rebuild` makes views and the search index anew.
 
         Raises `CannotRereduce` where nothing differs, and for an event that today's reducers refuse, whose class is
         not known or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
@@ -492,9 +478,8 @@ class Thread(ThreadHandle):
     ) -> ThreadInfo:
         """Derive all rows from the log again, beside the old ones, and replace those in one commit.
 
-        The state's rows, every view and the search index (if there is one); with `views` only the rows of those, and
-        the index where `search` says so. Readers meanwhile see the old rows or the new ones, and the thread takes
-        events; if this raises or the process dies, the old rows stand. `progress` is told how many events were read.
+        The state's rows, every view and the search index; with `views` only the rows of those, and the index where
+        `search` says so. If this raises or the process dies, the old rows stand. `progress` is told of events read.
 
         Raises `UnknownView`, `IntegrityError` where the recorded operations do not hold together, and
         `ContentionError` where other processes write without pause.

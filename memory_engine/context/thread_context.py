@@ -11,7 +11,7 @@ from memory_engine.context.context import Context
 from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
-from memory_engine.core.arguments import checked_list, checked_number
+from memory_engine.core.arguments import checked_number
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.state import State
@@ -51,7 +51,6 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
         raise InvalidArgument("reserve", reserve, f"reserve is a number of tokens, not {reserve!r}")
     if max_tokens is not None:
         checked_number("max_tokens", max_tokens)
-    tools = checked_list("tools", tools, Mapping, each="tools, as the provider gets them")
     kernel = thread.kernel
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)

@@ -1,6 +1,7 @@
 """What a forgetting does to chunks: it reaches them by id or by event, their later versions, and lines of summaries."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
@@ -9,6 +10,7 @@ from memory_engine.core.chunks import REDACTED, Category, Chunk
 from memory_engine.core.events.base import SummaryLine
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import Placed, State, StateView
+from memory_engine.core.text import terms
 from memory_engine.core.tokens import estimate_chunk
 
 WITHHELD = "(withheld: a source of this summary was forgotten)"
@@ -21,6 +23,7 @@ class Targets:
         self._ids = frozenset(event.chunk_ids)
         self._seqs = frozenset(map(str, event.seqs))
         self._summaries = frozenset(event.summaries)
+        self._lines = frozenset(event.lines)
 
     def match(self, chunk_id: str) -> bool:
         """Whether the chunk of this id is among them."""
@@ -49,8 +52,27 @@ class Targets:
         """The lines that cite nothing forgotten. A line without citations may hold anything that is covered."""
         cited = [line for line in chunk.lines if not any(map(self._reach, line.sources))]
         if self._concern(chunk):
-            cited = [line for line in cited if line.sources]
+            cited = [line for line in cited if line.sources and line_digest(line) not in self._lines]
         return tuple(cited) or (SummaryLine(section="current_state", text=WITHHELD),)
+
+
+def line_digest(line: SummaryLine) -> str:
+    """The name by which a forgetting knows a line of a summary: it tells nothing of what the line says."""
+    return sha256(f"{line.section} {line.text} {' '.join(line.sources)}".encode("utf-8", "replace")).hexdigest()[:32]
+
+
+_STRANGE_MAX = 1
+"""Words that a line may share with forgotten text, and not with what it cites, by chance."""
+
+
+def repeats(line: SummaryLine, cited: Collection[str], forgotten: Collection[str]) -> bool:
+    """Whether a line has words of forgotten text that what it cites does not explain, a number or several."""
+    strange = {word for word in terms(line.text) if word in forgotten and word not in cited}
+    return len(strange) > _STRANGE_MAX or any(map(_has_digit, strange))
+
+
+def _has_digit(word: str) -> bool:
+    return any(sign.isdigit() for sign in word)
 
 
 def remainders(view: StateView, targets: Targets) -> Iterator[tuple[Chunk, Chunk | None]]:

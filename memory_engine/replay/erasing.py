@@ -36,7 +36,7 @@ from memory_engine.errors import (
     UnreadableRow,
 )
 from memory_engine.projections.outbox import derived_id
-from memory_engine.replay.erasure_proof import ErasureProof, Evidence, prove
+from memory_engine.replay.erasure_proof import ErasedPieces, ErasureProof, prove
 from memory_engine.replay.export.redaction import Hidden, Redaction
 from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
 from memory_engine.runtime.commit import linked_row
@@ -147,19 +147,19 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
 async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
     """Do what an act says, as far as it is not done; raises `ErasureUnfinished` where its bytes cannot be destroyed."""
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
-    evidence = Evidence()
+    pieces = ErasedPieces()
     erased: dict[str, int] = {}
     for thread_id, event_ids in plan.events.items():
         if thread_id not in plan.threads:
-            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, evidence).run(event_ids)
+            erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
-        await _delete(kernel, thread_id, created_at_us, evidence)
+        await _delete(kernel, thread_id, created_at_us, pieces)
     until = time.monotonic() + WAIT_S
     while not await kernel.store.wipe():
         if time.monotonic() > until:
             raise ErasureUnfinished(act.id, f"for {WAIT_S:.0f} s some process has read an older moment of the store")
         await asyncio.sleep(_POLL_S)
-    proof = await prove(kernel.store, evidence)
+    proof = await prove(kernel.store, pieces)
     report = ErasureReport(
         act=act.id,
         by=act.by,
@@ -235,7 +235,7 @@ async def _record(kernel: Kernel, thread_id: str) -> ThreadRecord:
     return found[0][0]
 
 
-async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, evidence: Evidence) -> None:
+async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, pieces: ErasedPieces) -> None:
     """Delete a thread, if it is there, and still the one that was meant."""
     threads, runtime = kernel[OpenThreads], None
     try:
@@ -246,7 +246,7 @@ async def _delete(kernel: Kernel, thread_id: str, created_at_us: int, evidence: 
             first = record.forked_from.seq if record.forked_from is not None else 0
             upto = (await kernel.store.head(thread_id)).seq
             async for page in kernel.reader.pages(thread_id, after=first, upto=upto):
-                evidence.note_deleted(page)
+                pieces.note_deleted(page)
             runtime = await threads.taken(thread_id)
             await runtime.idle()
         await kernel.store.delete(thread_id)
@@ -266,7 +266,7 @@ class _ThreadErasing:
     _kernel: Kernel
     _act: Act
     _thread_id: str
-    _evidence: Evidence
+    _pieces: ErasedPieces
 
     async def run(self, event_ids: Sequence[str]) -> int:
         """Erase them, unless an earlier attempt has; how many events lost their texts."""
@@ -330,17 +330,17 @@ class _ThreadErasing:
         redactor = LogRedactor(Redaction(forgotten=False), kernel.events, hidden, secret)
         log = RedactedLog(kernel, record, head.seq, redactor)
         first = record.forked_from.seq + 1 if record.forked_from is not None else 1
-        digests = (await attested_of(kernel.store, kernel.events, self._thread_id)).digests
+        attested = await attested_of(kernel.store, kernel.events, self._thread_id)
         named: list[ErasedRow] = []
         replaced: list[StoredEvent] = []
         async for page in kernel.reader.pages(self._thread_id, after=0, upto=head.seq):
             for stored in page:
                 less = await log.row(stored)
-                if is_redacted(less) and less.seq >= first and digests.get(less.seq) != stand_in_digest(less):
+                if is_redacted(less) and less.seq >= first and attested.digest(less.seq) != stand_in_digest(less):
                     named.append(ErasedRow(less.seq, stand_in_digest(less)))
                 if less is not stored and less.seq >= first:
                     replaced.append(less)
-                    self._evidence.note(stored, less)
+                    self._pieces.note(stored, less)
         events = [
             EventsErased(
                 rows=tuple(named[at : at + _ROWS_MAX]), act=self._act.id, by=self._act.by, reason=self._act.reason

@@ -41,7 +41,7 @@ class ErasureProof(JsonForm):
 
 
 @define
-class Evidence:
+class ErasedPieces:
     """Pieces of what is destroyed, while it can still be read."""
 
     _salts: list[bytes] = field(factory=list)
@@ -104,9 +104,9 @@ def _texts(value: object) -> Iterator[str]:
                 yield from _texts(one)
 
 
-async def prove(store: Store, evidence: Evidence) -> ErasureProof:
+async def prove(store: Store, erased: ErasedPieces) -> ErasureProof:
     """Look for the pieces in the files of a store. Nothing is written."""
-    return await look_for(store, evidence.pieces(), evidence.texts)
+    return await look_for(store, erased.pieces(), erased.texts)
 
 
 async def look_for(store: Store, pieces: Sequence[bytes], texts: Collection[bytes]) -> ErasureProof:

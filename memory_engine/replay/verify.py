@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memory_engine.core.chain import decode_row, is_redacted, link_hash
+from memory_engine.core.chain import decode_row, is_redacted, link_hash, stand_in_digest
 from memory_engine.core.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import MendedEvent, ThreadRereduced
@@ -282,9 +282,9 @@ class Verifier:
         if digest != stored.hash:
             return _at(thread_id, stored, "hash", expected=stored.hash.hex(), found=digest.hex())
         if is_redacted(stored):
-            if not replay.attested.vouches(stored, imported=seq in replay.imported):
+            if not replay.attested.vouches(stored, replay.imported):
                 return _at(thread_id, stored, "redaction", found=UNVOUCHED)
-            replay.unattested += seq not in replay.attested.digests
+            replay.unattested += replay.attested.digest(seq) != stand_in_digest(stored)
             return _as_recorded(replay, stored, self._events)
         try:
             event = self._events.decode(stored.type, stored.version, stored.payload)

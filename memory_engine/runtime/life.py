@@ -1,15 +1,18 @@
 """A thread's life after its creation: pausing, forking, archiving and forgetting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
 
 import msgspec
 
 from memory_engine.core.arguments import checked_list
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, MemoryForget
+from memory_engine.core.forgetting import line_digest, repeats
 from memory_engine.core.records import Receipt
+from memory_engine.core.text import terms
 from memory_engine.core.threads import ACTIVE, PAUSED, DamagedRecord, ForkPoint, Head, check_record
-from memory_engine.errors import EventNotFound, MemoryEngineError
+from memory_engine.errors import EventNotFound, MemoryEngineError, UnknownChunk
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -110,7 +113,37 @@ async def forgetting(
         summaries=tuple(summaries),
         call_ids=await reader.call_ids(thread.id, chunk_ids, seqs),
         reach=reach,
+        lines=await _miscited(thread, summaries, {*chunk_ids, *await reader.chunk_ids_at(thread.id, seqs)}),
     )
+
+
+async def _miscited(thread: ThreadHandle, summaries: Sequence[str], forgotten: Set[str]) -> tuple[str, ...]:
+    """The digests of lines in these summaries that repeat words of forgotten chunks, and cite others for them.
+
+    A model's line may cite the wrong chunk. Where citations alone decided, it would go on saying what was forgotten.
+    """
+    reader = thread.kernel.reader
+    if not summaries:
+        return ()
+    said = await _words_of(thread, forgotten)
+    found: dict[str, None] = {}
+    for summary in (await reader.chunks(thread.id, list(summaries))).values():
+        for line in summary.lines:
+            cites_others = line.sources and forgotten.isdisjoint(line.sources)
+            if cites_others and repeats(line, await _words_of(thread, line.sources), said):
+                found[line_digest(line)] = None
+    return tuple(found)
+
+
+async def _words_of(thread: ThreadHandle, chunk_ids: Collection[str]) -> set[str]:
+    """The analysed words of chunks; of a source that is not a chunk, none."""
+    known = [one for one in chunk_ids if one.partition(".")[0].isdecimal() and one.partition(".")[2].isdecimal()]
+    words: set[str] = set()
+    for chunk_id in known:
+        with suppress(UnknownChunk):
+            for chunk in (await thread.kernel.reader.chunks(thread.id, [chunk_id])).values():
+                words.update(terms(chunk.text))
+    return words
 
 
 async def forget(

@@ -167,7 +167,7 @@ def try_first(kernel: Kernel, thread_id: str, event: Event) -> None:
     reduce_into(State().draft(), reducers, recorded, ReduceContext(1, "", kernel.now_us()), thread_id)
 
 
-def check_not_scope(thread_id: str, record: ThreadRecord | None = None) -> None:
+def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> None:
     """Raise `InvalidIdentifier` for an id that is kept for a scope, unless `record` is that scope's."""
     if not isinstance(thread_id, str):
         return  # another check says that it is not an id

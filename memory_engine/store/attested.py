@@ -5,7 +5,7 @@ act that took the texts out was recorded as an event of the same log, which name
 that came redacted in a file have no such event: the file vouches for them, and `verify` counts them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
@@ -20,28 +20,33 @@ _ALL = 1 << 32
 
 
 class Attested(msgspec.Struct, frozen=True):
-    """The digests of a thread's stand-ins, by seq, as the acts in the logs that it shares name them."""
+    """The digests of a thread's stand-ins as the acts in the logs that it shares name them, each with the act's seq."""
 
-    digests: Mapping[int, str] = {}
+    digests: Mapping[int, tuple[str, int]] = {}
 
-    def vouches(self, stored: StoredEvent, *, imported: bool) -> bool:
-        """Whether a row is as an act has left it; `imported`: it came from a file."""
+    def digest(self, seq: int) -> str:
+        """The digest that an act names for a row; empty: none does."""
+        return self.digests.get(seq, ("", 0))[0]
+
+    def vouches(self, stored: StoredEvent, imported: Container[int]) -> bool:
+        """Whether a row is as an act has left it, or as the file had it where it was `imported` after that act."""
         if not is_redacted(stored):
             return True
-        digest = self.digests.get(stored.seq)
-        return imported if digest is None else digest == stand_in_digest(stored)
+        digest, act = self.digests.get(stored.seq, ("", 0))
+        came_so = stored.seq in imported and (not act or act in imported)
+        return digest == stand_in_digest(stored) or came_so
 
 
 async def attested_of(store: Store, registry: EventRegistry, thread_id: str) -> Attested:
     """The digests that hold for a thread. An act is recorded where its rows are: in the thread, or where it forked."""
-    digests: dict[int, str] = {}
+    digests: dict[int, tuple[str, int]] = {}
     for record, head, last in await lineage(store, thread_id):
         first = record.forked_from.seq + 1 if record.forked_from is not None else 1
         upto = head.marks.get(EventsErased.event_type, 0)
         for stored in await _acts(store, record.id, upto):
             event, _ = decode_row(record.id, stored, registry)
             if stored.seq >= first and isinstance(event, EventsErased):
-                digests.update((row.seq, row.digest) for row in event.rows if first <= row.seq <= last)
+                digests.update((row.seq, (row.digest, stored.seq)) for row in event.rows if first <= row.seq <= last)
     return Attested(digests)
 
 

@@ -106,7 +106,7 @@ class LogReader:
             attested = await attested_of(self._store, self.registry, thread_id)
             imported = await imported_of(self._store, thread_id)
             for stored in redacted:
-                if not attested.vouches(stored, imported=stored.seq in imported):
+                if not attested.vouches(stored, imported):
                     raise IntegrityError(thread_id, stored.seq, UNVOUCHED)
         return rows
 
@@ -217,6 +217,11 @@ class LogReader:
     async def ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
         """The ids of the events at these seqs."""
         return [stored.id for stored in (await self.rows_at(thread_id, seqs)).values()]
+
+    async def chunk_ids_at(self, thread_id: str, seqs: Collection[int]) -> list[str]:
+        """The ids of the chunks that the events at these seqs brought."""
+        rows = (await self.rows_at(thread_id, seqs)).values()
+        return [chunk.id for row in rows for chunk in decode_row(thread_id, row, self.registry)[1].chunks]
 
     async def call_ids(self, thread_id: str, chunk_ids: Collection[str], seqs: Collection[int]) -> tuple[str, ...]:
         """The calls that are made or answered in these chunks, and in those of these events."""
@@ -388,8 +393,8 @@ class Imported(msgspec.Struct, frozen=True):
 
     ranges: tuple[tuple[int, int], ...] = ()
 
-    def __contains__(self, seq: int) -> bool:
-        return any(after < seq <= upto for after, upto in self.ranges)
+    def __contains__(self, seq: object) -> bool:
+        return isinstance(seq, int) and any(after < seq <= upto for after, upto in self.ranges)
 
 
 def imported(after: int, upto: int) -> ProjectionChange:

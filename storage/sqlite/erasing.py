@@ -64,7 +64,7 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
     tid = find_tid(raw, unit.thread_id)
     for row in rows:
         at = position(tid, row.seq)
-        if not raw.execute("DELETE FROM events WHERE pos = ? AND hash = ?", (at, row.hash)).rowcount:
+        if not raw.execute("DELETE FROM events WHERE pos = ? AND tid = ? AND hash = ?", (at, tid, row.hash)).rowcount:
             raise IntegrityError(unit.thread_id, row.seq, "the row to erase is another one")
         transactions.insert(raw, tid, row)
     raw.execute(

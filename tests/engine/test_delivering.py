@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import pytest
 
 import memory_engine
-from memory_engine import Engine, MemoryShared, UserMessage
+from memory_engine import Engine, MemoryShared
 from memory_engine import events as e
-from memory_engine.errors import InvalidIdentifier, StorageBusy, ThreadClosed, ThreadNotFound
+from memory_engine.errors import InvalidIdentifier, StorageBusy, ThreadClosed
 from memory_engine.events import Destination, FactsDelivered
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.runtime.delivery import Relay
@@ -28,24 +28,18 @@ async def known(engine: Engine, agent: str) -> list[str]:
     return [entry.content for entry in await engine.agent(agent).memory.entries("episodic")]
 
 
-async def closed_for_good(engine: Engine, agent: str, how: str) -> None:
-    """An agent whose thread takes nothing any more."""
+async def archived(engine: Engine, agent: str) -> None:
+    """Let an agent's thread be there, and then take nothing any more."""
     await engine.agent(agent).memory.append("episodic", "old")
-    if how == "archived":
-        await engine.agent(agent).archive()
-    else:
-        await engine.agent(agent).delete()
+    await engine.agent(agent).archive()
 
 
-@pytest.mark.parametrize(("how", "error"), [("archived", ThreadClosed), ("deleted", ThreadNotFound)])
-async def test_a_fact_that_can_never_arrive_blocks_no_other(
-    engine: Engine, how: str, error: type[Exception], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_fact_that_can_never_arrive_blocks_no_other(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     """It leaves the outbox as refused, with the reason in the log, is reported once, and the others arrive."""
-    await closed_for_good(engine, "gone", how)
+    await archived(engine, "gone")
     sender = engine.agent("a")
     await sender.dispatch_all([fact("one", "gone"), fact("two", "b"), fact("three", "gone")])
-    with pytest.raises(error):
+    with pytest.raises(ThreadClosed):
         await sender.delivered()
     assert ["two"] == await known(engine, "b")
     (note,) = [event.event for event in await sender.latest(9) if isinstance(event.event, FactsDelivered)]
@@ -184,14 +178,6 @@ async def test_an_archived_sender_is_no_trouble(caplog: pytest.LogCaptureFixture
         async with memory_engine.open(kept) as engine:
             assert ["one"] == await known(engine, "b")
     assert [] == caplog.records
-
-
-async def test_a_deleted_scope_reads_as_empty_after_it_refused(engine: Engine) -> None:
-    """That something was sent to it in vain does not make it be there."""
-    await closed_for_good(engine, "b", "deleted")
-    with pytest.raises(ThreadNotFound):
-        await engine.agent("b").dispatch(UserMessage(content="hello"))
-    assert [] == await known(engine, "b")
 
 
 async def test_nothing_is_kept_of_threads_that_are_let_go() -> None:

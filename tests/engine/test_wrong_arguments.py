@@ -199,5 +199,5 @@ async def test_a_projection_that_is_not_registered_is_named(engine: Engine) -> N
 async def test_E5_a_deleted_id_is_said_to_be_taken(engine: Engine) -> None:
     """Whoever is told that a thread does not exist, and creates it, is not told to open it without a word more."""
     await (await engine.create_thread("t")).delete()
-    with pytest.raises(errors.ThreadExists, match="the id of a deleted thread stays taken"):
+    with pytest.raises(errors.ThreadExists, match="the id of a deleted conversation stays taken"):
         await engine.create_thread("t")

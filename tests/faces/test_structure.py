@@ -48,6 +48,7 @@ MUTATION = re.compile(
 )
 # Tables whose rows belong to no thread, each with the reason.
 TABLES_WITHOUT_THREAD = {
+    "acts": "administrative acts on the whole store: each row by its own id",
     "meta": "one row for the whole file: its schema version",
     "passage_terms": "full text: a row stands at its passage's position, which begins with the thread",
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import Engine, Thread
+from memory_engine import CompactionResult, Engine, Thread
 from memory_engine import events as e
 from memory_engine.core.chain import commitments
 from memory_engine.errors import ErasureUnfinished, IntegrityError, ThreadHasForks, ThreadNotFound
@@ -314,3 +314,25 @@ async def test_a_flipped_byte_is_never_shown(path: Path) -> None:
             with pytest.raises(IntegrityError) as raised:
                 await read()
             assert 2 == raised.value.seq
+
+
+async def test_a_line_that_cites_another_chunk_for_it_goes_too(path: Path) -> None:
+    """A model's line may repeat what it does not cite: it is forgotten and erased with what it repeats."""
+    lines = (
+        e.SummaryLine("key_information", f"The passport of the user is {SECRET}.", ("1.0",)),
+        e.SummaryLine("key_information", "The user said hello.", ("1.0",)),
+        e.SummaryLine("key_information", "It was noted.", ("2.0",)),
+    )
+    compactor = Scripted(lambda _chunks, _context: CompactionResult(lines=lines))
+    async with memory_engine.open(str(path), compactor=compactor) as engine:
+        thread = await engine.create_thread("t")
+        said = ["Hello " * 60, f"{SAID} " * 3, "Please go on " * 40, "And so on " * 40]
+        receipts = await thread.dispatch_all([e.UserMessage(content=text) for text in said])
+        await thread.compact(["1.0", "2.0", "3.0"])
+        assert any(SECRET in chunk.text for chunk in (await thread.state()).chunks())
+        await thread.forget(event_ids=[receipts[1].event_id])
+        shown = "\n".join(chunk.text for chunk in (await thread.state()).chunks())
+        assert (False, True) == (SECRET in shown, "The user said hello." in shown)
+        await thread.erase([receipts[1].event_id])
+        assert not held(path)
+        assert (await thread.verify()).ok

@@ -27,14 +27,15 @@ class Reach(msgspec.Struct, frozen=True, omit_defaults=True):
     seqs: tuple[int, ...]
 
 
-@event("memory_forget", role="memory", chunks="summaries", delivers="tenant")
+@event("memory_forget", version=2, role="memory", chunks="summaries", delivers="tenant")
 class MemoryForget(Event):
     """Hide chunks, or all that came of the events at `seqs`, from every view.
 
     Summary lines that cite a forgotten chunk go too. `summaries` names the summaries that stand
     for forgotten chunks, through other summaries too, `call_ids` the calls that these made or
-    answered, `reach` the threads that their facts went to: `Thread.forget` fills them in. The log keeps its
-    bytes (to destroy them is another, administrative act).
+    answered, `reach` the threads that their facts went to, `lines` the digests of summary lines that repeat
+    forgotten words and cite something else: `Thread.forget` fills them in. The log keeps its bytes (to destroy
+    them is another, administrative act).
     """
 
     chunk_ids: tuple[ChunkId, ...] = ()
@@ -43,6 +44,7 @@ class MemoryForget(Event):
     summaries: tuple[ChunkId, ...] = ()
     reach: tuple[Reach, ...] = ()
     call_ids: tuple[Id, ...] = ()
+    lines: tuple[Id, ...] = ()
 
     def origins(self) -> frozenset[int]:
         """The seqs of all events that are forgotten, as such or in a chunk of theirs."""

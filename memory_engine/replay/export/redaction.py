@@ -183,7 +183,7 @@ class Hidden:
     """Everything taken out of a log so far, while its events go by in order.
 
     `seqs` and `events` (their ids) are of events, `chunks` those derived from them, `calls` the calls they made or
-    answered. `forgotten` are chunks that go by themselves. `thread_id` is of the log.
+    answered. `forgotten` are chunks that go by themselves, `lines` digests of summary lines. `thread_id` is of the log.
     """
 
     thread_id: str
@@ -192,6 +192,7 @@ class Hidden:
     chunks: set[str] = field(factory=set)
     calls: set[str] = field(factory=set)
     forgotten: set[str] = field(factory=set)
+    lines: set[str] = field(factory=set)
     _cycle: int = 0
     _asked: dict[int, int] = field(factory=dict)
     _exchanges: set[int] = field(factory=set)
@@ -201,6 +202,7 @@ class Hidden:
         self.seqs.update(forgotten.seqs)
         self.forgotten.update(forgotten.chunk_ids)
         self.calls.update(forgotten.call_ids)
+        self.lines.update(forgotten.lines)
 
     def add(self, seq: int, event_id: str, chunks: tuple[Chunk, ...]) -> None:
         """An event was taken out, with all that came of it: its chunks, whole."""

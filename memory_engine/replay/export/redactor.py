@@ -20,6 +20,7 @@ from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import FieldKind
 from memory_engine.core.executor import apply_to_draft
+from memory_engine.core.forgetting import line_digest
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
@@ -184,7 +185,7 @@ class LogRedactor:
         """Whether a line of such a summary may repeat hidden texts: it cites a hidden chunk, or cites nothing."""
         if summary.id in self._hidden.forgotten or not line.sources:
             return True
-        return not self._hidden.chunks.isdisjoint(line.sources)
+        return not self._hidden.chunks.isdisjoint(line.sources) or line_digest(line) in self._hidden.lines
 
     def _note(self, event: Event | None, walk: PayloadWalk, *, is_changed: bool) -> None:
         """Add the changed names, and ids derived from them, to those hidden in later events."""
