@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -75,13 +75,7 @@ class SQLiteStore:
             lock = FileLock(path, busy_timeout_s)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
-        opening = asyncio.ensure_future(cls._prepared(path, lock, durability, busy_timeout_s, readers))
-        try:
-            return await finished(opening)
-        except asyncio.CancelledError:
-            if not opening.cancelled() and opening.exception() is None:
-                await finished(opening.result().close())
-            raise
+        return await _whole(cls._prepared(path, lock, durability, busy_timeout_s, readers))
 
     @classmethod
     async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
@@ -94,6 +88,10 @@ class SQLiteStore:
         """
         check_sqlite_version(path)
         _check_place(path)
+        return await _whole(cls._still_prepared(path, busy_timeout_s, readers))
+
+    @classmethod
+    async def _still_prepared(cls, path: str, busy_timeout_s: float, readers: int) -> "SQLiteStore":
         if not await asyncio.to_thread(Path(path).is_file):
             raise StorageFailed(path, "the file does not exist, and an engine that only reads makes none")
         is_still, version = False, 0
@@ -299,6 +297,17 @@ class SQLiteStore:
             raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         self._turn = (self._turn + 1) % len(self._readers)
         return await self._readers[self._turn].run(query)
+
+
+async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore:
+    """The store that is opened; closed again where the caller is cancelled meanwhile, so that no thread stays."""
+    task = asyncio.ensure_future(opening)
+    try:
+        return await finished(task)
+    except asyncio.CancelledError:
+        if not task.cancelled() and task.exception() is None:
+            await finished(task.result().close())
+        raise
 
 
 async def _version_of(path: str, busy_timeout_s: float, *, is_still: bool) -> int:
