@@ -108,6 +108,14 @@ async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = 
         pass
 
 
+async def write_to_a_file_that_is_gone(p: Place) -> None:
+    """An event after somebody has tidied the folder."""
+    file = p.folder / "removed.db"
+    async with memory_engine.open(str(file)) as engine:
+        file.unlink()
+        await engine.create_thread("t")
+
+
 async def to_an_archived_thread(p: Place) -> None:
     """A message after the end."""
     await p.thread.archive()
@@ -461,6 +469,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ErasureUnfinished, delete_while_somebody_reads),
     (errors.StorageBusy, locked),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
+    (errors.StoreReplaced, write_to_a_file_that_is_gone),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

@@ -169,7 +169,7 @@ class CompactionService:
         """See what other processes have committed."""
         head = await self._kernel.store.head(runtime.id)
         if (head.seq, head.epoch) != (runtime.head.seq, runtime.head.epoch):
-            await runtime.exclusively(runtime.reload)
+            await runtime.exclusively(runtime.catch_up)
 
     async def before_context(self, runtime: ThreadRuntime) -> None:
         """Over the hard limit, wait for a compaction; where the compactor fails, the embedded one is used."""

@@ -71,6 +71,7 @@ MemoryEngineError
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
+    │   └── StoreReplaced        the file was removed or replaced while it was open
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
@@ -124,6 +125,7 @@ from memory_engine.errors.effects import SchemaError as SchemaError
 from memory_engine.errors.effects import StorageBusy as StorageBusy
 from memory_engine.errors.effects import StorageError as StorageError
 from memory_engine.errors.effects import StorageFailed as StorageFailed
+from memory_engine.errors.effects import StoreReplaced as StoreReplaced
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition
 from memory_engine.errors.operations import CriticalChunk as CriticalChunk
 from memory_engine.errors.operations import DuplicateChunk as DuplicateChunk

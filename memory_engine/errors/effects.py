@@ -149,6 +149,21 @@ class StorageFailed(StorageError):
 
 
 @facts
+class StoreReplaced(StorageFailed):
+    """The file of an open store was removed, moved or replaced. What is not acknowledged may be lost with it."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.why} while it was open, so nothing more is written; what was acknowledged is in the "
+            "file that was there and its -wal. Close the store, put both back, or a backup without the -wal and -shm "
+            "that lie there, and open it again"
+        )
+
+
+@facts
 class SchemaError(StorageError):
     """The file is not a store this version can use."""
 

@@ -65,10 +65,7 @@ class SQLiteStore:
         """
         check_sqlite_version(path)
         _check_place(path)
-        try:
-            lock = FileLock(path, busy_timeout_s)
-        except OSError as error:
-            raise StorageFailed(path, str(error)) from error
+        lock = FileLock(path, busy_timeout_s)
         opening = asyncio.ensure_future(cls._prepared(path, lock, durability, busy_timeout_s, readers))
         try:
             return await finished(opening)
@@ -278,6 +275,7 @@ def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Dur
         raw.execute("PRAGMA wal_autocheckpoint = 1000")
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path)
+        lock.watch()
 
 
 def _create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
