@@ -186,6 +186,17 @@ class Store(Protocol):
         """Another number whenever any process has deleted or erased something: what is in memory may be gone."""
         ...
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Take a thread for work that one engine at a time should do. Returns whether no other has it.
+
+        It ends with `release`, `close`, or the process. Nothing is refused without it. `None`: the store cannot tell.
+        """
+        ...
+
+    def release(self, thread_id: str) -> None:
+        """Give a thread back (see `lease`)."""
+        ...
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Look for pieces of bytes in every file of the store, free space included.
 

@@ -157,6 +157,14 @@ class FaultyStore:
         """Pass on."""
         return self._store.generation
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Pass on."""
+        return self._store.lease(thread_id)
+
+    def release(self, thread_id: str) -> None:
+        """Pass on."""
+        self._store.release(thread_id)
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Pass on."""
         return await self._store.traces(pieces, texts)

@@ -5,7 +5,7 @@ write-ahead log that two connections write or checkpoint at the same instant; un
 """
 
 import asyncio
-import contextlib
+import hashlib
 import os
 import sqlite3
 import struct
@@ -268,13 +268,13 @@ class FileLock:
         self._file.close()
 
 
-_OPEN: "WeakSet[FileLock]" = WeakSet()
+_OPEN: "WeakSet[FileLock | Leases]" = WeakSet()
 
 
 def _leave_to_the_parent() -> None:
     """In a process that was forked off: a copy of a descriptor would hold the lock on after the parent's death."""
-    for lock in list(_OPEN):
-        lock.disown()
+    for holder in list(_OPEN):
+        holder.disown()
 
 
 if hasattr(os, "register_at_fork"):
@@ -308,6 +308,46 @@ def _identity(file: str | int) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+_LEASES = 1 << 62
+"""Below it stand the places in line, from it on the bytes of threads."""
+
+
+class Leases:
+    """Which threads of the store this engine works on, as locks on bytes of `<path>.lock`, one for each thread.
+
+    The kernel releases them when the process dies, however it dies and whatever its clock says.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path + ".lock"
+        self._file: IO[bytes] | None = None
+        _OPEN.add(self)
+
+    def take(self, thread_id: str) -> bool | None:
+        """Take a thread; whether no other engine has it. `None` where the kernel has no such locks."""
+        if sys.platform != "linux":
+            return None
+        if self._file is None:
+            self._file = open(self._path, "ab")  # noqa: SIM115, PTH123 - held for the store's life
+        return _set_bytes(self._file.fileno(), _byte_of(thread_id), locked=True)
+
+    def release(self, thread_id: str) -> None:
+        """Give it back."""
+        if self._file is not None:
+            _set_bytes(self._file.fileno(), _byte_of(thread_id), locked=False)
+
+    def disown(self) -> None:
+        """Give everything back."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _byte_of(thread_id: str) -> int:
+    digest = hashlib.blake2b(thread_id.encode(), digest_size=8).digest()
+    return _LEASES | int.from_bytes(digest, "big") >> 2
+
+
 class _Line:
     """Who waits for the lock, in order of arrival: each locks the byte of the file whose number is the time it came.
 
@@ -321,7 +361,7 @@ class _Line:
 
     def is_empty(self) -> bool:
         """Whether nobody waits."""
-        return not _is_locked(self._descriptor, 0, 0)
+        return not _is_locked(self._descriptor, 0, _LEASES)
 
     def join(self) -> int:
         """Stand at the end. Returns the place."""
@@ -379,15 +419,18 @@ if sys.platform == "linux":
             return False
         return bool(kind != fcntl.F_UNLCK)
 
-    def _set_bytes(descriptor: int, start: int, *, locked: bool) -> None:
+    def _set_bytes(descriptor: int, start: int, *, locked: bool) -> bool:
         kind = fcntl.F_WRLCK if locked else fcntl.F_UNLCK
-        with contextlib.suppress(OSError):
+        try:
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
+        except OSError:
+            return False
+        return True
 
 else:
 
     def _is_locked(descriptor: int, start: int, count: int) -> bool:
         return False
 
-    def _set_bytes(descriptor: int, start: int, *, locked: bool) -> None:
-        pass
+    def _set_bytes(descriptor: int, start: int, *, locked: bool) -> bool:
+        return False

@@ -14,7 +14,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage.sqlite import erasing, reads
-from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation
+from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -52,6 +52,7 @@ class SQLiteStore:
         self._transactions = transactions
         self._turn = 0
         self._generation = Generation(path)
+        self._leases = Leases(path)
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -157,6 +158,14 @@ class SQLiteStore:
         """The number of acts that have deleted or erased something: the length of the file beside the database."""
         return self._generation.number
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
+        return self._leases.take(thread_id)
+
+    def release(self, thread_id: str) -> None:
+        """Give a thread back."""
+        self._leases.release(thread_id)
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Look for pieces in the database, its write-ahead log and the vectors beside it."""
         found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
@@ -230,6 +239,7 @@ class SQLiteStore:
 
     async def close(self) -> None:
         """Commit the units taken, close the readers, checkpoint the log, close the writer."""
+        self._leases.disown()
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
