@@ -425,6 +425,11 @@ class MemoryStore:
                 rows[name] = value
         self._checkpoints[key] = change.checkpoint
 
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """None: what stands in memory cannot come apart."""
+        self._thread(thread_id)
+        return {}
+
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Ids of the threads whose head is past the projection's checkpoint."""
         return [

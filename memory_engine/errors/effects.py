@@ -183,7 +183,10 @@ class IntegrityError(StorageError):
     why: str
 
     def __str__(self) -> str:
-        return f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; run `memory-engine verify`"
+        return (
+            f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; put a backup of the store back (an "
+            "export still works, and so does reading it as of an earlier seq), then run `memory-engine verify`"
+        )
 
 
 @facts

@@ -198,10 +198,14 @@ class ThreadRuntime:
             raise EngineClosed
         if self._kernel.config.read_only:
             raise ReadOnly("an event")
-        if self.failed is not None:
-            raise self.failed
+        self.check_whole()
         if self.head.status == DELETED or (self.head.status == ARCHIVED and not request.administrative):
             raise ThreadClosed(self.id, self.head.status)
+
+    def check_whole(self) -> None:
+        """Raise the `IntegrityError` of a thread that `verify` has found broken."""
+        if self.failed is not None:
+            raise self.failed
 
     def _reduce(
         self, attempt: Attempt, request: Request

@@ -61,8 +61,9 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     said: frozenset[bytes] = frozenset()
 
 
-KEPT_ROWS = frozenset({"imported"})
-"""Names of rows that say where a log came from: what is derived from it goes with an erasing, these stay."""
+BROKEN_ROWS = "broken"
+KEPT_ROWS = frozenset({"imported", BROKEN_ROWS})
+"""Names of rows that say of a log where it came from and whether it is broken: erasing drops all rows but these."""
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,6 +243,13 @@ class Store(Protocol):
         """Write an asynchronous projection's rows and checkpoint; `replace` drops the old rows first.
 
         Raises `ThreadNotFound`.
+        """
+        ...
+
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """What the store's own indexes say otherwise than the rows they stand for, in lines.
+
+        By kind of `Divergence`: `ids` or `search`. Raises `ThreadNotFound`.
         """
         ...
 

@@ -207,6 +207,10 @@ class FaultyStore:
         """Pass on."""
         await self._store.write_projection(thread_id, change, replace=replace)
 
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """Pass on."""
+        return await self._store.faults(thread_id)
+
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Pass on."""
         return await self._store.behind(projection, version)

@@ -14,6 +14,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage.sqlite import erasing, reads
+from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate
@@ -220,6 +221,10 @@ class SQLiteStore:
             write_projection(raw, tid, change)
 
         await self._writer.run(write)
+
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """What the indexes of ids, words and vectors say otherwise than the rows they stand for."""
+        return await self._read(lambda raw: faults_of(raw, thread_id))
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Ids of the threads whose head is past the projection's checkpoint."""
