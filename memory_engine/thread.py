@@ -18,7 +18,7 @@ from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo, as_metadata
-from memory_engine.errors import IntegrityError, UnknownChunk
+from memory_engine.errors import UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime import life
@@ -440,12 +440,12 @@ class Thread(ThreadHandle):
     async def verify(self, progress: "VerifyProgress | None" = None) -> "verify.VerifyReport":
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
 
-        Where the log itself is broken (a gap, a hash), the thread takes no more events in this process.
+        Where the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events
+        and shows no present, in any process, until a `verify` finds it whole again.
         """
         report = await verify.Verifier.of(self.kernel).verify(self.id, checked_call("progress", progress))
-        broken = report.divergence
-        if broken is not None and broken.kind in ("gap", "hash", "redaction"):
-            self.kernel[OpenThreads].refuse(self.id, IntegrityError(self.id, broken.seq, str(broken)))
+        if report.ok or report.broken is not None:
+            await self.kernel[OpenThreads].note(self.id, report.broken)
         return report
 
     async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":

@@ -361,6 +361,13 @@ class MemoryStore:
         """Another number whenever something was deleted or erased."""
         return self._generation
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Nobody knows: engines that share it live and die with one process."""
+        return None
+
+    def release(self, thread_id: str) -> None:
+        """Nothing was taken."""
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """There are no files."""
         return Traces()
@@ -434,6 +441,11 @@ class MemoryStore:
             else:
                 rows[name] = value
         self._checkpoints[key] = change.checkpoint
+
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """None: what stands in memory cannot come apart."""
+        self._thread(thread_id)
+        return {}
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Ids of the threads whose head is past the projection's checkpoint."""

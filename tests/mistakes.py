@@ -62,7 +62,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
-from tests.trust.files import locked, refused_by_a_row, view_of_a_broken_row
+from tests.trust.files import locked, refused_by_a_row, view_of_a_broken_row, written_to_a_file_that_is_gone
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
@@ -453,6 +453,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
     (errors.StorageRefused, lambda p: refused_by_a_row(p.path)),
     (errors.UnreadableRow, lambda p: view_of_a_broken_row(p.path)),
+    (errors.StoreReplaced, lambda p: written_to_a_file_that_is_gone(p.path)),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

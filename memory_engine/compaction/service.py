@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -23,7 +24,7 @@ from memory_engine.core.events.compaction import (
     CompactionUndone,
 )
 from memory_engine.core.records import NewEvent, Receipt
-from memory_engine.core.state import State
+from memory_engine.core.state import State, Tally
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.errors import (
     CompactionError,
@@ -44,6 +45,8 @@ from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 
 _log = logging.getLogger("memory_engine.compaction")
+LEASE_POLL_S = 0.05
+"""Seconds between looks of a waiting compaction at whether another process has ended its own."""
 NOTHING_LEFT = "every chunk is critical, open, being worked on, too new, or cannot get shorter"
 
 T = TypeVar("T")
@@ -108,7 +111,7 @@ class CompactionService:
             return
         last = reduced[-1].stored if reduced else None
         with linked(Links() if last is None else Links(last.id, last.correlation_id)):
-            self._start(runtime, lambda: self._attempt(runtime, "auto", None))
+            self._start(runtime, "auto", None)
 
     def _spare_restored(self, runtime: ThreadRuntime) -> None:
         """Leave chunks that an undo put back until half a threshold has come, whoever undid it and when."""
@@ -129,7 +132,7 @@ class CompactionService:
         Raises `NothingToCompact`, or `CompactorFailed` (recorded in the log).
         """
         await self._turn(runtime)
-        return await asyncio.shield(self._start(runtime, lambda: self._attempt(runtime, trigger, chunk_ids)))
+        return await asyncio.shield(self._start(runtime, trigger, chunk_ids))
 
     async def redo(
         self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
@@ -169,7 +172,7 @@ class CompactionService:
         """See what other processes have committed."""
         head = await self._kernel.store.head(runtime.id)
         if (head.seq, head.epoch) != (runtime.head.seq, runtime.head.epoch):
-            await runtime.exclusively(runtime.reload)
+            await runtime.exclusively(runtime.catch_up)
 
     async def before_context(self, runtime: ThreadRuntime) -> None:
         """Over the hard limit, wait for a compaction; where the compactor fails, the embedded one is used."""
@@ -197,15 +200,20 @@ class CompactionService:
 
     async def recover(self, runtime: ThreadRuntime) -> None:
         """Record a compaction that was started and never ended as abandoned, if nobody can end it. No retry."""
-        seq = runtime.head.open_compaction
-        if not seq or self.is_running(runtime.id):
+        if not runtime.head.open_compaction or self.is_running(runtime.id):
             return
-        for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1):
+        async with self._leased(runtime, wait_s=0) as is_ours:
+            await self._close(runtime, is_ours)
+
+    async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:
+        """End what was left open: whoever has the lease knows that nobody else is at it."""
+        seq = runtime.head.open_compaction
+        for stored in await self._kernel.store.read(runtime.id, after=seq - 1, upto=seq, limit=1) if seq else ():
             event = self._kernel.reader.decode(runtime.id, stored).event
             if not isinstance(event, CompactionStarted):
                 return
             late = self._kernel.now_us() > event.deadline_us
-            if late or owner_is_gone(event.owner):
+            if late or is_ours or (is_ours is None and owner_is_gone(event.owner)):
                 reason = "past its deadline" if late else "its process is gone"
                 try:
                     with linked(Links(stored.id, stored.correlation_id)):
@@ -216,18 +224,45 @@ class CompactionService:
                 ) as error:  # the thread can be read all the same; the next to open it tries again
                     _log.warning("thread %r: an unfinished compaction cannot be recorded: %s", runtime.id, error)
 
+    @asynccontextmanager
+    async def _leased(self, runtime: ThreadRuntime, *, wait_s: float) -> AsyncIterator[bool | None]:
+        """Keep other processes from compacting the thread. Gives whether they can be kept from it.
+
+        One that does not give the thread back within `wait_s` is stuck: nobody waits for it longer.
+        """
+        store, until = self._kernel.store, asyncio.get_running_loop().time() + wait_s
+        while (  # noqa: ASYNC110 - another process has it, and none can tell this one
+            is_ours := store.lease(runtime.id)
+        ) is False and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(LEASE_POLL_S)
+        try:
+            yield is_ours
+        finally:
+            if is_ours:
+                store.release(runtime.id)
+
     def _start(
-        self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]]
+        self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None
     ) -> "asyncio.Future[CompactionReport]":
         is_whole = self.policy_of(runtime).blocking == "whole"
-        return self._alone(runtime, lambda: self._compaction(runtime, attempt), is_blocked=is_whole)
+        attempt = lambda: self._attempt(runtime, trigger, chunk_ids)  # noqa: E731
+        return self._alone(runtime, lambda: self._compaction(runtime, attempt, trigger), is_blocked=is_whole)
 
     async def _compaction(
-        self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]]
+        self, runtime: ThreadRuntime, attempt: Callable[[], Awaitable[CompactionReport]], trigger: Trigger = "manual"
     ) -> CompactionReport:
-        """One compaction; after one that failed, the next that is due waits."""
+        """One compaction, by one process; after one that failed, the next that is due waits."""
+        policy = self.policy_of(runtime)
         try:
-            report = await attempt()
+            async with self._leased(runtime, wait_s=0 if trigger == "auto" else policy.deadline_s) as is_ours:
+                if trigger == "auto" and is_ours is False:
+                    runtime.compaction_backoff = runtime.state.tally.compactable + max(1, policy.threshold // 4)
+                    raise NothingToCompact(runtime.id, "another process is compacting it")
+                await self._look(runtime)
+                await self._close(runtime, is_ours)
+                if not _is_needed(runtime.state.tally, policy, trigger):
+                    raise NothingToCompact(runtime.id, "another process has compacted it")
+                report = await attempt()
         except (NothingToCompact, CompactionNotLive):
             raise
         except BaseException as error:  # every error goes on to the caller
@@ -270,7 +305,6 @@ class CompactionService:
     async def _again(
         self, runtime: ThreadRuntime, again: Callable[[], Awaitable[Again]], compactor: Compactor | None
     ) -> CompactionReport:
-        await self._look(runtime)
         found = await again()
         if not found.plan:
             raise NothingToCompact(runtime.id, "what came back is critical, open, or cannot get shorter")
@@ -384,6 +418,11 @@ class CompactionService:
         runtime.compaction_backoff = runtime.state.tally.compactable + wait
         if isinstance(error, CompactionError):
             _log.warning("thread %r: not compacted, and not tried before %d more chunks: %s", runtime.id, wait, error)
+
+
+def _is_needed(tally: Tally, policy: CompactionPolicy, trigger: Trigger) -> bool:
+    """Whether a compaction for this reason is still needed: another process may have done it."""
+    return {"auto": is_due, "hard": is_overdue}[trigger](tally, policy) if trigger != "manual" else True
 
 
 def _fail(future: "asyncio.Future[T]", error: BaseException) -> None:

@@ -71,6 +71,7 @@ MemoryEngineError
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
+    │   └── StoreReplaced        the file was removed or replaced while it was open
     ├── StorageRefused           one call only: rows of the file are damaged
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
@@ -127,6 +128,7 @@ from memory_engine.errors.effects import StorageBusy as StorageBusy
 from memory_engine.errors.effects import StorageError as StorageError
 from memory_engine.errors.effects import StorageFailed as StorageFailed
 from memory_engine.errors.effects import StorageRefused as StorageRefused
+from memory_engine.errors.effects import StoreReplaced as StoreReplaced
 from memory_engine.errors.effects import UnreadableRow as UnreadableRow
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition
 from memory_engine.errors.operations import CriticalChunk as CriticalChunk

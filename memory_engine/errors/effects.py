@@ -163,6 +163,21 @@ class StorageRefused(StorageError):
 
 
 @facts
+class StoreReplaced(StorageFailed):
+    """The file of an open store was removed, moved or replaced. What is not acknowledged may be lost with it."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}: {self.why} while it was open, so nothing more is written; what was acknowledged is in the "
+            "file that was there and its -wal. Close the store, put both back, or a backup without the -wal and -shm "
+            "that lie there, and open it again"
+        )
+
+
+@facts
 class SchemaError(StorageError):
     """The file is not a store this version can use."""
 
@@ -182,7 +197,10 @@ class IntegrityError(StorageError):
     why: str
 
     def __str__(self) -> str:
-        return f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; run `memory-engine verify`"
+        return (
+            f"thread {self.thread_id!r} is broken at seq {self.seq}: {self.why}; put a backup of the store back (an "
+            "export still works, and so does reading it as of an earlier seq), then run `memory-engine verify`"
+        )
 
 
 @facts

@@ -24,6 +24,9 @@ from memory_engine.engine import Engine
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.replay.verify import Verifier, VerifyReport
 from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.broken import VERSION
+from memory_engine.store.protocol import BROKEN_ROWS
 from memory_engine.wiring import open as open_engine
 
 FileProgress = Callable[[int, int], None]
@@ -71,7 +74,9 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
     fail_fast: bool = False,
     progress: FileProgress | None = None,
 ) -> list[VerifyReport]:
-    """Verify the threads of a file, or the given ones, in `jobs` processes (0: one for each core), writing nothing.
+    """Verify the threads of a file, or the given ones, in `jobs` processes (0: one for each core).
+
+    It writes nothing but which threads are broken, or whole again (see `Thread.verify`).
 
     `entry_points` takes the plug-ins that installed packages publish, as `open` does; a process
     knows no other plug-ins. The reports are in the order of the threads; with `fail_fast` no other thread is begun
@@ -90,10 +95,17 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
         several = min(jobs or cores(), len(wanted))
         if several <= 1:
             await work.here(engine)
-            return work.results()
-    asked = _WorkerTask(sys.path, path, entry_points)
-    await _together([work.elsewhere(asked) for _ in range(several)])
-    return work.results()
+        else:
+            asked = _WorkerTask(sys.path, path, entry_points)
+            await _together([work.elsewhere(asked) for _ in range(several)])
+        noted = await engine.store.holders(BROKEN_ROWS, VERSION)
+    reports = work.results()
+    news = [report for report in reports if report.broken or (report.ok and report.thread_id in noted)]
+    if news:
+        async with open_engine(path, entry_points=entry_points) as engine:
+            for report in news:
+                await engine.kernel[OpenThreads].note(report.thread_id, report.broken)
+    return reports
 
 
 def cores() -> int:

@@ -68,7 +68,7 @@ async def _mend_record(kernel: Kernel, thread_id: str) -> None:
     for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
         if isinstance(record, DamagedRecord):
             await kernel.store.put_record(record.mended())
-            kernel[OpenThreads].trust(thread_id)
+            await kernel[OpenThreads].note(thread_id, None)
             _log.warning("the record of thread %r is mended: %s", thread_id, "; ".join(record.unreadable))
 
 

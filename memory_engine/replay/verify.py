@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from memory_engine.core.chain import decode_row, is_redacted, link_hash, stand_in_digest
+from memory_engine.core.chain import decode_row, is_redacted, link_hash, next_head, stand_in_digest
 from memory_engine.core.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.compaction import MendedEvent, ThreadRereduced
@@ -24,8 +24,15 @@ from memory_engine.core.reduction import (
     reduce_into,
 )
 from memory_engine.core.state import State, StateDraft
-from memory_engine.core.threads import DamagedRecord, Head, LiveChunk, LoadedThread
-from memory_engine.errors import EventDecodeError, IntegrityError, InvalidOperation, MemoryEngineError, StorageRefused
+from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, LiveChunk, LoadedThread, check_record
+from memory_engine.errors import (
+    EventDecodeError,
+    IntegrityError,
+    InvalidIdentifier,
+    InvalidOperation,
+    MemoryEngineError,
+    StorageRefused,
+)
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
 from memory_engine.projections.rebuild import Refolding
@@ -34,6 +41,7 @@ from memory_engine.replay.differences import (
     PassagesCheck,
     arrow,
     fields_differ,
+    limited,
     places_differ,
     records_differ,
     reducers_behind,
@@ -57,6 +65,8 @@ _SAID = {
     "projection": "rows of a view differ",
     "snapshot": "a snapshot differs",
     "search": "the search index differs",
+    "ids": "the index of event ids differs",
+    "thread": "its facts cannot be those of a thread",
 }
 
 
@@ -65,8 +75,9 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 
     `kind`: `record` (facts of the thread itself cannot be read), `gap`, `hash`, `redaction` (texts exchanged for
     others), `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`, `state` (live
-    rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past) or `search` (the index
-    of passages).
+    rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past), `search` (passages,
+    their words or their vectors), `ids` (the index by which an event is found again) or `thread` (the facts of its
+    creation).
 
     `reducer` names the reducers that may do otherwise, or the view. `expected` is what is recorded, `found` what a
     replay gives or what went wrong; `difference` says it in lines: `chunk 5.0 content: 'Hello' → 'Hi'`.
@@ -122,6 +133,14 @@ class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         """Whether everything agreed."""
         return self.divergence is None
 
+    @property
+    def broken(self) -> IntegrityError | None:
+        """The error of a log that is itself broken, whatever was derived from it."""
+        found = self.divergence
+        if found is None or found.kind not in ("gap", "hash", "redaction"):
+            return None
+        return IntegrityError(self.thread_id, found.seq, ": ".join((_SAID.get(found.kind, "its hash"), *found.lines)))
+
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""
         return super().as_data() | {"ok": self.ok}
@@ -142,6 +161,7 @@ class _ThreadReplay(msgspec.Struct):
     draft: StateDraft = msgspec.field(default_factory=lambda: State().draft())
     previous: bytes = b""
     marks: dict[str, int] = {}
+    derived: Head = Head()
     redacted: int = 0
     unattested: int = 0
     mended: dict[int, MendedEvent] = {}
@@ -155,6 +175,12 @@ class _ThreadReplay(msgspec.Struct):
     @property
     def head(self) -> Head:
         return self.loaded.head
+
+    @property
+    def own_after(self) -> int:
+        """The seq after which its own events begin: a fork takes over neither a pause nor a compaction under way."""
+        origin = self.loaded.record.forked_from
+        return origin.seq if origin is not None else 0
 
     def report(self, found: Divergence | None) -> VerifyReport:
         return VerifyReport(
@@ -245,6 +271,9 @@ class Verifier:
                 refused = error.why
         if found is None and refused:
             found = replay.diverged("search", found=f"it cannot be read: {refused}")
+        if found is None:
+            for kind, faults in (await self._store.faults(thread_id)).items():
+                found = found or replay.diverged(kind, lines=limited(faults))
         return replay.report(found)
 
     async def _mended(self, loaded: LoadedThread) -> dict[int, MendedEvent]:
@@ -267,6 +296,8 @@ class Verifier:
                 if found is not None:
                     return found
                 replay.previous = stored.hash
+                if stored.seq > replay.own_after:
+                    replay.derived = next_head(replay.derived, stored, State().tally, tracked=False)
                 if self._events.tracks(stored.type):
                     replay.marks[stored.type] = stored.seq
             if progress is not None:
@@ -392,7 +423,30 @@ def _check_head(replay: _ThreadReplay) -> Divergence | None:
     given = {"chunks": draft.tally.chunks, "tokens": draft.tally.tokens}
     if kept != given:
         return replay.diverged("head", found="its counters", lines=list(fields_differ("the head's", kept, given)))
-    return _check_marks(replay)
+    status = ARCHIVED if head.status == ARCHIVED else replay.derived.status
+    begun = replay.derived.open_compaction
+    if begun in replay.imported and not head.open_compaction:
+        begun = 0  # where the log came from
+    lines = [
+        f"the head's {name}: {arrow(str(kept), str(given))}"
+        for name, kept, given in (
+            ("status", head.status, status),
+            ("open_compaction", head.open_compaction, begun),
+        )
+        if kept != given
+    ]
+    if lines:
+        return replay.diverged("head", found="its status", lines=lines)
+    return _check_marks(replay) or _check_creation(replay)
+
+
+def _check_creation(replay: _ThreadReplay) -> Divergence | None:
+    """The facts of the thread's creation, which no hash binds: at least they can be the facts of a thread."""
+    try:
+        check_record(replay.loaded.record)
+    except InvalidIdentifier as error:
+        return replay.diverged("thread", found=str(error))
+    return None
 
 
 def _check_marks(replay: _ThreadReplay) -> Divergence | None:

@@ -93,8 +93,12 @@ class ThreadHandle:
         return await self.kernel[OpenThreads].taken(self.id)
 
     async def followed(self) -> ThreadRuntime:
-        """The thread in memory, with what other processes have committed."""
+        """The thread in memory, with what other processes have committed.
+
+        Raises `IntegrityError` for one that was found broken: read it as of a seq before that, or export it.
+        """
         runtime = await self.runtime()
+        runtime.check_whole()
         await runtime.follow()
         return runtime
 

@@ -13,8 +13,9 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
+from memory_engine.core.chain import as_recorded, decode_row, live_chunk, load_state, next_head, read_back
 from memory_engine.core.codec import checked_record
+from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
@@ -25,6 +26,8 @@ from memory_engine.errors import (
     EventIdTaken,
     HeadMoved,
     IdempotencyConflict,
+    IntegrityError,
+    InvalidOperation,
     MemoryEngineError,
     ReadOnly,
     StorageBusy,
@@ -37,12 +40,14 @@ from memory_engine.runtime.commit import Attempt, Reduced, linked_row
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
 from memory_engine.store import snapshots
-from memory_engine.store.passages import PassageChange, PassageStep, passage_step
+from memory_engine.store.passages import LookUp, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit
 
 T = TypeVar("T")
 V = TypeVar("V")
 
+TAIL_MAX = 64
+"""Events of other processes that are applied one by one; with more, the state is read from the store."""
 PAUSE_POLL_S = 0.2
 """Seconds between looks of a waiting event at whether another process has ended the pause."""
 
@@ -160,7 +165,7 @@ class ThreadRuntime:
             try:
                 await self._kernel.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
             except HeadMoved:
-                await self.reload()
+                await self.catch_up()
                 continue
             self.head = head
             self.end(ARCHIVED)
@@ -203,10 +208,14 @@ class ThreadRuntime:
             raise EngineClosed
         if self._kernel.config.read_only:
             raise ReadOnly("an event")
-        if self.failed is not None:
-            raise self.failed
+        self.check_whole()
         if self.head.status == DELETED or (self.head.status == ARCHIVED and not request.administrative):
             raise ThreadClosed(self.id, self.head.status)
+
+    def check_whole(self) -> None:
+        """Raise the `IntegrityError` of a thread that `verify` has found broken."""
+        if self.failed is not None:
+            raise self.failed
 
     def _reduce(
         self, attempt: Attempt, request: Request
@@ -323,7 +332,7 @@ class ThreadRuntime:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
                     again.append(request)
-            await self.reload()
+            await self.catch_up()
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in attempt.requests if not request.future.done()]
             raise
@@ -384,7 +393,7 @@ class ThreadRuntime:
         with suppress(StorageBusy):
             head = await self._kernel.store.head(self.id)
             if head.seq > self.head.seq or head.epoch != self.head.epoch:
-                await self.exclusively(self.reload)
+                await self.exclusively(self.catch_up)
 
     def outdate(self) -> None:
         """Show nothing more before the store was read: something in it was deleted or erased."""
@@ -454,6 +463,35 @@ class ThreadRuntime:
         await self.projections.load()
         self._follow_status()
 
+    async def catch_up(self) -> None:
+        """Apply what other processes have committed; where that is much, take head and state from the store."""
+        head = await self._kernel.store.head(self.id)
+        is_near = head.epoch == self.head.epoch and 0 < head.seq - self.head.seq <= TAIL_MAX
+        state = await self._state_at(head) if is_near and not self._is_stale else None
+        if state is None:
+            await self.reload()
+            return
+        self._looked_s = asyncio.get_running_loop().time()
+        if not self.indexed:
+            self.indexed = (await self._kernel.store.passages.look_up(self.id, LookUp(limit=0))).seq >= 0
+        self.state, self.head = state, head
+        await self.projections.load()
+        self._follow_status()
+
+    async def _state_at(self, head: Head) -> State | None:
+        """The state with the events up to a head; `None` if they do not go on from here."""
+        draft, digest = self.state.draft(), self.head.hash
+        try:
+            async for page in self._kernel.reader.pages(self.id, after=self.head.seq, upto=head.seq):
+                for stored in page:
+                    _, reduction = decode_row(self.id, stored, self._kernel.events)
+                    apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
+                    digest = stored.hash
+        except (InvalidOperation, IntegrityError):
+            return None
+        fits = digest == head.hash and (draft.tally.chunks, draft.tally.tokens) == (head.chunks, head.tokens)
+        return draft.freeze(head.seq) if fits else None
+
     async def _watch_pause(self) -> None:
         """While a request waits for a pause to end, check whether another process has ended it."""
         try:
@@ -469,7 +507,7 @@ class ThreadRuntime:
         self.busy = True
         try:
             if await self._kernel.store.head(self.id) != self.head:
-                await self.reload()
+                await self.catch_up()
         except StorageBusy:
             pass
         except MemoryEngineError as error:

@@ -8,13 +8,14 @@ from contextlib import suppress
 from memory_engine.core.chain import load_state
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
-from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError
+from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.runtime.commit import Reduced
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request
 from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
+from memory_engine.store.broken import broken_of, mark_broken
 
 
 class OpenThreads:
@@ -39,7 +40,6 @@ class OpenThreads:
         self.before_scopes: list[Callable[[], Awaitable[None]]] = []
         self._open: OrderedDict[str, ThreadRuntime] = OrderedDict()
         self._loading: dict[str, asyncio.Task[ThreadRuntime]] = {}
-        self._broken: dict[str, IntegrityError] = {}
 
     def get(self, thread_id: str) -> ThreadRuntime | None:
         """The thread, if it is in memory."""
@@ -95,19 +95,17 @@ class OpenThreads:
         """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
         return self.get(thread_id) or await self.open(thread_id)
 
-    def refuse(self, thread_id: str, error: IntegrityError) -> None:
-        """Take no more events for a thread whose log is broken."""
-        self._broken[thread_id] = error
+    async def note(self, thread_id: str, error: IntegrityError | None) -> None:
+        """Refuse events and reads of the present of a thread whose log is broken, here and in every later process.
+
+        With no error it is whole again.
+        """
         runtime = self._open.get(thread_id)
         if runtime is not None:
             runtime.failed = error
-
-    def trust(self, thread_id: str) -> None:
-        """Take events again for a thread whose damage was mended: the next `verify` says whether more is broken."""
-        self._broken.pop(thread_id, None)
-        runtime = self._open.get(thread_id)
-        if runtime is not None:
-            runtime.failed = None
+        if not self._kernel.config.read_only:
+            with suppress(StorageError, ThreadNotFound):  # then the next process has to find out for itself
+                await mark_broken(self._kernel.store, error, thread_id)
 
     def drop(self, thread_id: str) -> None:
         """Drop a deleted thread."""
@@ -148,7 +146,7 @@ class OpenThreads:
         await projections.load()
         runtime = ThreadRuntime(self._kernel, loaded, projections, self._committed)
         self._evict()
-        runtime.failed = self._broken.get(thread_id)
+        runtime.failed = await broken_of(store, thread_id)
         self._open[thread_id] = runtime
         if not self._kernel.config.read_only:
             for opened in self.on_open:

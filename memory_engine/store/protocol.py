@@ -65,8 +65,9 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     said: frozenset[bytes] = frozenset()
 
 
-KEPT_ROWS = frozenset({"imported"})
-"""Names of rows that say where a log came from: what is derived from it goes with an erasing, these stay."""
+BROKEN_ROWS = "broken"
+KEPT_ROWS = frozenset({"imported", BROKEN_ROWS})
+"""Names of rows that say of a log where it came from and whether it is broken: erasing drops all rows but these."""
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +201,17 @@ class Store(Protocol):
         """Another number whenever any process has deleted or erased something: what is in memory may be gone."""
         ...
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Take a thread for work that one engine at a time should do. Returns whether no other has it.
+
+        It ends with `release`, `close`, or the process. Nothing is refused without it. `None`: the store cannot tell.
+        """
+        ...
+
+    def release(self, thread_id: str) -> None:
+        """Give a thread back (see `lease`)."""
+        ...
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Look for pieces of bytes in every file of the store, free space included.
 
@@ -245,6 +257,13 @@ class Store(Protocol):
         """Write an asynchronous projection's rows and checkpoint; `replace` drops the old rows first.
 
         Raises `ThreadNotFound`.
+        """
+        ...
+
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """What the store's own indexes say otherwise than the rows they stand for, in lines.
+
+        By kind of `Divergence`: `ids` or `search`. Raises `ThreadNotFound`.
         """
         ...
 

@@ -163,6 +163,14 @@ class FaultyStore:
         """Pass on."""
         return self._store.generation
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Pass on."""
+        return self._store.lease(thread_id)
+
+    def release(self, thread_id: str) -> None:
+        """Pass on."""
+        self._store.release(thread_id)
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Pass on."""
         return await self._store.traces(pieces, texts)
@@ -204,6 +212,10 @@ class FaultyStore:
     async def write_projection(self, thread_id: str, change: ProjectionChange, *, replace: bool = False) -> None:
         """Pass on."""
         await self._store.write_projection(thread_id, change, replace=replace)
+
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """Pass on."""
+        return await self._store.faults(thread_id)
 
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Pass on."""

@@ -5,14 +5,18 @@ write-ahead log that two connections write or checkpoint at the same instant; un
 """
 
 import asyncio
+import hashlib
 import os
 import sqlite3
+import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TypeVar, cast
+from weakref import WeakSet
 
 import aiosqlite
 import msgspec
@@ -25,6 +29,7 @@ from memory_engine.errors import (
     StorageError,
     StorageFailed,
     StorageRefused,
+    StoreReplaced,
 )
 
 T = TypeVar("T")
@@ -165,37 +170,113 @@ def is_failing(error: sqlite3.Error | OSError | OverflowError) -> bool:
     return isinstance(error, OSError) or code & 0xFF in _FAILING or code == sqlite3.SQLITE_CORRUPT
 
 
+_POLL_FIRST_S = 0.00005
+"""Between two looks of the one whose turn is next. The lock is held for less than a millisecond as a rule."""
 _POLL_S = 0.0005
-_POLL_S_MAX = 0.01
+"""Between two looks of the others, and of the next in turn once it has waited long."""
+_LONG_S = 0.05
 
 
 class FileLock:
-    """An advisory lock on `<path>.lock`. One owner: the writer's thread."""
+    """An advisory lock on `<path>.lock`. The kernel releases it when its holder dies. One owner: the writer's thread.
+
+    Who finds it taken stands in line (see `_Line`), so every process has its turn. A holder may keep it over the end
+    of its block for a moment, to come back with what it has to do again.
+    A process that is forked off does not hold it: only its opener does. Once it watches the file, a block raises
+    `StoreReplaced` where another file stands in its place when it begins, or when it ends.
+    """
 
     def __init__(self, path: str, timeout_s: float) -> None:
         self._path = path
         self._timeout_s = timeout_s
-        self._file: IO[bytes] = open(path + ".lock", "ab")  # noqa: SIM115, PTH123 - held for the store's life
-        self._descriptor = self._file.fileno()
+        self._watched: tuple[int, int] | None = None
+        self._open()
+        self._keep_s = 0.0
+        self._kept: threading.Timer | None = None
+        self._changing = threading.Lock()
+        _OPEN.add(self)
 
     def __enter__(self) -> "FileLock":
-        if not _try_lock(self._descriptor):
-            self._wait()
+        self._keep_s = 0.0
+        if not self._is_still_held():
+            self._acquire()
+            while _identity(self._path + ".lock") != _identity(self._descriptor):  # removed: others hold another one
+                self._file.close()
+                self._open()
+                self._acquire()
+        try:
+            self._check()
+        except StorageFailed:
+            _unlock(self._descriptor)
+            raise
         return self
+
+    def _open(self) -> None:
+        try:
+            self._file: IO[bytes] = open(self._path + ".lock", "ab")  # noqa: SIM115, PTH123 - held for the store's life
+        except OSError as error:
+            raise StorageFailed(self._path, str(error)) from error
+        self._descriptor = self._file.fileno()
+        self._line = _Line(self._descriptor)
+
+    def watch(self) -> None:
+        """From now on, see to it that the file of the store stays the one that it is."""
+        self._watched = _identity(self._path)
+
+    def _check(self) -> None:
+        if self._watched is not None and (now := _identity(self._path)) != self._watched:
+            raise StoreReplaced(self._path, "it was removed" if now is None else "another file took its place")
+
+    def _acquire(self) -> None:
+        if not (self._line.is_empty() and _try_lock(self._descriptor)):
+            self._wait()
+
+    def _is_still_held(self) -> bool:
+        with self._changing:
+            kept, self._kept = self._kept, None
+        if kept is not None:
+            kept.cancel()
+        return kept is not None
 
     def _wait(self) -> None:
         began = time.monotonic()
-        pause = _POLL_S
-        while not _try_lock(self._descriptor):
-            if time.monotonic() - began > self._timeout_s:
-                raise StorageBusy(self._path, self._timeout_s)
-            time.sleep(pause)
-            pause = min(pause * 2, _POLL_S_MAX)
+        place = self._line.join()
+        try:
+            while not ((is_next := self._line.is_next(place)) and _try_lock(self._descriptor)):
+                waited = time.monotonic() - began
+                if waited > self._timeout_s:
+                    raise StorageBusy(self._path, self._timeout_s)
+                time.sleep(_POLL_FIRST_S if is_next and waited < _LONG_S else _POLL_S)
+        finally:
+            self._line.leave(place)
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        _unlock(self._descriptor)
+        if self._keep_s:
+            kept = threading.Timer(self._keep_s, lambda: self._let_go(kept))
+            kept.daemon = True
+            self._kept = kept
+            kept.start()
+        else:
+            _unlock(self._descriptor)
+        if kind is None:
+            self._check()  # nothing is acknowledged that went to a file which nobody will find
+
+    def keep(self, seconds: float) -> None:
+        """Hold it on for a while after the end of this block, unless another block of this process begins before."""
+        self._keep_s = seconds
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether others wait for it (never, where nobody stands in line)."""
+        return not self._line.is_empty()
+
+    def _let_go(self, kept: threading.Timer) -> None:
+        with self._changing:
+            if self._kept is kept:
+                self._kept = None
+                _unlock(self._descriptor)
 
     def mark(self) -> None:
         """Tell all processes, while it is held, that something was deleted or erased (see `Generation`)."""
@@ -203,7 +284,25 @@ class FileLock:
 
     def close(self) -> None:
         """Release the lock. The file stays, since another process may be waiting on it."""
+        self._is_still_held()
+        self.disown()
+
+    def disown(self) -> None:
+        """Close what holds it here, and release nothing that another process holds by it."""
         self._file.close()
+
+
+_OPEN: "WeakSet[FileLock | Leases]" = WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """In a process that was forked off: a copy of a descriptor would hold the lock on after the parent's death."""
+    for holder in list(_OPEN):
+        holder.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_the_parent)
 
 
 class Generation:
@@ -222,6 +321,85 @@ class Generation:
             return os.stat(self._path).st_size  # noqa: PTH116 - a third of the cost of a Path
         except OSError:
             return 0
+
+
+def _identity(file: str | int) -> tuple[int, int] | None:
+    """Which file it is, by path or descriptor; `None` for none."""
+    try:
+        found = os.stat(file)  # noqa: PTH116 - a third of the cost of a Path, and at every commit
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+_LEASES = 1 << 62
+"""Below it stand the places in line, from it on the bytes of threads."""
+
+
+class Leases:
+    """Which threads of the store this engine works on, as locks on bytes of `<path>.lock`, one for each thread.
+
+    The kernel releases them when the process dies, however it dies and whatever its clock says.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path + ".lock"
+        self._file: IO[bytes] | None = None
+        _OPEN.add(self)
+
+    def take(self, thread_id: str) -> bool | None:
+        """Take a thread; whether no other engine has it. `None` where the kernel has no such locks."""
+        if sys.platform != "linux":
+            return None
+        if self._file is None:
+            self._file = open(self._path, "ab")  # noqa: SIM115, PTH123 - held for the store's life
+        return _set_bytes(self._file.fileno(), _byte_of(thread_id), locked=True)
+
+    def release(self, thread_id: str) -> None:
+        """Give it back."""
+        if self._file is not None:
+            _set_bytes(self._file.fileno(), _byte_of(thread_id), locked=False)
+
+    def disown(self) -> None:
+        """Give everything back."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _byte_of(thread_id: str) -> int:
+    digest = hashlib.blake2b(thread_id.encode(), digest_size=8).digest()
+    return _LEASES | int.from_bytes(digest, "big") >> 2
+
+
+class _Line:
+    """Who waits for the lock, in order of arrival: each locks the byte of the file whose number is the time it came.
+
+    The kernel releases the byte of a process that dies, so nobody waits for the dead. The order is all that rests on
+    it, never who holds the lock. Where there are no such locks (they belong to an open file, not to a process, and
+    only Linux has them in Python) nobody stands in line, and chance decides.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def is_empty(self) -> bool:
+        """Whether nobody waits."""
+        return not _is_locked(self._descriptor, 0, _LEASES)
+
+    def join(self) -> int:
+        """Stand at the end. Returns the place."""
+        place = time.monotonic_ns()
+        _set_bytes(self._descriptor, place, locked=True)
+        return place
+
+    def is_next(self, place: int) -> bool:
+        """Whether nobody came before."""
+        return not _is_locked(self._descriptor, 0, place)
+
+    def leave(self, place: int) -> None:
+        """Go away."""
+        _set_bytes(self._descriptor, place, locked=False)
 
 
 if sys.platform == "win32":
@@ -251,3 +429,32 @@ else:
 
     def _unlock(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+if sys.platform == "linux":
+    _FLOCK = struct.Struct("hhqqi0q")
+
+    def _is_locked(descriptor: int, start: int, count: int) -> bool:
+        """Whether another open file has locked one of these bytes; a count of 0 means all that follow."""
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, count, 0)
+        try:
+            (kind, *_) = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))
+        except OSError:
+            return False
+        return bool(kind != fcntl.F_UNLCK)
+
+    def _set_bytes(descriptor: int, start: int, *, locked: bool) -> bool:
+        kind = fcntl.F_WRLCK if locked else fcntl.F_UNLCK
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
+        except OSError:
+            return False
+        return True
+
+else:
+
+    def _is_locked(descriptor: int, start: int, count: int) -> bool:
+        return False
+
+    def _set_bytes(descriptor: int, start: int, *, locked: bool) -> bool:
+        return False

@@ -15,7 +15,8 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import SchemaError, StorageFailed
 from memory_engine.storage.sqlite import erasing, reads
-from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation
+from memory_engine.storage.sqlite.checks import faults_of
+from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -58,6 +59,7 @@ class SQLiteStore:
         self._generation = Generation(path)
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
+        self._leases = Leases(path)
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -213,6 +215,14 @@ class SQLiteStore:
         """The number of acts that have deleted or erased something: the length of the file beside the database."""
         return self._generation.number
 
+    def lease(self, thread_id: str) -> bool | None:
+        """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
+        return self._leases.take(thread_id)
+
+    def release(self, thread_id: str) -> None:
+        """Give a thread back."""
+        self._leases.release(thread_id)
+
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Look for pieces in the database, its write-ahead log and the vectors beside it."""
         found = await asyncio.to_thread(erasing.find_bytes, self._path, pieces)
@@ -268,6 +278,10 @@ class SQLiteStore:
 
         await self._writer.run(write)
 
+    async def faults(self, thread_id: str) -> Mapping[str, Sequence[str]]:
+        """What the indexes of ids, words and vectors say otherwise than the rows they stand for."""
+        return await self._read(lambda raw: faults_of(raw, thread_id))
+
     async def behind(self, projection: str, version: int) -> Sequence[str]:
         """Ids of the threads whose head is past the projection's checkpoint."""
         return await self._read(lambda raw: reads.behind(raw, projection, version))
@@ -286,6 +300,7 @@ class SQLiteStore:
 
     async def close(self) -> None:
         """Commit the units taken, close the readers, checkpoint the log, close the writer."""
+        self._leases.disown()
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
@@ -372,3 +387,4 @@ def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Dur
         raw.execute("PRAGMA wal_autocheckpoint = 1000")
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path)
+        lock.watch()

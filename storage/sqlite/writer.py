@@ -2,13 +2,15 @@
 
 import asyncio
 import contextlib
+import math
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from memory_engine.errors import EngineClosed, MemoryEngineError, ReadOnly, StorageFailed
+from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, ReadOnly, StorageFailed
 from memory_engine.storage.passages import index_words
 from memory_engine.storage.sqlite import erasing
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, storage_error
@@ -19,6 +21,12 @@ T = TypeVar("T")
 
 UNITS_MAX = 64
 """Units in one transaction. More would let the first wait for the last."""
+AGAIN_S = 0.05
+"""Seconds in which the next try of a unit that another process was ahead of finds no others in its way."""
+TURN_S = 0.002
+"""Seconds in which a process goes on writing once it has caught up with others, which costs more than a commit."""
+NEXT_S = 0.0005
+"""Seconds that it may take meanwhile to come with the next."""
 IDLE_S = 1.0
 """After this pause without a commit the write-ahead log is checkpointed, and words of passages are indexed."""
 
@@ -44,6 +52,7 @@ class Writer:
         self._commits = 0
         self._generation = Generation(path)
         self._seen = self._generation.number
+        self._turn_ends_s = 0.0
         self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
 
     def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
@@ -156,7 +165,21 @@ class Writer:
             if self._seen != (now := self._generation.number):
                 self._seen = now
                 self._transactions.forget()
-            return self._transactions.commit(raw, units)
+            outcomes = self._transactions.commit(raw, units)
+            self._keep_the_turn(outcomes)
+            return outcomes
+
+    def _keep_the_turn(self, outcomes: Sequence[MemoryEngineError | None]) -> None:
+        """Where processes write to one thread, let the one that had to catch up use what that has cost it."""
+        if any(isinstance(outcome, HeadMoved) for outcome in outcomes):
+            self._turn_ends_s = math.inf
+            self._lock.keep(AGAIN_S)
+            return
+        now = time.monotonic()
+        if self._turn_ends_s == math.inf:
+            self._turn_ends_s = now + TURN_S
+        if now < self._turn_ends_s and self._lock.is_wanted:
+            self._lock.keep(NEXT_S)
 
     def _administer(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> None:
         self._in_transaction(raw, work)

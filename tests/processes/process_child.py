@@ -114,13 +114,14 @@ class Child:
         return ["archived"]
 
     async def compact(self, thread_id: str) -> Answer:
-        """Begin a compaction; answered as soon as the compactor is at work."""
+        """Begin a compaction; answered as soon as the compactor is at work, or will not be asked."""
 
         async def whole() -> Answer:
             return [*(await self.engine.thread(thread_id).compact()).covered]
 
         self._compacting = asyncio.ensure_future(whole())
-        await self._compactor.entered.wait()
+        entered = asyncio.ensure_future(self._compactor.entered.wait())
+        await asyncio.wait([self._compacting, entered], return_when=asyncio.FIRST_COMPLETED)
         return ["compacting"]
 
     async def release(self) -> Answer:

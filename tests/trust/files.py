@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
@@ -45,3 +46,10 @@ async def view_of_a_broken_row(path: str) -> None:
     tamper(path, "UPDATE projection_rows SET value = x'7b' WHERE projection = 'conversation'")
     async with memory_engine.open(path) as engine:
         await engine.thread("t").conversation.exchanges()
+
+
+async def written_to_a_file_that_is_gone(path: str) -> None:
+    """An event after somebody has tidied the folder."""
+    async with memory_engine.open(path) as engine:
+        Path(path).unlink()  # noqa: ASYNC240 - a file of a test
+        await engine.create_thread("t")

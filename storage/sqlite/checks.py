@@ -1,0 +1,98 @@
+"""Whether the indexes of a thread say what its rows say: those of event ids, of words, and of vectors."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+
+from memory_engine.storage import passages
+from memory_engine.storage.sqlite.schema import id_from_row, position
+from memory_engine.storage.sqlite.transactions import find_tid
+
+
+def faults_of(raw: sqlite3.Connection, thread_id: str) -> Mapping[str, Sequence[str]]:
+    """What they say otherwise, in lines by kind, of one moment. Raises `ThreadNotFound`."""
+    raw.execute("BEGIN")
+    try:
+        tid = find_tid(raw, thread_id)
+        found = {"ids": list(_ids(raw, tid))}
+        if passages.has_index(raw, tid):
+            found["search"] = [*_counters(raw, tid), *_words(raw, tid), *_vectors(raw, tid)]
+        return {kind: lines for kind, lines in found.items() if lines}
+    finally:
+        raw.execute("COMMIT")
+
+
+def _ids(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+    """Each id must lead to its one event: a retry of an event that is not found would be recorded again."""
+    span = (position(tid, 0), position(tid + 1, 0) - 1)
+    lost = raw.execute(
+        "SELECT e.pos, e.id FROM events e NOT INDEXED WHERE e.pos BETWEEN ? AND ? AND NOT EXISTS "
+        "(SELECT 1 FROM events i INDEXED BY events_by_id WHERE i.id = e.id AND i.tid = e.tid AND i.rowid = e.pos)",
+        span,
+    )
+    for pos, event_id in lost:
+        yield f"event {id_from_row(event_id)} of seq {pos & 0xFFFFFFFF} is not found by its id; run SQL `REINDEX`"
+    twice = raw.execute(
+        "SELECT id, count(*), max(pos) FROM events NOT INDEXED WHERE pos BETWEEN ? AND ? "
+        "GROUP BY id HAVING count(*) > 1",
+        span,
+    )
+    for event_id, count, pos in twice:
+        yield f"event {id_from_row(event_id)} is recorded {count} times, the last at seq {pos & 0xFFFFFFFF}"
+
+
+def _counters(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+    kept = raw.execute("SELECT passages, terms FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    given = raw.execute(
+        "SELECT count(*), coalesce(sum(size), 0) FROM passages NOT INDEXED WHERE pos BETWEEN ? AND ?", _whole(tid)
+    ).fetchone()
+    for name, counted, there in zip(("passages", "terms"), kept, given, strict=True):
+        if counted != there:
+            yield f"{name}: {counted:,} are counted, {there:,} are there"
+
+
+def _words(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+    """The full-text lists name the passages that hold each word, and no others."""
+    (folded,) = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
+    first, last = passages.base(tid), min(folded, _whole(tid)[1])
+    holding: dict[str, set[int]] = {}
+    for pos, words in raw.execute("SELECT pos, terms FROM passages WHERE pos BETWEEN ? AND ?", (first, last)):
+        for word in words.split():
+            holding.setdefault(word, set()).add(pos)
+    try:
+        for word, places in holding.items():
+            quoted = '"' + word.replace('"', '""') + '"'
+            listed = raw.execute(
+                "SELECT rowid FROM passage_terms WHERE passage_terms MATCH ? AND rowid BETWEEN ? AND ?",
+                (quoted, first, last),
+            )
+            wrong = places.symmetric_difference(pos for (pos,) in listed)
+            if wrong:
+                yield f"the list of the word {word!r} is wrong about {len(wrong):,} of {len(places):,} passages"
+    except sqlite3.DatabaseError as error:
+        yield f"the full-text index cannot be read: {error}"
+
+
+def _vectors(raw: sqlite3.Connection, tid: int) -> Iterator[str]:
+    """Vectors of one model are of one dimension, and each stands for a passage."""
+    if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'vectors'").fetchone() is None:
+        return
+    sizes: dict[str, dict[int, int]] = {}
+    counted = "SELECT model, length(vector), count(*) FROM vectors WHERE tid = ? GROUP BY 1, 2 ORDER BY 1, 3 DESC, 2"
+    for model, size, count in raw.execute(counted, (tid,)):
+        sizes.setdefault(model, {})[size] = count
+    for model, by_size in sizes.items():
+        usual, *odd = by_size
+        if odd or usual % 4 or not usual:
+            others = sum(by_size[size] for size in odd)
+            yield f"vectors of {model}: {others:,} are not of {usual // 4:,} dimensions as {by_size[usual]:,} are"
+    lost = raw.execute(
+        "SELECT model, count(*) FROM vectors v WHERE v.tid = ? AND NOT EXISTS "
+        "(SELECT 1 FROM passages p NOT INDEXED WHERE p.pos = v.pos AND p.tid = v.tid) GROUP BY model",
+        (tid,),
+    )
+    for model, count in lost:
+        yield f"vectors of {model}: {count:,} are of no passage"
+
+
+def _whole(tid: int) -> tuple[int, int]:
+    return passages.base(tid), passages.base(tid + 1) - 1
