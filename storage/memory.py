@@ -348,6 +348,19 @@ class MemoryStore:
         """There are no files."""
         return Traces()
 
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """The events and rows that hold one of these texts."""
+        found = {
+            f"events.payload of thread {kept.record.id}, event {stored.seq}": stored.payload + (stored.record or b"")
+            for kept in self._threads.values()
+            for stored in kept.events
+        }
+        found |= {
+            f"rows of {name} of thread {thread_id}": b" ".join(rows.values())
+            for (name, _, thread_id), rows in self._rows.items()
+        }
+        return [place for place, body in found.items() if any(form in body for form in forms)]
+
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
         self._acts[act.id] = act

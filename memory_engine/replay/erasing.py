@@ -92,7 +92,7 @@ async def erase(
     missing = [event_id for event_id in event_ids if event_id not in found]
     if missing:
         raise EventNotFound(thread.id, missing[0])
-    planner = _Planner(kernel)
+    planner = _Planner(kernel, only_looks=dry_run)
     await planner.add_events(thread.id, event_ids)
     return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run)
 
@@ -102,7 +102,7 @@ async def delete(
 ) -> ErasureReport:
     """Destroy whole threads and all that came of them; see `Thread.delete`. Raises `ThreadHasForks`."""
     kernel.check_writable("deleting")
-    planner = _Planner(kernel)
+    planner = _Planner(kernel, only_looks=dry_run)
     for thread_id in thread_ids:
         await planner.add_thread(thread_id)
     plan = planner.plan()
@@ -171,6 +171,7 @@ class _Planner:
     """Finds out what an act has to destroy."""
 
     _kernel: Kernel
+    _only_looks: bool = field(default=False, kw_only=True)
     _events: dict[str, dict[str, None]] = field(factory=dict)
     _threads: dict[str, None] = field(factory=dict)
 
@@ -183,7 +184,7 @@ class _Planner:
         """A whole thread, and the events that its facts became in other threads."""
         if thread_id in self._threads:
             return
-        for prepare in self._kernel[OpenThreads].before_delete:
+        for prepare in () if self._only_looks else self._kernel[OpenThreads].before_delete:
             await prepare(thread_id)
         relay = self._kernel[Relay]
         await relay.reach(thread_id, ())  # what is on its way arrives first

@@ -193,6 +193,14 @@ class Store(Protocol):
         """
         ...
 
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """Where rows hold a text in one of its forms, and where the index for search has its analysed words in a row.
+
+        Rows only, not free space: a search for bytes misses a text that goes from one page of a file to another, and
+        an index that keeps words cut into pieces.
+        """
+        ...
+
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act, in the place of the one with its id."""
         ...

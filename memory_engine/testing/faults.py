@@ -161,6 +161,10 @@ class FaultyStore:
         """Pass on."""
         return await self._store.traces(pieces, texts)
 
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.mentions(forms, words)
+
     async def put_act(self, act: Act) -> None:
         """Pass on."""
         await self._store.put_act(act)

@@ -167,6 +167,10 @@ class SQLiteStore:
         said = await self._read(lambda raw: erasing.said(raw, wanted))
         return msgspec.structs.replace(found, said=said)
 
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """The rows that hold a text in one of its forms, and entries of the full-text index with all its words."""
+        return await self._read(lambda raw: erasing.mentions(raw, forms, words))
+
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
         await self._writer.run(lambda raw: erasing.put_act(raw, act))
