@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from memory_engine.views.scratchpad.view import Snippet as Snippet
     from memory_engine.views.screen.view import ProactiveTool as ProactiveTool
     from memory_engine.wiring import open as open
+    from memory_engine.wiring import restore as restore
 
 _HOMES = {
     "agents.lifecycle": "AgentLifecycle",
@@ -95,7 +96,7 @@ _HOMES = {
     "views.preferences.rules": "Rules",
     "views.scratchpad.view": "Snippet",
     "views.screen.view": "ProactiveTool",
-    "wiring": "open",
+    "wiring": "open restore",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -29,7 +29,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import create_thread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Act, Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
@@ -338,6 +338,16 @@ class Engine:
         """
         return await importer.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
 
+    async def backup(self, path: str | Path, progress: Copied | None = None) -> Backup:
+        """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other.
+
+        The copy is checked before it is there: the file, and the chain of each thread's hashes (`broken` names those
+        that do not hold; they do not in the store either). A backup keeps what is erased later. `progress` is told how
+        much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
+        the store has no file.
+        """
+        return await self.store.backup(str(path), progress or _nobody)
+
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in the order in which the threads were made."""
         return [await self.thread(info.id).anchor() for info in await self.threads()]
@@ -353,3 +363,7 @@ class Engine:
         """
         found = await self.store.correlated(correlation_id, limit=limit)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
+
+
+def _nobody(_done: int, _all: int) -> None:
+    """Hears of no progress."""

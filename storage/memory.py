@@ -15,13 +15,23 @@ import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
+from memory_engine.errors import (
+    BackupFailed,
+    EngineClosed,
+    EventIdTaken,
+    HeadMoved,
+    IntegrityError,
+    ThreadExists,
+    ThreadNotFound,
+)
 from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
 from memory_engine.store.protocol import (
     KEPT_ROWS,
     Act,
+    Backup,
     CommitUnit,
+    Copied,
     ProjectionChange,
     StoreStats,
     ThreadFilter,
@@ -349,17 +359,17 @@ class MemoryStore:
         return Traces()
 
     async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
-        """The events and rows that hold one of these texts."""
-        found = {
-            f"events.payload of thread {kept.record.id}, event {stored.seq}": stored.payload + (stored.record or b"")
+        """The events that hold one of these texts; what is derived from them has no other texts."""
+        return [
+            f"events.payload of thread {kept.record.id}, event {stored.seq}"
             for kept in self._threads.values()
             for stored in kept.events
-        }
-        found |= {
-            f"rows of {name} of thread {thread_id}": b" ".join(rows.values())
-            for (name, _, thread_id), rows in self._rows.items()
-        }
-        return [place for place, body in found.items() if any(form in body for form in forms)]
+            if any(form in stored.payload or form in (stored.record or b"") for form in forms)
+        ]
+
+    async def backup(self, path: str, copied: Copied) -> Backup:
+        """Refused: there is nothing on a disk to copy."""
+        raise BackupFailed(path, "a store in memory has no file to copy; export its threads")
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""

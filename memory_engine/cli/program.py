@@ -55,6 +55,8 @@ COMMANDS = {
     "import": CommandEntry("make a thread of an exported log, with the same hashes", "export:IMPORT"),
     "anchors": CommandEntry("the hashes of logs, to be kept elsewhere and compared later", "export:ANCHORS"),
     "stats": CommandEntry("print totals over the database", "look:STATS"),
+    "backup": CommandEntry("copy a database while it is in use, and check the copy", "backup:BACKUP"),
+    "restore": CommandEntry("make a new database of a backup", "backup:RESTORE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
     "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),

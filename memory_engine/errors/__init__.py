@@ -71,6 +71,7 @@ MemoryEngineError
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
     ├── StorageFailed            read-only from here on; reopen
+    ├── BackupFailed             a copy that is damaged, or a store that has no file
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
@@ -108,6 +109,7 @@ from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
 from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
+from memory_engine.errors.effects import BackupFailed as BackupFailed
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError

@@ -149,6 +149,17 @@ class StorageFailed(StorageError):
 
 
 @facts
+class BackupFailed(StorageError):
+    """A store could not be copied. There is no backup at that path."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: no backup was made: {self.why}"
+
+
+@facts
 class SchemaError(StorageError):
     """The file is not a store this version can use."""
 

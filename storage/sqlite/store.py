@@ -5,11 +5,12 @@ import logging
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from memory_engine.core.cancellation import finished
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
@@ -24,7 +25,21 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import Writer
-from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, StoreStats, ThreadFilter, Traces
+from memory_engine.store.protocol import (
+    Act,
+    Backup,
+    CommitUnit,
+    Copied,
+    ProjectionChange,
+    StoreStats,
+    ThreadFilter,
+    Traces,
+)
+
+if TYPE_CHECKING:
+    from memory_engine.storage.sqlite import backup
+else:
+    backup = lazy_module("memory_engine.storage.sqlite.backup")
 
 T = TypeVar("T")
 
@@ -45,12 +60,20 @@ class SQLiteStore:
     an fsync a commit.
     """
 
-    def __init__(self, path: str, writer: Writer, readers: Sequence[Connection], transactions: Transactions) -> None:
+    def __init__(
+        self,
+        path: str,
+        writer: Writer,
+        readers: Sequence[Connection],
+        transactions: Transactions,
+        busy_timeout_s: float,
+    ) -> None:
         self._path = path
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
         self._turn = 0
+        self._busy_timeout_s = busy_timeout_s
         self._generation = Generation(path)
         self.passages = SQLitePassages(writer, self._read)
 
@@ -93,7 +116,7 @@ class SQLiteStore:
             raise
         transactions = Transactions(SPILL_BYTES)
         writer = Writer(opened[0], lock, transactions, path)
-        return cls(path, writer, opened[1:], transactions)
+        return cls(path, writer, opened[1:], transactions, busy_timeout_s)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
@@ -170,6 +193,10 @@ class SQLiteStore:
     async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
         """The rows that hold a text in one of its forms, and entries of the full-text index with all its words."""
         return await self._read(lambda raw: erasing.mentions(raw, forms, words))
+
+    async def backup(self, path: str, copied: Copied) -> Backup:
+        """Copy the database as it is now to a new file, which is checked before it is there."""
+        return await backup.back_up_file(self._path, path, self._busy_timeout_s, copied)
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""
