@@ -34,13 +34,14 @@ from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.replay import anchors, erasing, verify
+    from memory_engine.replay import anchors, erasing, holds, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import importer
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
     erasing = lazy_module("memory_engine.replay.erasing")
+    holds = lazy_module("memory_engine.replay.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
     verify = lazy_module("memory_engine.replay.verify")
 
@@ -295,13 +296,18 @@ class Engine:
     # administrative acts
 
     async def acts(self) -> Sequence[Act]:
-        """The erasures and deletions of this store: who asked for them, why, when, and whether they are finished."""
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
         return await self.store.acts()
+
+    async def holds(self) -> "list[holds.Hold]":
+        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
+        return await holds.holds(self.store)
 
     async def finish_acts(self) -> "list[erasing.ErasureReport]":
         """Go on with acts that a process which died, or a reader in the way, has left unfinished.
 
-        Opening a store does it too, in the background. Raises `ErasureUnfinished`.
+        Opening a store does it too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
+        act that waits until something is released.
         """
         self.kernel.check_writable("an act")
         return await erasing.finish_acts(self.kernel)

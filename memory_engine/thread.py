@@ -32,7 +32,19 @@ if TYPE_CHECKING:
     from memory_engine.compaction.base import Compactor
     from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
-    from memory_engine.replay import anchors, bisect, diff, erasing, ledger, rebuild, to_pytest, verify, what_if, why
+    from memory_engine.replay import (
+        anchors,
+        bisect,
+        diff,
+        erasing,
+        holds,
+        ledger,
+        rebuild,
+        to_pytest,
+        verify,
+        what_if,
+        why,
+    )
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
@@ -61,6 +73,7 @@ else:
     diff = lazy_module("memory_engine.replay.diff")
     erasing = lazy_module("memory_engine.replay.erasing")
     export = lazy_module("memory_engine.replay.export.export")
+    holds = lazy_module("memory_engine.replay.holds")
     ledger = lazy_module("memory_engine.replay.ledger")
     rebuild = lazy_module("memory_engine.replay.rebuild")
     rereduction = lazy_module("memory_engine.replay.rereduce")
@@ -348,7 +361,7 @@ class Thread(ThreadHandle):
         event (`EventsErased`) names the redacted ones. `by` and `reason` are kept with the act. A process that dies
         on the way leaves the rest to the next that opens the store. `dry_run` only counts.
 
-        Raises `EventNotFound`, and `ErasureUnfinished` where another process goes on reading old pages of the file.
+        Raises `EventNotFound`, `LegalHold`, and `ErasureUnfinished` where another process goes on reading old pages.
         """
         return await erasing.erase(self, event_ids=event_ids, by=by, reason=reason, dry_run=dry_run)
 
@@ -356,10 +369,21 @@ class Thread(ThreadHandle):
         """Destroy the log, the state, and what its facts became in other threads. The id stays taken.
 
         It is an act like `erase`, for the whole thread; a tenant's shares with industries are withdrawn first. Raises
-        `ThreadHasForks`, `ErasureUnfinished`.
+        `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
         """
         self.check_present("deleting")
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
+
+    async def hold(self, *, reason: str = "", by: str = "") -> "holds.Hold":
+        """Let nothing of this thread be destroyed until it is released: `LegalHold` refuses it.
+
+        Of a user or a tenant all threads are held. `forget` goes on working: it destroys nothing.
+        """
+        return await holds.hold(self, by=by, reason=reason)
+
+    async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.Hold]":
+        """End the holds that were set here, and return them; one on the thread's user or tenant ends there."""
+        return await holds.release(self, by=by, reason=reason)
 
     # looking back
 

@@ -359,6 +359,12 @@ async def delete_while_somebody_reads(p: Place) -> None:
     await p.thread.delete()
 
 
+async def delete_what_is_held(p: Place) -> None:
+    """Somebody has a reason for it to stay."""
+    await p.thread.hold(by="counsel", reason="case 12")
+    await p.thread.delete()
+
+
 async def compact_what_is_critical(p: Place) -> None:
     """Nothing else is in the thread."""
     thread = await p.engine.create_thread()
@@ -458,6 +464,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
+    (errors.LegalHold, delete_what_is_held),
     (errors.ErasureUnfinished, delete_while_somebody_reads),
     (errors.StorageBusy, locked),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),

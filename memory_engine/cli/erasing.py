@@ -11,11 +11,14 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.excerpts import counted, number, one_line, size
+from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.errors import ThreadHasForks
 from memory_engine.replay.erasing import ErasureReport, delete
 from memory_engine.replay.erasure_proof import ErasureProof, find_texts
+from memory_engine.replay.holds import Hold
 from memory_engine.store.protocol import Act
+from memory_engine.thread import Thread
 
 LISTED = 20
 """Places, and threads, that are listed for people."""
@@ -218,6 +221,45 @@ def _as_data(act: Act) -> dict[str, object]:
     }
 
 
+def _declare_hold(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread (without any of these: list the holds)")
+    parser.add_argument("--user", metavar="USER", help="all threads of a user (of --tenant, or of none)")
+    parser.add_argument("--tenant", metavar="TENANT", help="all threads of a tenant, or with --user of its user")
+    add_said(parser)
+    parser.add_argument("--release", action="store_true", help="end the holds that were set on exactly this")
+
+
+async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Set a hold, end it, or list those that stand."""
+    by_scope = asked.user is not None or asked.tenant is not None
+    if by_scope and asked.thread:
+        raise WrongArgument("name a thread, or a user or tenant, not both")
+    if not by_scope and not asked.thread:
+        if asked.release:
+            raise WrongArgument("name what to release: a thread, --user or --tenant")
+        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+            return _put_holds(await engine.holds(), "no hold stands", terminal)
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        held: Thread = engine.thread(asked.thread) if asked.thread else engine.tenant(asked.tenant or asked.user)
+        if asked.user is not None:
+            held = engine.user(asked.user, tenant_id=asked.tenant or "")
+        if asked.release:
+            ended = await held.release(by=asked.by, reason=asked.reason)
+            return _put_holds(ended, "no hold stood there", terminal)
+        return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
+
+
+def _put_holds(found: Sequence[Hold], none: str, terminal: Terminal) -> int:
+    terminal.json([named(one) for one in found])
+    if not found:
+        terminal.say(none)
+        return 0
+    heads = [Column("HOLD"), Column("ON"), Column("SINCE (UTC)"), Column("BY"), Column("REASON")]
+    terminal.table(heads, [[one.id, str(one.scope), one.at[:16], one.by, one.reason] for one in found])
+    return 0
+
+
 ERASE = Command(_declare_erase, erase)
 DELETE = Command(_declare_delete, delete_thread)
 ACTS = Command(_declare_acts, acts)
+HOLD = Command(_declare_hold, hold)

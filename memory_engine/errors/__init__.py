@@ -59,6 +59,7 @@ MemoryEngineError
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
 ├── ErasureUnfinished            bytes that are still in the file
+├── LegalHold                what was to be destroyed is held
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
 ├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
@@ -120,6 +121,7 @@ from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
 from memory_engine.errors.effects import InvalidCompactor as InvalidCompactor
 from memory_engine.errors.effects import InvalidPolicy as InvalidPolicy
+from memory_engine.errors.effects import LegalHold as LegalHold
 from memory_engine.errors.effects import ModelError as ModelError
 from memory_engine.errors.effects import NothingToCompact as NothingToCompact
 from memory_engine.errors.effects import SchemaError as SchemaError

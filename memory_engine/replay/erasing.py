@@ -27,6 +27,7 @@ from memory_engine.errors import (
     EventIdTaken,
     EventNotFound,
     HeadMoved,
+    LegalHold,
     ThreadHasForks,
     ThreadNotFound,
 )
@@ -34,6 +35,7 @@ from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.erasure_proof import ErasureProof, Evidence, prove
 from memory_engine.replay.export.redaction import Hidden, Redaction
 from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
+from memory_engine.replay.holds import check_not_held
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -102,6 +104,7 @@ async def delete(
 ) -> ErasureReport:
     """Destroy whole threads and all that came of them; see `Thread.delete`. Raises `ThreadHasForks`."""
     kernel.check_writable("deleting")
+    await check_not_held(kernel.store, thread_ids)  # before shares are withdrawn
     planner = _Planner(kernel, only_looks=dry_run)
     for thread_id in thread_ids:
         await planner.add_thread(thread_id)
@@ -114,13 +117,23 @@ async def delete(
 
 
 async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
-    """Go on with the acts that were begun and not finished."""
-    return [await _carried_out(kernel, act) for act in await kernel.store.acts(pending=True)]
+    """Go on with the acts that were begun and not finished. Raises `LegalHold` at the end for one that has to wait."""
+    done: list[ErasureReport] = []
+    held: LegalHold | None = None
+    for act in await kernel.store.acts(pending=True):
+        try:
+            done.append(await _carried_out(kernel, act))
+        except LegalHold as error:  # the others do not wait for it
+            held = held or error
+    if held is not None:
+        raise held
+    return done
 
 
 async def _begun(  # noqa: PLR0913 - an act and what is said with it
     kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool
 ) -> ErasureReport:
+    await check_not_held(kernel.store, (*plan.events, *plan.threads))
     act = Act(
         id=kernel.new_id(),
         kind=kind,
@@ -137,8 +150,13 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
 
 
 async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
-    """Do what an act says, as far as it is not done; raises `ErasureUnfinished` where its bytes cannot be destroyed."""
+    """Do what an act says, as far as it is not done.
+
+    Raises `ErasureUnfinished` where its bytes cannot be destroyed, and `LegalHold` where a hold came since it was asked
+    for: the act waits until that is released.
+    """
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
+    await check_not_held(kernel.store, (*plan.events, *plan.threads))
     evidence = Evidence()
     erased: dict[str, int] = {}
     for thread_id, event_ids in plan.events.items():
