@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from memory_engine.projections.base import Projection as Projection
     from memory_engine.projections.base import Rows as Rows
     from memory_engine.projections.base import View as View
+    from memory_engine.replay.retention import RetentionRule as RetentionRule
     from memory_engine.runtime.config import ConversationLimits as ConversationLimits
     from memory_engine.runtime.config import EngineConfig as EngineConfig
     from memory_engine.runtime.correlation import caused_by as caused_by
@@ -87,6 +88,7 @@ _HOMES = {
     "plugins": "Plugin",
     "projections.base": "Projection Rows View",
     "core.threads": "CompactionPolicy ThreadInfo",
+    "replay.retention": "RetentionRule",
     "runtime.config": "ConversationLimits EngineConfig",
     "runtime.correlation": "caused_by correlated",
     "runtime.queue": "BlockingReason",

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.replay import anchors, erasing, holds, verify
+    from memory_engine.replay import anchors, erasing, holds, retention, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import importer
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
@@ -43,6 +43,7 @@ else:
     erasing = lazy_module("memory_engine.replay.erasing")
     holds = lazy_module("memory_engine.replay.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
+    retention = lazy_module("memory_engine.replay.retention")
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
@@ -302,6 +303,32 @@ class Engine:
     async def holds(self) -> "list[holds.Hold]":
         """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
         return await holds.holds(self.store)
+
+    async def retain(
+        self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
+    ) -> "retention.RetentionReport":
+        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough.
+
+        What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
+        anything happens, and `LegalHold` at the end, when all that is not held is done.
+        """
+        return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
+
+    def retain_every(
+        self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
+    ) -> Callable[[], None]:
+        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it.
+
+        What goes wrong, a hold in the way too, is logged and tried again the next time.
+        """
+        self.kernel.check_writable("retention")
+        work = retention.keep_retaining(self.kernel, rules, every, by)
+        task = self.kernel.tasks.spawn(work, until_close=True)
+
+        def end() -> None:
+            task.cancel()
+
+        return end
 
     async def finish_acts(self) -> "list[erasing.ErasureReport]":
         """Go on with acts that a process which died, or a reader in the way, has left unfinished.

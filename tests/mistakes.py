@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from memory_engine import (
     Reduction,
     Reorder,
     Retention,
+    RetentionRule,
     Rows,
     StateView,
     Thread,
@@ -464,6 +466,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
+    (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
     (errors.LegalHold, delete_what_is_held),
     (errors.ErasureUnfinished, delete_while_somebody_reads),
     (errors.StorageBusy, locked),

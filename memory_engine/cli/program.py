@@ -48,6 +48,7 @@ COMMANDS = {
     "rebuild": CommandEntry("make the rows of states and views, and search indexes, again", "verify:REBUILD"),
     "erase": CommandEntry("destroy events, or all of a user or tenant, and prove that it is gone", "erasing:ERASE"),
     "delete": CommandEntry("destroy a thread and all that came of it", "erasing:DELETE"),
+    "retain": CommandEntry("delete, erase, forget or archive what is old enough, by rules", "retention:RETAIN"),
     "hold": CommandEntry("let nothing of a thread, a user or a tenant be destroyed, or end that", "erasing:HOLD"),
     "acts": CommandEntry("list erasures and deletions, and finish those that were cut off", "erasing:ACTS"),
     "rereduce": CommandEntry("mend a thread whose reducers were missing or wrong", "rereduce:REREDUCE"),

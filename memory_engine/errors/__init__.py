@@ -10,6 +10,7 @@ MemoryEngineError
 │   ├── CannotRereduce           events that cannot, or need not, be reduced anew
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
+│   ├── InvalidRetention         a rule that cannot be followed
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
 │   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
@@ -153,6 +154,7 @@ from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
 from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
+from memory_engine.errors.replay import InvalidRetention as InvalidRetention
 from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed
 from memory_engine.errors.replay import NoSuchTest as NoSuchTest
 from memory_engine.errors.replay import NothingToBisect as NothingToBisect

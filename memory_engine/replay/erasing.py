@@ -88,14 +88,22 @@ async def erase(
 ) -> ErasureReport:
     """Destroy events of a thread and all that came of them; see `Thread.erase`."""
     thread.check_present("erasing")
-    kernel = thread.kernel
+    return await erase_events(thread.kernel, {thread.id: event_ids}, by=by, reason=reason, dry_run=dry_run)
+
+
+async def erase_events(
+    kernel: Kernel, events: Mapping[str, Sequence[str]], *, by: str = "", reason: str = "", dry_run: bool = False
+) -> ErasureReport:
+    """Destroy events of several threads in one act: ids by thread."""
     kernel.check_writable("erasing")
-    found = {stored.id for stored in await kernel.store.find(thread.id, list(event_ids))}
-    missing = [event_id for event_id in event_ids if event_id not in found]
-    if missing:
-        raise EventNotFound(thread.id, missing[0])
+    for thread_id, event_ids in events.items():
+        found = {stored.id for stored in await kernel.store.find(thread_id, list(event_ids))}
+        missing = [event_id for event_id in event_ids if event_id not in found]
+        if missing:
+            raise EventNotFound(thread_id, missing[0])
     planner = _Planner(kernel, only_looks=dry_run)
-    await planner.add_events(thread.id, event_ids)
+    for thread_id, event_ids in events.items():
+        await planner.add_events(thread_id, event_ids)
     return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run)
 
 
