@@ -36,10 +36,11 @@ from memory_engine.thread import Thread
 if TYPE_CHECKING:
     from memory_engine.replay import anchors, erasing, holds, retention, verify
     from memory_engine.replay.anchors import Anchor
-    from memory_engine.replay.export import importer
+    from memory_engine.replay.export import archive, importer, redaction
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
+    archive = lazy_module("memory_engine.replay.export.archive")
     erasing = lazy_module("memory_engine.replay.erasing")
     holds = lazy_module("memory_engine.replay.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
@@ -300,7 +301,7 @@ class Engine:
         """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
         return await self.store.acts()
 
-    async def holds(self) -> "list[holds.Hold]":
+    async def holds(self) -> "list[holds.StandingHold]":
         """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
         return await holds.holds(self.store)
 
@@ -380,6 +381,30 @@ class Engine:
         the store has no file.
         """
         return await self.store.backup(str(path), progress or _nobody)
+
+    async def export_all(
+        self,
+        folder: str | Path,
+        *,
+        redaction: "redaction.Redaction | None" = None,
+        progress: "archive.FolderProgress | None" = None,
+    ) -> "archive.StoreExport":
+        """Write the log of every thread to a new folder: a file each (see `Thread.export`), and a list with digests.
+
+        The list is written last: a folder without one is not whole. Raises `FileExistsError` unless the folder is new
+        or empty.
+        """
+        return await archive.export_all(self.kernel, Path(folder), redaction=redaction, progress=progress)
+
+    async def import_all(
+        self, folder: str | Path, *, progress: "archive.FolderProgress | None" = None
+    ) -> "archive.StoreImport":
+        """Make the threads of a folder that `export_all` wrote, each as `import_log` does.
+
+        What is there already is passed over, so an import that was cut off is simply done again. A thread that cannot
+        be taken is named in the report, with the reason. Raises `ImportRefused` for a folder without a whole list.
+        """
+        return await archive.import_all(self.kernel, Path(folder), progress=progress)
 
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in the order in which the threads were made."""

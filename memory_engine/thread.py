@@ -374,14 +374,14 @@ class Thread(ThreadHandle):
         self.check_present("deleting")
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
 
-    async def hold(self, *, reason: str = "", by: str = "") -> "holds.Hold":
+    async def hold(self, *, reason: str = "", by: str = "") -> "holds.StandingHold":
         """Let nothing of this thread be destroyed until it is released: `LegalHold` refuses it.
 
         Of a user or a tenant all threads are held. `forget` goes on working: it destroys nothing.
         """
         return await holds.hold(self, by=by, reason=reason)
 
-    async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.Hold]":
+    async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
         """End the holds that were set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self, by=by, reason=reason)
 

@@ -16,7 +16,7 @@ from memory_engine.engine import Engine
 from memory_engine.errors import ThreadHasForks
 from memory_engine.replay.erasing import ErasureReport, delete
 from memory_engine.replay.erasure_proof import ErasureProof, find_texts
-from memory_engine.replay.holds import Hold
+from memory_engine.replay.holds import StandingHold
 from memory_engine.store.protocol import Act
 from memory_engine.thread import Thread
 
@@ -249,7 +249,7 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
         return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
 
 
-def _put_holds(found: Sequence[Hold], none: str, terminal: Terminal) -> int:
+def _put_holds(found: Sequence[StandingHold], none: str, terminal: Terminal) -> int:
     terminal.json([named(one) for one in found])
     if not found:
         terminal.say(none)

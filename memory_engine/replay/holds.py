@@ -40,7 +40,7 @@ class HoldScope(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"user {self.user_id!r}" + (f" of {tenant}" if self.tenant_id else "")
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
+class StandingHold(msgspec.Struct, frozen=True, kw_only=True):
     """A hold that stands. `id` is that of the act that set it, `at` its time in ISO 8601."""
 
     id: str
@@ -54,7 +54,7 @@ class _Released(msgspec.Struct, frozen=True):
     holds: tuple[str, ...]
 
 
-async def hold(thread: ThreadHandle, *, by: str, reason: str) -> Hold:
+async def hold(thread: ThreadHandle, *, by: str, reason: str) -> StandingHold:
     """Set a hold, and return it. Several stand beside each other. Raises `ThreadNotFound`."""
     thread.check_present("a hold")
     thread.kernel.check_writable("a hold")
@@ -64,7 +64,7 @@ async def hold(thread: ThreadHandle, *, by: str, reason: str) -> Hold:
     return _hold_of(await _record(thread.kernel, HOLD, scope, by, reason))
 
 
-async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[Hold]:
+async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[StandingHold]:
     """End all holds that were that were set on exactly this, and return them."""
     thread.check_present("a release")
     thread.kernel.check_writable("a release")
@@ -75,7 +75,7 @@ async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[Hol
     return ended
 
 
-async def holds(store: Store) -> list[Hold]:
+async def holds(store: Store) -> list[StandingHold]:
     """The holds that stand, oldest first."""
     acts = await store.acts()
     ended: set[str] = set()
@@ -105,9 +105,11 @@ def _scope_of(thread: ThreadHandle) -> HoldScope:
     return HoldScope(thread_id=thread.id)
 
 
-def _hold_of(act: Act) -> Hold:
+def _hold_of(act: Act) -> StandingHold:
     scope = msgspec.json.decode(act.plan, type=HoldScope)
-    return Hold(id=act.id, scope=scope, by=act.by, reason=act.reason, at=to_datetime(act.asked_at_us).isoformat())
+    return StandingHold(
+        id=act.id, scope=scope, by=act.by, reason=act.reason, at=to_datetime(act.asked_at_us).isoformat()
+    )
 
 
 async def _record(kernel: Kernel, kind: str, plan: msgspec.Struct, by: str, reason: str) -> Act:
