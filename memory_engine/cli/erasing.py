@@ -240,13 +240,17 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
         async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
             return _put_holds(await engine.holds(), "no hold stands", terminal)
     async with existing(asked.db, entry_points=asked.plugins) as engine:
-        held: Thread = engine.thread(asked.thread) if asked.thread else engine.tenant(asked.tenant or asked.user)
-        if asked.user is not None:
-            held = engine.user(asked.user, tenant_id=asked.tenant or "")
+        held = _held(engine, asked)
         if asked.release:
             ended = await held.release(by=asked.by, reason=asked.reason)
             return _put_holds(ended, "no hold stood there", terminal)
         return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
+
+
+def _held(engine: Engine, asked: argparse.Namespace) -> Thread:
+    if asked.user is not None:
+        return engine.user(asked.user, tenant_id=asked.tenant or "")
+    return engine.thread(asked.thread) if asked.tenant is None else engine.tenant(asked.tenant)
 
 
 def _put_holds(found: Sequence[StandingHold], none: str, terminal: Terminal) -> int:

@@ -197,7 +197,7 @@ class _Planner:
     """Finds out what an act has to destroy."""
 
     _kernel: Kernel
-    _only_looks: bool = field(default=False, kw_only=True)
+    _only_looks: bool = field(default=False, alias="only_looks", kw_only=True)
     _events: dict[str, dict[str, None]] = field(factory=dict)
     _threads: dict[str, None] = field(factory=dict)
 
