@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from memory_engine.projections.base import Projection as Projection
     from memory_engine.projections.base import Rows as Rows
     from memory_engine.projections.base import View as View
+    from memory_engine.replay.retention import RetentionRule as RetentionRule
     from memory_engine.runtime.config import ConversationLimits as ConversationLimits
     from memory_engine.runtime.config import EngineConfig as EngineConfig
     from memory_engine.runtime.correlation import caused_by as caused_by
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from memory_engine.views.scratchpad.view import Snippet as Snippet
     from memory_engine.views.screen.view import ProactiveTool as ProactiveTool
     from memory_engine.wiring import open as open
+    from memory_engine.wiring import restore as restore
 
 _HOMES = {
     "agents.lifecycle": "AgentLifecycle",
@@ -86,6 +88,7 @@ _HOMES = {
     "plugins": "Plugin",
     "projections.base": "Projection Rows View",
     "core.threads": "CompactionPolicy ThreadInfo",
+    "replay.retention": "RetentionRule",
     "runtime.config": "ConversationLimits EngineConfig",
     "runtime.correlation": "caused_by correlated",
     "runtime.queue": "BlockingReason",
@@ -95,7 +98,7 @@ _HOMES = {
     "views.preferences.rules": "Rules",
     "views.scratchpad.view": "Snippet",
     "views.screen.view": "ProactiveTool",
-    "wiring": "open",
+    "wiring": "open restore",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -30,19 +30,22 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope, create_thread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Act, Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.replay import anchors, erasing, verify
+    from memory_engine.replay import anchors, erasing, holds, retention, verify
     from memory_engine.replay.anchors import Anchor
-    from memory_engine.replay.export import importer
+    from memory_engine.replay.export import archive, importer, redaction
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
+    archive = lazy_module("memory_engine.replay.export.archive")
     erasing = lazy_module("memory_engine.replay.erasing")
+    holds = lazy_module("memory_engine.replay.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
+    retention = lazy_module("memory_engine.replay.retention")
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
@@ -303,13 +306,44 @@ class Engine:
     # administrative acts
 
     async def acts(self) -> Sequence[Act]:
-        """The erasures and deletions of this store: who asked for them, why, when, and whether they are finished."""
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
         return await self.store.acts()
+
+    async def holds(self) -> "list[holds.StandingHold]":
+        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
+        return await holds.holds(self.store)
+
+    async def retain(
+        self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
+    ) -> "retention.RetentionReport":
+        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough.
+
+        What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
+        anything happens, and `LegalHold` at the end, when all that is not held is done.
+        """
+        return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
+
+    def retain_every(
+        self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
+    ) -> Callable[[], None]:
+        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it.
+
+        What goes wrong, a hold in the way too, is logged and tried again the next time.
+        """
+        self.kernel.check_writable("retention")
+        work = retention.keep_retaining(self.kernel, rules, every, by)
+        task = self.kernel.tasks.spawn(work, until_close=True)
+
+        def end() -> None:
+            task.cancel()
+
+        return end
 
     async def finish_acts(self) -> "list[erasing.ErasureReport]":
         """Go on with acts that a process which died, or a reader in the way, has left unfinished.
 
-        Opening a store does it too, in the background. Raises `ErasureUnfinished`.
+        Opening a store does it too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
+        act that waits until something is released.
         """
         self.kernel.check_writable("an act")
         return await erasing.finish_acts(self.kernel)
@@ -348,6 +382,40 @@ class Engine:
         """
         return await importer.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
 
+    async def backup(self, path: str | Path, progress: Copied | None = None) -> Backup:
+        """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other.
+
+        The copy is checked before it is there: the file, and the chain of each thread's hashes (`broken` names those
+        that do not hold; they do not in the store either). A backup keeps what is erased later. `progress` is told how
+        much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
+        the store has no file.
+        """
+        return await self.store.backup(str(path), progress or _nobody)
+
+    async def export_all(
+        self,
+        folder: str | Path,
+        *,
+        redaction: "redaction.Redaction | None" = None,
+        progress: "archive.FolderProgress | None" = None,
+    ) -> "archive.StoreExport":
+        """Write the log of every thread to a new folder: a file each (see `Thread.export`), and a list with digests.
+
+        The list is written last: a folder without one is not whole. Raises `FileExistsError` unless the folder is new
+        or empty.
+        """
+        return await archive.export_all(self.kernel, Path(folder), redaction=redaction, progress=progress)
+
+    async def import_all(
+        self, folder: str | Path, *, progress: "archive.FolderProgress | None" = None
+    ) -> "archive.StoreImport":
+        """Make the threads of a folder that `export_all` wrote, each as `import_log` does.
+
+        What is there already is passed over, so an import that was cut off is simply done again. A thread that cannot
+        be taken is named in the report, with the reason. Raises `ImportRefused` for a folder without a whole list.
+        """
+        return await archive.import_all(self.kernel, Path(folder), progress=progress)
+
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in the order in which the threads were made."""
         return [await self.thread(info.id).anchor() for info in await self.threads()]
@@ -376,3 +444,7 @@ def _check_tenant(tenant_id: str | None) -> None:
     """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
     if tenant_id is None:
         raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
+
+
+def _nobody(_done: int, _all: int) -> None:
+    """Hears of no progress."""

@@ -12,20 +12,20 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import checked_call, checked_list
+from memory_engine.core.arguments import checked_list
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import ThreadInfo, as_metadata
+from memory_engine.core.threads import as_metadata
 from memory_engine.errors import UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
+from memory_engine.replay.administration import Administered
 from memory_engine.runtime import life
 from memory_engine.runtime.delivery import Relay
-from memory_engine.runtime.handle import PastHandle, ThreadHandle
+from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.queue import BlockingReason
-from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from memory_engine.compaction.base import Compactor
     from memory_engine.formats.detection import Format
     from memory_engine.recall.index import IndexProgress
-    from memory_engine.replay import anchors, bisect, diff, erasing, ledger, rebuild, to_pytest, verify, what_if, why
-    from memory_engine.replay import rereduce as rereduction
+    from memory_engine.replay import anchors, bisect, diff, ledger, to_pytest, what_if, why
     from memory_engine.replay.export import export
     from memory_engine.replay.export.redaction import Redaction
     from memory_engine.replay.verify import VerifyProgress
@@ -60,13 +59,9 @@ else:
     anchors = lazy_module("memory_engine.replay.anchors")
     bisect = lazy_module("memory_engine.replay.bisect")
     diff = lazy_module("memory_engine.replay.diff")
-    erasing = lazy_module("memory_engine.replay.erasing")
     export = lazy_module("memory_engine.replay.export.export")
     ledger = lazy_module("memory_engine.replay.ledger")
-    rebuild = lazy_module("memory_engine.replay.rebuild")
-    rereduction = lazy_module("memory_engine.replay.rereduce")
     to_pytest = lazy_module("memory_engine.replay.to_pytest")
-    verify = lazy_module("memory_engine.replay.verify")
     what_if = lazy_module("memory_engine.replay.what_if")
     why = lazy_module("memory_engine.replay.why")
     undo = lazy_module("memory_engine.compaction.undo")
@@ -77,7 +72,7 @@ else:
 V = TypeVar("V")
 
 
-class Thread(ThreadHandle):
+class Thread(Administered):
     """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
 
     # messages of model providers
@@ -331,27 +326,6 @@ class Thread(ThreadHandle):
         await self.settle()
         await life.archive(self)
 
-    async def erase(
-        self, event_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
-    ) -> "erasing.ErasureReport":
-        """Destroy the bytes of events, and of all that came of them, everywhere: see docs/erasing.md.
-
-        The thread forgets them; then stand-ins take the place of their texts in the log, in forks, and in what their
-        facts became in other threads, and the file's free space is zeroed. One more event names what was erased, so
-        that the chain verifies. A process that dies on the way leaves the rest to the next. `dry_run` only counts.
-        Raises `EventNotFound`, and `ErasureUnfinished` where another process goes on reading old pages of the file.
-        """
-        return await erasing.erase(self, event_ids=event_ids, by=by, reason=reason, dry_run=dry_run)
-
-    async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
-        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
-
-        The id stays taken, but that of a user, a tenant or an agent, whose next event makes a new thread. A tenant's
-        shares with industries are withdrawn first. Raises `ThreadHasForks`, `ErasureUnfinished`.
-        """
-        self.check_present("deleting")
-        return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)
-
     # looking back
 
     async def at(self, moment: MomentLike) -> "Past":
@@ -436,57 +410,6 @@ class Thread(ThreadHandle):
     async def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
         """The source of a test that runs the events from `first` to `last` on the state before them, and compares."""
         return await to_pytest.to_pytest(await self.at(first), await self._at_or_last(last), name=name)
-
-    async def verify(self, progress: "VerifyProgress | None" = None) -> "verify.VerifyReport":
-        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing.
-
-        Where the log itself is broken (a gap, a hash, texts exchanged), that is noted: the thread takes no more events
-        and shows no present, in any process, until a `verify` finds it whole again.
-        """
-        report = await verify.Verifier.of(self.kernel).verify(self.id, checked_call("progress", progress))
-        if report.ok or report.broken is not None:
-            await self.kernel[OpenThreads].note(self.id, report.broken)
-        return report
-
-    async def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> "rereduction.RereduceReport":
-        """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do.
-
-        The state becomes what these give, by one event that `verify` knows of and `undo_rereduce` takes back; what was
-        recorded stays. `dry_run` only reports the differences. `rebuild` makes views and the search index anew.
-
-        Raises `CannotRereduce` where nothing differs, and for an event that today's reducers refuse, whose class is
-        not known or whose texts were taken out; `SeqNotInLog`, `ReadOnly`, `PastIsReadOnly`, the errors of `dispatch`.
-        """
-        self.check_present("mending")
-        return await rereduction.rereduce(self, from_seq, dry_run=dry_run, reason=reason)
-
-    async def undo_rereduce(self, *, reason: str = "") -> Receipt:
-        """Take back the latest `rereduce` that stands: what it brought goes, what it removed comes back.
-
-        What was forgotten since stays forgotten. Raises `CannotRereduce` where there is none, or a compaction covers
-        what it brought.
-        """
-        self.check_present("undoing")
-        return await rereduction.undo_rereduce(self, reason=reason)
-
-    async def rebuild(
-        self,
-        views: Collection[str] | None = None,
-        *,
-        search: bool | None = None,
-        progress: "VerifyProgress | None" = None,
-    ) -> ThreadInfo:
-        """Derive all rows from the log again, beside the old ones, and replace those in one commit.
-
-        The state's rows, every view and the search index; with `views` only the rows of those, and the index where
-        `search` says so. If this raises or the process dies, the old rows stand. `progress` is told of events read.
-
-        Raises `UnknownView`, `IntegrityError` where the recorded operations do not hold together, and
-        `ContentionError` where other processes write without pause.
-        """
-        self.check_present("rebuild")
-        await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
-        return await self.info()
 
     async def _at_or_last(self, moment: MomentLike | None) -> "Past":
         return await self.at(await self.last_seq() if moment is None else moment)

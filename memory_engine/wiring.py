@@ -39,7 +39,7 @@ from memory_engine.runtime.delivery import Observers, Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.passages import Extractor
-from memory_engine.store.protocol import Store
+from memory_engine.store.protocol import Backup, Copied, Store
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
 from memory_engine.views.layers import plugin as layers
@@ -155,6 +155,17 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             stack.push_async_callback(closed.aclose)
         stack.push_async_callback(engine.recall.aclose)
         yield await stack.enter_async_context(engine)
+
+
+async def restore(backup: str | Path, path: str | Path, progress: Copied | None = None) -> Backup:
+    """Make a new store of a backup: a copy, checked like it (see `Engine.backup`). The backup stays as it is.
+
+    Raises `FileExistsError` where something is at `path`: a restored store takes nobody's place. Raises `SchemaError`
+    for a file that is not a store, `StorageFailed` where there is none, `BackupFailed` for a damaged one.
+    """
+    from memory_engine.storage.sqlite.backup import back_up_file
+
+    return await back_up_file(str(backup), str(path), EngineConfig().busy_timeout_s, progress or (lambda *_: None))
 
 
 def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:

@@ -15,13 +15,23 @@ import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DELETED, SCOPE_EPOCHS, Head, LiveChunk, LoadedThread, ThreadRecord, is_scope_id
-from memory_engine.errors import EngineClosed, EventIdTaken, HeadMoved, IntegrityError, ThreadExists, ThreadNotFound
+from memory_engine.errors import (
+    BackupFailed,
+    EngineClosed,
+    EventIdTaken,
+    HeadMoved,
+    IntegrityError,
+    ThreadExists,
+    ThreadNotFound,
+)
 from memory_engine.storage import passage_search, passage_vectors, passages
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
 from memory_engine.store.protocol import (
     KEPT_ROWS,
     Act,
+    Backup,
     CommitUnit,
+    Copied,
     ProjectionChange,
     StoreStats,
     ThreadFilter,
@@ -371,6 +381,19 @@ class MemoryStore:
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """There are no files."""
         return Traces()
+
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """The events that hold one of these texts; what is derived from them has no other texts."""
+        return [
+            f"events.payload of thread {kept.record.id}, event {stored.seq}"
+            for kept in self._threads.values()
+            for stored in kept.events
+            if any(form in stored.payload or form in (stored.record or b"") for form in forms)
+        ]
+
+    async def backup(self, path: str, copied: Copied) -> Backup:
+        """Refused: there is nothing on a disk to copy."""
+        raise BackupFailed(path, "a store in memory has no file to copy; export its threads")
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""

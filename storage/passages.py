@@ -349,6 +349,25 @@ def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> 
     return found
 
 
+def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:
+    """Places of the full-text index that hold these analysed words in a row: what only a query of it can tell.
+
+    An entry without its passage counts where it holds all of them: nothing says in which order.
+    """
+    query = " AND ".join(f'"{word}"' for word in words)
+    rows = raw.execute(
+        "SELECT i.rowid, p.terms FROM passage_terms i LEFT JOIN passages p ON p.pos = i.rowid "
+        "WHERE i.passage_terms MATCH ?",
+        (query,),
+    )
+    said = f" {' '.join(words)} "
+    return [
+        f"the full-text index, passage {pos & (1 << _BITS) - 1} of thread number {pos >> _BITS}"
+        for pos, terms in rows
+        if terms is None or said in f" {terms} "
+    ]
+
+
 def _span(tid: int, seq: int) -> tuple[int, int]:
     first = base(tid) + (seq << PLACES_BITS)
     return first, first + (1 << PLACES_BITS) - 1

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from memory_engine import (
     Reduction,
     Reorder,
     Retention,
+    RetentionRule,
     Rows,
     StateView,
     Thread,
@@ -348,6 +350,12 @@ async def delete_while_somebody_reads(p: Place) -> None:
     await p.thread.delete()
 
 
+async def delete_what_is_held(p: Place) -> None:
+    """Somebody has a reason for it to stay."""
+    await p.thread.hold(by="counsel", reason="case 12")
+    await p.thread.delete()
+
+
 async def compact_what_is_critical(p: Place) -> None:
     """Nothing else is in the thread."""
     thread = await p.engine.create_thread()
@@ -448,6 +456,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.CompactionNotLive, lambda p: p.thread.undo_compaction("x")),
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
+    (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
+    (errors.LegalHold, delete_what_is_held),
     (errors.ErasureUnfinished, delete_while_somebody_reads),
     (errors.StorageBusy, lambda p: locked(p.path)),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
@@ -486,6 +496,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidChange, lambda p: p.thread.what_if(Change(edits=[SkipEvent(9)]))),
     (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),
     (errors.InvalidRedaction, redact_what_holds_the_log_together),
+    (errors.BackupFailed, lambda p: p.engine.backup("b.db")),
     (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
     (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
     (errors.WorkerFailed, worker_dies),

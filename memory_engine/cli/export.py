@@ -15,6 +15,7 @@ from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.engine import Engine
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
+from memory_engine.replay.export.archive import MANIFEST
 from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
 from memory_engine.replay.export.log_file import schema
@@ -27,6 +28,7 @@ def _declare_export(parser: argparse.ArgumentParser) -> None:
         "thread", metavar="THREAD", nargs="?", help="a thread's id (`memory-engine threads` lists them)"
     )
     parser.add_argument("file", metavar="FILE", nargs="?", help="the file to make; compressed if it ends in .gz")
+    parser.add_argument("--all", metavar="FOLDER", help="every thread, into a new folder: a file each, and a list")
     parser.add_argument("--upto", type=moment, metavar="MOMENT", help=f"the log up to there: {MOMENT}")
     parser.add_argument("--compress", action="store_true", help="compress whatever the file's name is")
     parser.add_argument("--force", action="store_true", help="replace a file that is there")
@@ -49,6 +51,8 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
         terminal.json(schema())
         terminal.say(text)
         return 0
+    if asked.all is not None:
+        return await _export_all(asked, terminal)
     if asked.thread is None or asked.file is None:
         raise WrongArgument("name a thread and the file to make: memory-engine export THREAD FILE")
     _check_folder(asked.file)
@@ -72,6 +76,33 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.json(report)
     _put_export(report, time.perf_counter() - begun, terminal)
     return FOUND_PROBLEMS if report.broken_at or report.idle_rules else 0
+
+
+async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Write every log to a folder."""
+    if asked.thread or asked.upto is not None or asked.compress or asked.force:
+        raise WrongArgument("--all takes the folder to make, and what is taken out, and nothing else")
+    _check_folder(asked.all)
+    begun = time.perf_counter()
+    progress = Progress("exporting", terminal)
+    try:
+        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+            report = await engine.export_all(
+                asked.all,
+                redaction=_redaction(asked),
+                progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
+            )
+    finally:
+        progress.end()
+    terminal.json(report)
+    taken_out = f", {report.redacted:,} of them redacted" if report.redacted else ""
+    what = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}{taken_out}"
+    terminal.say(f"{what} → {report.path} ({size(report.bytes)}) in {duration(time.perf_counter() - begun)}")
+    for rule in () if terminal.as_json else report.idle_rules:
+        terminal.warn(f"memory-engine: nothing in any log was for this rule: {rule}")
+    for thread_id in () if terminal.as_json else report.broken:
+        terminal.warn(f"memory-engine: the chain of thread {thread_id!r} does not hold: no import will take its file")
+    return FOUND_PROBLEMS if report.broken or report.idle_rules else 0
 
 
 def _check_folder(file: str) -> None:
@@ -113,12 +144,14 @@ def _put_export(report: ExportReport, seconds: float, terminal: Terminal) -> Non
 
 
 def _declare_import(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE", help="a file that `memory-engine export` wrote")
+    parser.add_argument("file", metavar="FILE", help="a file, or a folder, that `memory-engine export` wrote")
     parser.add_argument("--thread", default="", metavar="ID", help="the thread's id (default: as it was)")
 
 
 async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make a thread of an exported file."""
+    """Make a thread of an exported file, or all of an exported folder."""
+    if _is_whole_store(asked.file):
+        return await _import_all(asked, terminal)
     _check_is_there(asked.file)
     begun = time.perf_counter()
     progress = Progress("importing", terminal)
@@ -132,6 +165,32 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.json(report)
     _put_import(report, asked.db, time.perf_counter() - begun, terminal)
     return 0
+
+
+def _is_whole_store(path: str) -> bool:
+    return Path(path, MANIFEST).is_file()
+
+
+async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Make the threads of a folder. Returns 1 where one could not be taken."""
+    if asked.thread:
+        raise WrongArgument("--thread is for one file: the threads of a folder keep their ids")
+    begun = time.perf_counter()
+    progress = Progress("importing", terminal)
+    try:
+        async with writable(asked.db) as engine:
+            report = await engine.import_all(
+                asked.file, progress=lambda threads, events: progress.update({"threads": threads, "events": events})
+            )
+    finally:
+        progress.end()
+    terminal.json(report)
+    known = f", {counted(report.known, 'thread')} known before" if report.known else ""
+    added = f"{counted(report.added, 'event')} added of {counted(report.threads, 'thread')}"
+    terminal.say(f"{added} into {asked.db}{known}, in {duration(time.perf_counter() - begun)}")
+    for thread_id, why in report.failed.items():
+        terminal.say(f"thread {thread_id!r} was not taken: {why}", "red")
+    return FOUND_PROBLEMS if report.failed else 0
 
 
 def _check_is_there(file: str) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -68,6 +69,16 @@ class Terminal:
             self.out.write(
                 escaped_in_json(json.dumps(value, ensure_ascii=False, allow_nan=False, default=as_data)) + "\n"
             )
+
+    def confirmed(self, question: str) -> bool:
+        """Ask the person at the terminal; anything but y or yes is a no."""
+        self.out.write(f"{escaped(question)} [y/N] ")
+        self.out.flush()
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the loop's would wait for the answer
+        try:
+            return sys.stdin.readline().strip().lower() in ("y", "yes")
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def warn(self, text: str) -> None:
         """Print a line beside the output."""

@@ -10,6 +10,7 @@ MemoryEngineError
 │   ├── CannotRereduce           events that cannot, or need not, be reduced anew
 │   ├── InvalidChange, ModelNotAllowed   an impossible change of a what-if, a model it may not call
 │   ├── InvalidRedaction, UnreadableAnchors   a rule that cannot be followed, a file that is not a list of anchors
+│   ├── InvalidRetention         a rule that cannot be followed
 │   ├── UnknownView, UnknownRow  a view or a row that does not exist
 │   ├── NoSuchTest               something that cannot become a test
 │   ├── UndeclaredEvent          a class without @event
@@ -59,6 +60,7 @@ MemoryEngineError
 │   └── ModelError               the language model could not be reached, or refused
 ├── ContextBudgetError
 ├── ErasureUnfinished            bytes that are still in the file
+├── LegalHold                what was to be destroyed is held
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
 ├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
@@ -73,6 +75,7 @@ MemoryEngineError
     ├── StorageFailed            read-only from here on; reopen
     │   └── StoreReplaced        the file was removed or replaced while it was open
     ├── StorageRefused           one call only: rows of the file are damaged
+    ├── BackupFailed             a copy that is damaged, or a store that has no file
     ├── SchemaError              the file was written by a newer version, or is not a store
     ├── ImportRefused            a file that is not an export, or not as it was written
     ├── IntegrityError           hash or sequence broken; the thread is read-only
@@ -111,6 +114,7 @@ from memory_engine.errors.base import ThreadNotFound as ThreadNotFound
 from memory_engine.errors.base import UndeclaredEvent as UndeclaredEvent
 from memory_engine.errors.base import UnknownEventClass as UnknownEventClass
 from memory_engine.errors.base import UntrackedEvents as UntrackedEvents
+from memory_engine.errors.effects import BackupFailed as BackupFailed
 from memory_engine.errors.effects import CompactionError as CompactionError
 from memory_engine.errors.effects import CompactorFailed as CompactorFailed
 from memory_engine.errors.effects import ContextBudgetError as ContextBudgetError
@@ -121,6 +125,7 @@ from memory_engine.errors.effects import HeadMoved as HeadMoved
 from memory_engine.errors.effects import IntegrityError as IntegrityError
 from memory_engine.errors.effects import InvalidCompactor as InvalidCompactor
 from memory_engine.errors.effects import InvalidPolicy as InvalidPolicy
+from memory_engine.errors.effects import LegalHold as LegalHold
 from memory_engine.errors.effects import ModelError as ModelError
 from memory_engine.errors.effects import NothingToCompact as NothingToCompact
 from memory_engine.errors.effects import SchemaError as SchemaError
@@ -155,6 +160,7 @@ from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression
 from memory_engine.errors.replay import InvalidRedaction as InvalidRedaction
+from memory_engine.errors.replay import InvalidRetention as InvalidRetention
 from memory_engine.errors.replay import ModelNotAllowed as ModelNotAllowed
 from memory_engine.errors.replay import NoSuchTest as NoSuchTest
 from memory_engine.errors.replay import NothingToBisect as NothingToBisect

@@ -58,6 +58,25 @@ class ErasureUnfinished(MemoryEngineError):
         )
 
 
+@facts
+class LegalHold(MemoryEngineError):
+    """Something that is held was to be destroyed. It was not, and neither was anything else of the act."""
+
+    thread_id: str
+    hold: str
+    scope: str
+    by: str = ""
+    reason: str = ""
+
+    def __str__(self) -> str:
+        whose = f" by {self.by}" if self.by else ""
+        why = f" ({self.reason})" if self.reason else ""
+        return (
+            f"thread {self.thread_id!r} is held{whose}{why}: hold {self.hold} on {self.scope} has to be released "
+            "before anything of it is destroyed; `forget` hides, and destroys nothing"
+        )
+
+
 class CompactionError(MemoryEngineError):
     """A compaction that replaced nothing."""
 
@@ -175,6 +194,17 @@ class StoreReplaced(StorageFailed):
             "file that was there and its -wal. Close the store, put both back, or a backup without the -wal and -shm "
             "that lie there, and open it again"
         )
+
+
+@facts
+class BackupFailed(StorageError):
+    """A store could not be copied. There is no backup at that path."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: no backup was made: {self.why}"
 
 
 @facts

@@ -111,6 +111,17 @@ class InvalidRedaction(InvalidInput):
 
 
 @facts
+class InvalidRetention(InvalidInput):
+    """A rule of retention that cannot be followed, or a file that holds none."""
+
+    rule: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"retention {self.rule!r}: {self.why}; nothing was done"
+
+
+@facts
 class ImportRefused(StorageError):
     """A file that is not an export, or not the one that was written.
 

@@ -31,6 +31,7 @@ from memory_engine.errors import (
     EventNotFound,
     HeadMoved,
     IntegrityError,
+    LegalHold,
     ThreadHasForks,
     ThreadNotFound,
     UnreadableRow,
@@ -39,6 +40,7 @@ from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.erasure_proof import ErasedPieces, ErasureProof, prove
 from memory_engine.replay.export.redaction import Hidden, Redaction
 from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
+from memory_engine.replay.holds import check_not_held
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -94,14 +96,22 @@ async def erase(
     """Destroy events of a thread and all that came of them; see `Thread.erase`."""
     thread.check_present("erasing")
     event_ids = checked_list("event_ids", event_ids, str, each="ids of events")
-    kernel = thread.kernel
+    return await erase_events(thread.kernel, {thread.id: event_ids}, by=by, reason=reason, dry_run=dry_run)
+
+
+async def erase_events(
+    kernel: Kernel, events: Mapping[str, Sequence[str]], *, by: str = "", reason: str = "", dry_run: bool = False
+) -> ErasureReport:
+    """Destroy events of several threads in one act: ids by thread."""
     kernel.check_writable("erasing")
-    found = {stored.id for stored in await kernel.store.find(thread.id, list(event_ids))}
-    missing = [event_id for event_id in event_ids if event_id not in found]
-    if missing:
-        raise EventNotFound(thread.id, missing[0])
-    planner = _Planner(kernel)
-    await planner.add_events(thread.id, event_ids)
+    for thread_id, event_ids in events.items():
+        found = {stored.id for stored in await kernel.store.find(thread_id, list(event_ids))}
+        missing = [event_id for event_id in event_ids if event_id not in found]
+        if missing:
+            raise EventNotFound(thread_id, missing[0])
+    planner = _Planner(kernel, only_looks=dry_run)
+    for thread_id, event_ids in events.items():
+        await planner.add_events(thread_id, event_ids)
     return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run)
 
 
@@ -110,7 +120,8 @@ async def delete(
 ) -> ErasureReport:
     """Destroy whole threads and all that came of them; see `Thread.delete`. Raises `ThreadHasForks`."""
     kernel.check_writable("deleting")
-    planner = _Planner(kernel)
+    await check_not_held(kernel.store, thread_ids)  # before shares are withdrawn
+    planner = _Planner(kernel, only_looks=dry_run)
     for thread_id in thread_ids:
         await planner.add_thread(thread_id)
     plan = planner.plan()
@@ -122,13 +133,23 @@ async def delete(
 
 
 async def finish_acts(kernel: Kernel) -> list[ErasureReport]:
-    """Go on with the acts that were begun and not finished."""
-    return [await _carried_out(kernel, act) for act in await kernel.store.acts(pending=True)]
+    """Go on with the acts that were begun and not finished. Raises `LegalHold` at the end for one that has to wait."""
+    done: list[ErasureReport] = []
+    held: LegalHold | None = None
+    for act in await kernel.store.acts(pending=True):
+        try:
+            done.append(await _carried_out(kernel, act))
+        except LegalHold as error:  # the others do not wait for it
+            held = held or error
+    if held is not None:
+        raise held
+    return done
 
 
 async def _begun(  # noqa: PLR0913 - an act and what is said with it
     kernel: Kernel, kind: str, plan: ErasurePlan, by: str, reason: str, *, dry_run: bool
 ) -> ErasureReport:
+    await check_not_held(kernel.store, (*plan.events, *plan.threads))
     act = Act(
         id=kernel.new_id(),
         kind=kind,
@@ -145,8 +166,13 @@ async def _begun(  # noqa: PLR0913 - an act and what is said with it
 
 
 async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
-    """Do what an act says, as far as it is not done; raises `ErasureUnfinished` where its bytes cannot be destroyed."""
+    """Do what an act says, as far as it is not done.
+
+    Raises `ErasureUnfinished` where its bytes cannot be destroyed, and `LegalHold` where a hold came since it was asked
+    for: the act waits until that is released.
+    """
     plan = msgspec.json.decode(act.plan, type=ErasurePlan)
+    await check_not_held(kernel.store, (*plan.events, *plan.threads))
     pieces = ErasedPieces()
     erased: dict[str, int] = {}
     for thread_id, event_ids in plan.events.items():
@@ -179,6 +205,7 @@ class _Planner:
     """Finds out what an act has to destroy."""
 
     _kernel: Kernel
+    _only_looks: bool = field(default=False, alias="only_looks", kw_only=True)
     _events: dict[str, dict[str, None]] = field(factory=dict)
     _threads: dict[str, int] = field(factory=dict)
 
@@ -196,7 +223,7 @@ class _Planner:
         self._threads = own | self._threads if record.forked_from is not None else self._threads | own
         arrived: Mapping[str, Sequence[str]] = {}
         with suppress(*_UNREADABLE):  # a log that cannot be read can be deleted
-            for prepare in self._kernel[OpenThreads].before_delete:
+            for prepare in () if self._only_looks else self._kernel[OpenThreads].before_delete:
                 await prepare(thread_id)
             await self._kernel[Relay].reach(thread_id, ())  # what is on its way arrives first
             arrived = await self._kernel[Relay].arrivals(thread_id, None)

@@ -5,6 +5,7 @@ texts themselves, and of the digests of large payloads, some pieces are looked f
 well was said elsewhere, and is reported as such.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from hashlib import sha256
 
@@ -13,12 +14,14 @@ from attrs import define, field, frozen
 
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
+from memory_engine.core.text import terms
 from memory_engine.store.protocol import Store
 
 PIECES_MAX = 256
 """Pieces that are looked for at most: each costs one reading of the files."""
 _PIECE = 48
 _SHORT = 12
+_LONG = 256
 
 
 @frozen(kw_only=True)
@@ -102,6 +105,37 @@ def _texts(value: object) -> Iterator[str]:
         case list():
             for one in value:
                 yield from _texts(one)
+
+
+async def find_texts(store: Store, texts: Sequence[str]) -> ErasureProof:
+    """Look for texts in every file of a store and in its full-text index, whoever said them. Nothing is written.
+
+    `left` names a text by its number, from 1: a report should not repeat what it is about.
+    """
+    forms = {text: _forms(text) for text in texts}
+    pieces = {piece: n for n, text in enumerate(forms, 1) for form in forms[text] for piece in _cut(form)}
+    found = await store.traces(list(pieces), ())
+    left = {f"{place}: text {pieces[piece]}": None for piece, places in found.places.items() for place in places}
+    for n, text in enumerate(forms, 1):
+        left.update((f"{place}: text {n}", None) for place in await store.mentions(forms[text], terms(text)))
+    return ErasureProof(pieces=len(pieces), files=tuple(found.files), bytes=found.size, left=tuple(left))
+
+
+def _forms(text: str) -> list[bytes]:
+    """The bytes by which a text can stand in a store: plain, in JSON, in JSON within JSON, and analysed for search."""
+    written = msgspec.json.encode(text)[1:-1]
+    within = msgspec.json.encode(written.decode())[1:-1]
+    ascii_only = json.dumps(text)[1:-1].encode()
+    analysed = " ".join(terms(text)).encode()
+    return list(dict.fromkeys((text.encode(), written, within, ascii_only, *([analysed] * (len(analysed) >= _SHORT)))))
+
+
+def _cut(form: bytes) -> tuple[bytes, ...]:
+    """A long text by its beginning, its middle and its end: on its way through the pages of a file it is cut too."""
+    if len(form) <= _LONG:
+        return (form,)
+    middle = len(form) // 2
+    return form[:_PIECE], form[middle : middle + _PIECE], form[-_PIECE:]
 
 
 async def prove(store: Store, erased: ErasedPieces) -> ErasureProof:

@@ -1,7 +1,7 @@
 """The seam to storage: the values that a store keeps, and the protocol that every back end implements."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -63,6 +63,23 @@ class Traces(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 0
     places: Mapping[bytes, Sequence[str]] = {}
     said: frozenset[bytes] = frozenset()
+
+
+class Backup(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy of a store, as it was at one moment, of `bytes` bytes.
+
+    `broken` are the threads whose chain of hashes does not hold in it: it did not in the store either.
+    """
+
+    path: str
+    threads: int
+    events: int
+    bytes: int = 0
+    broken: tuple[str, ...] = ()
+
+
+Copied = Callable[[int, int], None]
+"""Called with how much of a store is copied so far, and how much there is. What it raises ends the copying."""
 
 
 BROKEN_ROWS = "broken"
@@ -216,6 +233,22 @@ class Store(Protocol):
         """Look for pieces of bytes in every file of the store, free space included.
 
         Of `texts` among them it also says which ones some row holds.
+        """
+        ...
+
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """Where rows hold a text in one of its forms, and where the index for search has its analysed words in a row.
+
+        Rows only, not free space: a search for bytes misses a text that goes from one page of a file to another, and
+        an index that keeps words cut into pieces.
+        """
+        ...
+
+    async def backup(self, path: str, copied: Copied) -> Backup:
+        """Copy the store as it is at one moment to a new place, and check the copy; others go on writing meanwhile.
+
+        Raises `FileExistsError` where something is there, `BackupFailed` where the copy is damaged, or where there is
+        nothing to copy.
         """
         ...
 

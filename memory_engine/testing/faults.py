@@ -9,7 +9,17 @@ from attrs import frozen
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.store.passages import PassageIndex
-from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, Store, StoreStats, ThreadFilter, Traces
+from memory_engine.store.protocol import (
+    Act,
+    Backup,
+    CommitUnit,
+    Copied,
+    ProjectionChange,
+    Store,
+    StoreStats,
+    ThreadFilter,
+    Traces,
+)
 
 When = Literal["before", "after"]
 
@@ -174,6 +184,14 @@ class FaultyStore:
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Pass on."""
         return await self._store.traces(pieces, texts)
+
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.mentions(forms, words)
+
+    async def backup(self, path: str, copied: Copied) -> Backup:
+        """Pass on."""
+        return await self._store.backup(path, copied)
 
     async def put_act(self, act: Act) -> None:
         """Pass on."""

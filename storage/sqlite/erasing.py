@@ -131,6 +131,25 @@ def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:
     return frozenset(found)
 
 
+def mentions(raw: sqlite3.Connection, forms: Sequence[bytes], words: Sequence[str]) -> list[str]:
+    """The columns and threads whose rows hold a text in one of its forms, and entries of the full-text index."""
+    tables = {name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    found: dict[str, None] = {}
+    for table, column in _TEXTS:
+        seq = "r.pos & 4294967295" if table == "events" else "0"
+        query = (
+            f"SELECT DISTINCT coalesce(t.id, 'number ' || r.tid), {seq} FROM {table} r "
+            f"LEFT JOIN threads t ON t.tid = r.tid WHERE instr(r.{column}, ?)"
+        )
+        for form in forms if table in tables else ():
+            sought = form if column not in _AS_TEXT else form.decode(errors="replace")
+            for thread_id, at in raw.execute(query, (sought,)):
+                found[f"{table}.{column} of thread {thread_id}" + (f", event {at}" if at else "")] = None
+    if words and "passages" in tables:
+        found.update(dict.fromkeys(passages.indexed_at(raw, words)))
+    return list(found)
+
+
 def put_act(raw: sqlite3.Connection, act: Act) -> None:
     """Keep an administrative act."""
     values = (act.id, act.kind, act.plan, act.by, act.reason, act.asked_at_us, act.done_at_us, act.outcome)

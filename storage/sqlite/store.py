@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from memory_engine.core.cancellation import finished
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import SchemaError, StorageFailed
@@ -27,7 +28,21 @@ from memory_engine.storage.sqlite.transactions import (
     write_projection,
 )
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
-from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, StoreStats, ThreadFilter, Traces
+from memory_engine.store.protocol import (
+    Act,
+    Backup,
+    CommitUnit,
+    Copied,
+    ProjectionChange,
+    StoreStats,
+    ThreadFilter,
+    Traces,
+)
+
+if TYPE_CHECKING:
+    from memory_engine.storage.sqlite import backup
+else:
+    backup = lazy_module("memory_engine.storage.sqlite.backup")
 
 T = TypeVar("T")
 
@@ -49,13 +64,19 @@ class SQLiteStore:
     """
 
     def __init__(
-        self, path: str, writer: Writer | NoWriter, readers: Sequence[Connection], transactions: Transactions
+        self,
+        path: str,
+        writer: Writer | NoWriter,
+        readers: Sequence[Connection],
+        transactions: Transactions,
+        busy_timeout_s: float,
     ) -> None:
         self._path = path
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
         self._turn = 0
+        self._busy_timeout_s = busy_timeout_s
         self._generation = Generation(path)
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
@@ -112,7 +133,7 @@ class SQLiteStore:
         if version < len(MIGRATIONS):
             await cls._brought_up(path, version, busy_timeout_s)
         opened = [await Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)]
-        store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path))
+        store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path), busy_timeout_s)
         store._leaves = is_alone and not is_still
         store._still = await asyncio.to_thread(_signature, path) if is_still else None
         return store
@@ -141,7 +162,7 @@ class SQLiteStore:
             raise
         transactions = Transactions(SPILL_BYTES, path)
         writer = Writer(opened[0], lock, transactions, path)
-        return cls(path, writer, opened[1:], transactions)
+        return cls(path, writer, opened[1:], transactions, busy_timeout_s)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
@@ -229,6 +250,14 @@ class SQLiteStore:
         wanted = [piece for piece in found.places if piece in texts]
         said = await self._read(lambda raw: erasing.said(raw, wanted))
         return msgspec.structs.replace(found, said=said)
+
+    async def mentions(self, forms: Sequence[bytes], words: Sequence[str]) -> Sequence[str]:
+        """The rows that hold a text in one of its forms, and entries of the full-text index with all its words."""
+        return await self._read(lambda raw: erasing.mentions(raw, forms, words))
+
+    async def backup(self, path: str, copied: Copied) -> Backup:
+        """Copy the database as it is now to a new file, which is checked before it is there."""
+        return await backup.back_up_file(self._path, path, self._busy_timeout_s, copied)
 
     async def put_act(self, act: Act) -> None:
         """Keep an administrative act."""

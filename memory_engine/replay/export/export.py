@@ -1,7 +1,6 @@
 """Export: a thread's whole log as one file, redacted if that is asked for. Reads only."""
 
 import asyncio
-import errno
 import gzip
 import os
 from collections.abc import AsyncIterator, Sequence
@@ -31,6 +30,7 @@ from memory_engine.replay.export.redactor import RedactedLog
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.new_file import beside, check_free, put_in_place
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
@@ -73,7 +73,7 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     `InvalidRedaction` for texts that cannot be taken out.
     """
     kernel = thread.kernel
-    _check_free(path, force=force)
+    check_free(path, force=force)
     log = await _log_of(thread, upto, redaction)
     at_head = (await kernel.reader.rows_at(thread.id, {log.upto})).get(log.upto)
     digest = at_head.hash.hex() if at_head is not None else ""
@@ -179,7 +179,7 @@ class _NewFile:
     def __init__(self, path: Path, *, compress: bool, force: bool) -> None:
         self._path = path
         self._force = force
-        self._beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        self._beside = beside(path)
         self._raw = self._beside.open("xb")
         # neither a name nor a time inside: the same log gives the same bytes
         self._packed = gzip.GzipFile("", "wb", _LEVEL, self._raw, mtime=0) if compress else None
@@ -208,25 +208,5 @@ class _NewFile:
         os.fsync(self._raw.fileno())
         size = self._raw.tell()
         self._raw.close()
-        if self._force:
-            self._beside.replace(self._path)
-            return size
-        try:
-            self._path.hardlink_to(self._beside)  # a rename would replace what somebody has put there by now
-        except FileExistsError:
-            raise _there_already(self._path) from None
-        except OSError:  # a file system without links
-            if self._path.exists():
-                raise _there_already(self._path) from None
-            self._beside.replace(self._path)
+        put_in_place(self._beside, self._path, force=self._force)
         return size
-
-
-def _check_free(path: Path, *, force: bool) -> None:
-    """Only a file may be replaced, and only if that is asked for."""
-    if path.exists() and not (force and path.is_file()):
-        raise _there_already(path)
-
-
-def _there_already(path: Path) -> FileExistsError:
-    return FileExistsError(errno.EEXIST, "there is a file already: give another name, or let it be replaced", str(path))

@@ -1,0 +1,53 @@
+"""The commands `backup` and `restore`: whole databases, copied and checked."""
+
+import argparse
+import time
+from collections.abc import Awaitable, Callable
+
+from memory_engine.cli.commands import Command, check_is_there, existing
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted, duration, size
+from memory_engine.core.json_form import named
+from memory_engine.store.protocol import Backup, Copied
+from memory_engine.wiring import restore
+
+
+def _declare_backup(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", metavar="TARGET", help="the file to make")
+
+
+async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Copy a database. Returns 1 where a thread's chain of hashes does not hold."""
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+        return await _copied(asked.db, lambda copied: engine.backup(asked.target, copied), "copying", terminal)
+
+
+def _declare_restore(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("backup", metavar="BACKUP", help="a file that `memory-engine backup` wrote")
+    parser.add_argument("path", metavar="NEW_PATH", help="the database to make; a file that is there is never replaced")
+
+
+async def restore_backup(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Make a database of a backup. Returns 1 where a thread's chain of hashes does not hold."""
+    check_is_there(asked.backup)
+    return await _copied(asked.backup, lambda copied: restore(asked.backup, asked.path, copied), "restoring", terminal)
+
+
+async def _copied(source: str, copy: Callable[[Copied], Awaitable[Backup]], what: str, terminal: Terminal) -> int:
+    begun = time.perf_counter()
+    progress = Progress(what, terminal)
+    try:
+        report = await copy(lambda done, _all: progress.update({"pages": done}))
+    finally:
+        progress.end()
+    terminal.json(named(report))
+    held = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}"
+    terminal.say(f"{source} → {report.path}: {held}, {size(report.bytes)}, in {duration(time.perf_counter() - begun)}")
+    for thread_id in report.broken:
+        terminal.say(f"thread {thread_id!r}: its chain does not hold; `memory-engine verify` says where", "red")
+    return FOUND_PROBLEMS if report.broken else 0
+
+
+BACKUP = Command(_declare_backup, back_up)
+RESTORE = Command(_declare_restore, restore_backup)

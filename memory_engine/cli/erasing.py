@@ -1,0 +1,269 @@
+"""The commands that destroy, erase and delete, and the one that lists what was destroyed."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from memory_engine.cli.commands import Command, WrongArgument, add_thread, existing, positive
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Column, Terminal
+from memory_engine.core.clock import to_datetime
+from memory_engine.core.excerpts import counted, number, one_line, size
+from memory_engine.core.json_form import named
+from memory_engine.engine import Engine
+from memory_engine.errors import ThreadHasForks
+from memory_engine.replay.erasing import ErasureReport, delete
+from memory_engine.replay.erasure_proof import ErasureProof, find_texts
+from memory_engine.replay.holds import StandingHold
+from memory_engine.store.protocol import Act
+from memory_engine.thread import Thread
+
+LISTED = 20
+"""Places, and threads, that are listed for people."""
+
+
+def add_said(parser: argparse.ArgumentParser) -> None:
+    """The words that are kept with an act."""
+    parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; kept with the act")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="kept with the act")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """The word that goes ahead without a question."""
+    parser.add_argument("--yes", action="store_true", help="do not ask first (a must with --json, and in scripts)")
+
+
+def agreed(asked: argparse.Namespace, terminal: Terminal, question: str) -> bool:
+    """Whether somebody wants what cannot be undone. Raises `WrongArgument` where nobody can be asked."""
+    if asked.yes:
+        return True
+    if terminal.as_json or not (terminal.is_terminal and sys.stdin.isatty()):
+        raise WrongArgument(f"{question} This cannot be undone: say --yes (or look first: --dry-run)")
+    if terminal.confirmed(question):
+        return True
+    terminal.say("nothing was changed")
+    return False
+
+
+def _declare_erase(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="the thread whose events are erased")
+    parser.add_argument("--event", action="append", metavar="ID", default=[], help="an event's id (repeatable)")
+    parser.add_argument("--seq", action="append", metavar="N", type=positive, default=[], help="a seq (repeatable)")
+    parser.add_argument("--user", metavar="USER", help="everything of a user (of --tenant, or of none)")
+    parser.add_argument("--tenant", metavar="TENANT", help="everything of a tenant, or with --user of its user")
+    add_said(parser)
+    parser.add_argument("--dry-run", action="store_true", help="count what it would destroy, and write nothing")
+    add_yes(parser)
+    parser.add_argument("--prove", action="store_true", help="erase nothing: look for texts in all files of the store")
+    parser.add_argument(
+        "--text", action="append", metavar="TEXT", default=[], help="a text to look for (repeatable; -: lines of stdin)"
+    )
+
+
+async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Destroy events of a thread, or all of a user or tenant; or look for texts that should be gone."""
+    if asked.prove:
+        return await _prove(asked, terminal)
+    if asked.text:
+        raise WrongArgument("--text goes with --prove: to erase, name the events that say it (--event, --seq)")
+    by_scope = asked.user is not None or asked.tenant is not None
+    if by_scope and (asked.thread or asked.event or asked.seq):
+        raise WrongArgument("name a thread and its events, or a user or tenant, not both")
+    if not by_scope and not (asked.thread and (asked.event or asked.seq)):
+        raise WrongArgument(
+            "name a thread and its events (--event ID, --seq N), or --user or --tenant; `memory-engine delete` "
+            "destroys a whole thread"
+        )
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        planned = await _erase(engine, asked, dry_run=True)
+        if asked.dry_run:
+            return _told(planned, terminal)
+        if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
+            return 0
+        return _told(await _erase(engine, asked, dry_run=False), terminal)
+
+
+async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) -> ErasureReport:
+    """Plan it, or do it."""
+    by, reason = asked.by, asked.reason
+    if asked.user is not None:
+        user = engine.user(asked.user, tenant_id=asked.tenant or "")
+        return await user.erase_all(by=by, reason=reason, dry_run=dry_run)
+    if asked.tenant is not None:
+        return await engine.tenant(asked.tenant).erase_all(by=by, reason=reason, dry_run=dry_run)
+    thread = engine.thread(asked.thread)
+    rows = await engine.reader.rows_at(thread.id, set(asked.seq))
+    missing = [str(seq) for seq in asked.seq if seq not in rows]
+    if missing:
+        raise WrongArgument(f"thread {thread.id!r} has no event {', '.join(missing)}; `memory-engine log` lists them")
+    ids = dict.fromkeys((*asked.event, *(stored.id for stored in rows.values())))
+    return await thread.erase(list(ids), by=by, reason=reason, dry_run=dry_run)
+
+
+def _declare_delete(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    add_said(parser)
+    parser.add_argument("--dry-run", action="store_true", help="count what it would destroy, and write nothing")
+    add_yes(parser)
+
+
+async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Destroy a whole thread."""
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        await engine.thread(asked.thread).info()
+        try:
+            planned = await delete(engine.kernel, [asked.thread], dry_run=True)
+            if asked.dry_run:
+                return _told(planned, terminal)
+            if not agreed(asked, terminal, f"Destroy {_counts(planned)}?"):
+                return 0
+            return _told(await engine.thread(asked.thread).delete(by=asked.by, reason=asked.reason), terminal)
+        except ThreadHasForks as error:
+            forks = ", ".join(error.forks)
+            raise WrongArgument(
+                f"thread {error.thread_id!r} shares its past with {forks}: delete the forks first, or erase its events"
+            ) from None
+
+
+def _counts(report: ErasureReport) -> str:
+    """What an act destroys, in words."""
+    parts = []
+    if report.deleted:
+        parts.append(f"{counted(len(report.deleted), 'whole thread')} ({_listed(report.deleted)})")
+    events = sum(report.erased.values())
+    if events or not report.deleted:
+        parts.append(f"the texts of {counted(events, 'event')} in {counted(len(report.erased), 'thread')}")
+    return " and ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", … and {number(len(names) - LISTED)} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
+
+
+def _told(report: ErasureReport, terminal: Terminal) -> int:
+    """Say what became of an act, and whether its proof holds."""
+    terminal.json(report)
+    done = f"act {report.act}" if report.act else "nothing was written (a dry run)"
+    terminal.say(f"{_counts(report)}: {done}", "bold")
+    for thread_id, events in report.erased.items():
+        terminal.say(f"  {thread_id}: {counted(events, 'event')}")
+    return _proven(report.proof, terminal) if report.proof is not None else 0
+
+
+def _proven(proof: ErasureProof, terminal: Terminal) -> int:
+    where = f"{counted(len(proof.files), 'file')}, {size(proof.bytes)}"
+    sought = f"{counted(proof.pieces, 'piece')} looked for in {where}"
+    if proof.ok:
+        said = f"; {number(proof.elsewhere)} are said by other events too" if proof.elsewhere else ""
+        terminal.say(f"{sought}: nothing is left{said}", "green")
+        return 0
+    terminal.say(f"{sought}: {counted(len(proof.left), 'place')} hold some", "red")
+    for place in proof.left[:LISTED]:
+        terminal.say(f"  {place}")
+    if len(proof.left) > LISTED:
+        terminal.say(f"  … and {number(len(proof.left) - LISTED)} more; --json lists them")
+    return FOUND_PROBLEMS
+
+
+async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Look for texts; without any, whether every act that was begun is done and left nothing."""
+    texts = [text for given in asked.text for text in (sys.stdin.read().splitlines() if given == "-" else [given])]
+    if not texts:
+        raise WrongArgument("name what to look for: --text TEXT, or --text - for lines of standard input")
+    if not all(text.strip() for text in texts):
+        raise WrongArgument("an empty text stands everywhere: name what to look for")
+    if asked.thread or asked.event or asked.seq or asked.user or asked.tenant:
+        raise WrongArgument("--prove looks through the whole store: it takes texts only")
+    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+        proof = await find_texts(engine.store, texts)
+    terminal.json(proof.as_data() | {"ok": proof.ok})
+    return _proven(proof, terminal)
+
+
+def _declare_acts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--finish", action="store_true", help="go on with those that are not finished")
+
+
+async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """List the administrative acts, oldest first. Returns 1 where one is not finished."""
+    async with existing(asked.db, read_only=not asked.finish, entry_points=asked.plugins) as engine:
+        if asked.finish:
+            await engine.finish_acts()
+        found = await engine.acts()
+    terminal.json([_as_data(act) for act in found])
+    if not found:
+        terminal.say("no act was recorded")
+        return 0
+    heads = [Column("ACT"), Column("KIND"), Column("ASKED (UTC)"), Column("STATE"), Column("BY"), Column("REASON")]
+    terminal.table(heads, [_row(act, terminal.width) for act in found])
+    return FOUND_PROBLEMS if any(not act.done_at_us for act in found) else 0
+
+
+def _row(act: Act, width: int) -> list[str]:
+    at = to_datetime(act.asked_at_us).strftime("%Y-%m-%d %H:%M")
+    return [act.id, act.kind, at, "done" if act.done_at_us else "not finished", act.by, one_line(act.reason, width)]
+
+
+def _as_data(act: Act) -> dict[str, object]:
+    """An act as JSON: its plan and outcome as they are, not as texts."""
+    return {
+        "id": act.id,
+        "kind": act.kind,
+        "by": act.by,
+        "reason": act.reason,
+        "asked_at": to_datetime(act.asked_at_us).isoformat(),
+        "done_at": to_datetime(act.done_at_us).isoformat() if act.done_at_us else None,
+        "plan": msgspec.json.decode(act.plan),
+        "outcome": msgspec.json.decode(act.outcome) if act.outcome else None,
+    }
+
+
+def _declare_hold(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread (without any of these: list the holds)")
+    parser.add_argument("--user", metavar="USER", help="all threads of a user (of --tenant, or of none)")
+    parser.add_argument("--tenant", metavar="TENANT", help="all threads of a tenant, or with --user of its user")
+    add_said(parser)
+    parser.add_argument("--release", action="store_true", help="end the holds that were set on exactly this")
+
+
+async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Set a hold, end it, or list those that stand."""
+    by_scope = asked.user is not None or asked.tenant is not None
+    if by_scope and asked.thread:
+        raise WrongArgument("name a thread, or a user or tenant, not both")
+    if not by_scope and not asked.thread:
+        if asked.release:
+            raise WrongArgument("name what to release: a thread, --user or --tenant")
+        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+            return _put_holds(await engine.holds(), "no hold stands", terminal)
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        held = _held(engine, asked)
+        if asked.release:
+            ended = await held.release(by=asked.by, reason=asked.reason)
+            return _put_holds(ended, "no hold stood there", terminal)
+        return _put_holds([await held.hold(by=asked.by, reason=asked.reason)], "", terminal)
+
+
+def _held(engine: Engine, asked: argparse.Namespace) -> Thread:
+    if asked.user is not None:
+        return engine.user(asked.user, tenant_id=asked.tenant or "")
+    return engine.thread(asked.thread) if asked.tenant is None else engine.tenant(asked.tenant)
+
+
+def _put_holds(found: Sequence[StandingHold], none: str, terminal: Terminal) -> int:
+    terminal.json([named(one) for one in found])
+    if not found:
+        terminal.say(none)
+        return 0
+    heads = [Column("HOLD"), Column("ON"), Column("SINCE (UTC)"), Column("BY"), Column("REASON")]
+    terminal.table(heads, [[one.id, str(one.scope), one.at[:16], one.by, one.reason] for one in found])
+    return 0
+
+
+ERASE = Command(_declare_erase, erase)
+DELETE = Command(_declare_delete, delete_thread)
+ACTS = Command(_declare_acts, acts)
+HOLD = Command(_declare_hold, hold)
