@@ -1,8 +1,11 @@
 """The SQLite store: `memory_engine.store.protocol.Store` over one file."""
 
 import asyncio
+import contextlib
 import logging
+import math
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -12,7 +15,7 @@ import msgspec
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord, encode_policy
-from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
+from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
@@ -24,7 +27,7 @@ from memory_engine.storage.sqlite.transactions import (
     put_live,
     write_projection,
 )
-from memory_engine.storage.sqlite.writer import Writer
+from memory_engine.storage.sqlite.writer import WAL_BYTES, Writer, size_of
 from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange, StoreStats, ThreadFilter, Traces
 
 T = TypeVar("T")
@@ -34,6 +37,11 @@ _log = logging.getLogger("memory_engine.storage")
 Durability = Literal["normal", "full"]
 SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
+SHORTEN_S = 0.25
+"""Seconds between two tries to empty the write-ahead log."""
+QUIET_S = 0.5
+"""Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
+QUIET_POLL_S = 0.002
 SPILL_BYTES = 64 * 1024
 """Payloads over this size are kept apart, once for each content."""
 
@@ -54,6 +62,10 @@ class SQLiteStore:
         self._turn = 0
         self._generation = Generation(path)
         self._leases = Leases(path)
+        self._reading = 0
+        self._quiet: asyncio.Future[None] | None = None
+        self._shortening: asyncio.Task[None] | None = None
+        self._shortened_s = 0.0
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -108,7 +120,24 @@ class SQLiteStore:
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; it is committed together with those of other threads that wait."""
+        if size_of(self._path + "-wal") > WAL_BYTES and time.monotonic() > self._shortened_s + SHORTEN_S:
+            self._shortened_s = math.inf  # until this one has ended
+            self._shortening = asyncio.get_running_loop().create_task(self._shorten())
         return self._writer.submit(unit)
+
+    async def _shorten(self) -> None:
+        """Empty the write-ahead log. This process begins no read before that, and waits for those under way."""
+        self._quiet = asyncio.get_running_loop().create_future()
+        until = time.monotonic() + QUIET_S
+        try:
+            while self._reading and time.monotonic() < until:  # noqa: ASYNC110 - bounded, and rare
+                await asyncio.sleep(QUIET_POLL_S)
+            with contextlib.suppress(MemoryEngineError):
+                await self._writer.shorten()
+        finally:
+            self._quiet.set_result(None)
+            self._quiet = None
+            self._shortened_s = time.monotonic()
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Those of the events that the thread's log (shared past included) holds."""
@@ -233,7 +262,7 @@ class SQLiteStore:
     async def stats(self) -> StoreStats:
         """Totals; `bytes` is the size of the database and its write-ahead log."""
         threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
-        size += _size_of(self._path + "-wal")
+        size += size_of(self._path + "-wal")
         return StoreStats(
             threads=threads, events=events, chunks=chunks, tokens=tokens, payload_bytes=payloads, bytes=size
         )
@@ -245,13 +274,21 @@ class SQLiteStore:
     async def close(self) -> None:
         """Commit the units taken, close the readers, checkpoint the log, close the writer."""
         self._leases.disown()
+        if self._shortening is not None:
+            await asyncio.wait([self._shortening])
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        while self._quiet is not None:
+            await asyncio.shield(self._quiet)
         self._turn = (self._turn + 1) % len(self._readers)
-        return await self._readers[self._turn].run(query)
+        self._reading += 1
+        try:
+            return await self._readers[self._turn].run(query)
+        finally:
+            self._reading -= 1
 
 
 def _check_place(path: str) -> None:
@@ -260,11 +297,6 @@ def _check_place(path: str) -> None:
         raise StorageFailed(path, f"the directory {folder} does not exist; create it")
     if Path(path).is_dir():
         raise StorageFailed(path, "it is a directory; give the path of a file")
-
-
-def _size_of(path: str) -> int:
-    file = Path(path)
-    return file.stat().st_size if file.exists() else 0
 
 
 def check_sqlite_version(path: str) -> None:
