@@ -64,7 +64,13 @@ from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
-from tests.trust.files import locked, refused_by_a_row, view_of_a_broken_row, written_to_a_file_that_is_gone
+from tests.trust.files import (
+    deleted_while_held,
+    locked,
+    refused_by_a_row,
+    view_of_a_broken_row,
+    written_to_a_file_that_is_gone,
+)
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
@@ -350,12 +356,6 @@ async def delete_while_somebody_reads(p: Place) -> None:
     await p.thread.delete()
 
 
-async def delete_what_is_held(p: Place) -> None:
-    """Somebody has a reason for it to stay."""
-    await p.thread.hold(by="counsel", reason="case 12")
-    await p.thread.delete()
-
-
 async def compact_what_is_critical(p: Place) -> None:
     """Nothing else is in the thread."""
     thread = await p.engine.create_thread()
@@ -457,7 +457,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
-    (errors.LegalHold, delete_what_is_held),
+    (errors.LegalHold, lambda p: deleted_while_held(p.thread)),
     (errors.ErasureUnfinished, delete_while_somebody_reads),
     (errors.StorageBusy, lambda p: locked(p.path)),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),

@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import math
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ from memory_engine.core.cancellation import finished
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import SchemaError, StorageFailed
+from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
@@ -27,7 +29,7 @@ from memory_engine.storage.sqlite.transactions import (
     put_record,
     write_projection,
 )
-from memory_engine.storage.sqlite.writer import NoWriter, Writer
+from memory_engine.storage.sqlite.writer import WAL_BYTES, NoWriter, Writer, size_of
 from memory_engine.store.protocol import (
     Act,
     Backup,
@@ -51,6 +53,11 @@ _log = logging.getLogger("memory_engine.storage")
 Durability = Literal["normal", "full"]
 SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
+SHORTEN_S = 0.25
+"""Seconds between two tries to empty the write-ahead log."""
+QUIET_S = 0.5
+"""Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
+QUIET_POLL_S = 0.002
 SPILL_BYTES = 64 * 1024
 """Payloads over this size are kept apart, once for each content."""
 
@@ -81,6 +88,10 @@ class SQLiteStore:
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._leases = Leases(path)
+        self._reading = 0
+        self._quiet: asyncio.Future[None] | None = None
+        self._shortening: asyncio.Task[None] | None = None
+        self._shortened_s = 0.0
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -183,7 +194,24 @@ class SQLiteStore:
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; it is committed together with those of other threads that wait."""
+        if size_of(self._path + "-wal") > WAL_BYTES and time.monotonic() > self._shortened_s + SHORTEN_S:
+            self._shortened_s = math.inf  # until this one has ended
+            self._shortening = asyncio.get_running_loop().create_task(self._shorten())
         return self._writer.submit(unit)
+
+    async def _shorten(self) -> None:
+        """Empty the write-ahead log. This process begins no read before that, and waits for those under way."""
+        self._quiet = asyncio.get_running_loop().create_future()
+        until = time.monotonic() + QUIET_S
+        try:
+            while self._reading and time.monotonic() < until:  # noqa: ASYNC110 - bounded, and rare
+                await asyncio.sleep(QUIET_POLL_S)
+            with suppress(MemoryEngineError):
+                await self._writer.shorten()
+        finally:
+            self._quiet.set_result(None)
+            self._quiet = None
+            self._shortened_s = time.monotonic()
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Those of the events that the thread's log (shared past included) holds."""
@@ -318,7 +346,7 @@ class SQLiteStore:
     async def stats(self) -> StoreStats:
         """Totals; `bytes` is the size of the database and its write-ahead log."""
         threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
-        size += _size_of(self._path + "-wal")
+        size += size_of(self._path + "-wal")
         return StoreStats(
             threads=threads, events=events, chunks=chunks, tokens=tokens, payload_bytes=payloads, bytes=size
         )
@@ -330,6 +358,8 @@ class SQLiteStore:
     async def close(self) -> None:
         """Commit the units taken, close the readers, checkpoint the log, close the writer."""
         self._leases.disown()
+        if self._shortening is not None:
+            await asyncio.wait([self._shortening])
         for reader in self._readers:
             await reader.close()
         await self._writer.close()
@@ -339,8 +369,14 @@ class SQLiteStore:
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         if self._still is not None and await asyncio.to_thread(_signature, self._path) != self._still:
             raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
+        while self._quiet is not None:
+            await asyncio.shield(self._quiet)
         self._turn = (self._turn + 1) % len(self._readers)
-        return await self._readers[self._turn].run(query)
+        self._reading += 1
+        try:
+            return await self._readers[self._turn].run(query)
+        finally:
+            self._reading -= 1
 
 
 async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore:
@@ -368,7 +404,7 @@ def _close_for_good(path: str) -> None:
 
     It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
     """
-    if _size_of(path + "-wal"):
+    if size_of(path + "-wal"):
         return
     with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
         last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -377,7 +413,7 @@ def _close_for_good(path: str) -> None:
 def _signature(path: str) -> tuple[int, ...]:
     """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
     file = Path(path).stat()
-    return file.st_size, file.st_mtime_ns, _size_of(path + "-wal")
+    return file.st_size, file.st_mtime_ns, size_of(path + "-wal")
 
 
 def _check_place(path: str) -> None:
@@ -386,11 +422,6 @@ def _check_place(path: str) -> None:
         raise StorageFailed(path, f"the directory {folder} does not exist; create it")
     if Path(path).is_dir():
         raise StorageFailed(path, "it is a directory; give the path of a file")
-
-
-def _size_of(path: str) -> int:
-    file = Path(path)
-    return file.stat().st_size if file.exists() else 0
 
 
 def check_sqlite_version(path: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import math
+import os
 import sqlite3
 import time
 from collections import deque
@@ -21,6 +22,8 @@ T = TypeVar("T")
 
 UNITS_MAX = 64
 """Units in one transaction. More would let the first wait for the last."""
+WAL_BYTES = 16 * 1024 * 1024
+"""Above this the file of the write-ahead log is emptied as soon as no reader needs it."""
 AGAIN_S = 0.05
 """Seconds in which the next try of a unit that another process was ahead of finds no others in its way."""
 TURN_S = 0.002
@@ -46,6 +49,7 @@ class Writer:
         self._units: deque[tuple[CommitUnit, asyncio.Future[None]]] = deque()
         self._jobs: deque[tuple[Callable[[sqlite3.Connection], object], asyncio.Future[object]]] = deque()
         self._busy = False
+        self._was_job = False
         self._crowded = False
         self._idle: list[asyncio.Future[None]] = []
         self._failed: StorageFailed | EngineClosed | None = None
@@ -74,6 +78,10 @@ class Writer:
     async def checkpoint(self, mode: str) -> None:
         """Checkpoint the write-ahead log, under the lock. `mode`: PASSIVE, FULL or TRUNCATE."""
         await self._job(lambda raw: self._checkpoint(raw, mode))
+
+    async def shorten(self) -> None:
+        """Checkpoint the write-ahead log and empty its file, unless a reader is in the way: nobody waits for it."""
+        await self._job(self._shorten)
 
     async def administer(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Run a transaction that deletes or erases, and tell all processes of it."""
@@ -105,13 +113,15 @@ class Writer:
         return await future  # type: ignore[return-value]  # the result of `work`
 
     def _go_on(self) -> None:
-        """Start the next transaction if none is under way."""
+        """Start the next transaction if none is under way. Units wait for one job at most, however many there are."""
         if self._busy:
             return
-        if self._jobs:
+        if self._jobs and not (self._units and self._was_job):
+            self._was_job = True
             work, future = self._jobs.popleft()
             self._start(work, lambda outcome: _settle(future, outcome))
         elif self._units:
+            self._was_job = False
             batch = [self._units.popleft() for _ in range(min(UNITS_MAX, len(self._units)))]
             self._crowded = len(batch) > 1
             units = [unit for unit, _ in batch]
@@ -207,6 +217,14 @@ class Writer:
         with self._lock:
             raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
+    def _shorten(self, raw: sqlite3.Connection) -> None:
+        (wait_ms,) = raw.execute("PRAGMA busy_timeout").fetchone()
+        raw.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._checkpoint(raw, "TRUNCATE")
+        finally:
+            raw.execute(f"PRAGMA busy_timeout = {wait_ms}")
+
     async def _tidy_when_idle(self) -> None:
         """Checkpoint once after each stretch of commits."""
         seen = tidied = 0
@@ -216,7 +234,7 @@ class Writer:
                 self._index_words(is_idle=True)
                 self._go_on()
                 with contextlib.suppress(MemoryEngineError):
-                    await self.checkpoint("PASSIVE")
+                    await (self.shorten() if size_of(self._path + "-wal") > WAL_BYTES else self.checkpoint("PASSIVE"))
                 tidied = seen = self._commits
             else:
                 seen = self._commits
@@ -246,8 +264,19 @@ class NoWriter:
         """Refuse to write to the file."""
         raise ReadOnly("an administrative act")
 
+    async def shorten(self) -> None:
+        """Leave the write-ahead log as it is."""
+
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def size_of(path: str) -> int:
+    """The bytes of a file; 0 where there is none."""
+    try:
+        return os.stat(path).st_size  # noqa: PTH116 - a third of the cost of a Path, and at every commit
+    except OSError:
+        return 0
 
 
 def _settle(future: "asyncio.Future[object]", outcome: object) -> None:

@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import memory_engine
-from memory_engine import EngineConfig, UserMessage
+from memory_engine import EngineConfig, Thread, UserMessage
 
 
 def tamper(path: str, *statements: str) -> None:
@@ -53,3 +53,9 @@ async def written_to_a_file_that_is_gone(path: str) -> None:
     async with memory_engine.open(path) as engine:
         Path(path).unlink()  # noqa: ASYNC240 - a file of a test
         await engine.create_thread("t")
+
+
+async def deleted_while_held(thread: Thread) -> None:
+    """Somebody has a reason for it to stay."""
+    await thread.hold(by="counsel", reason="case 12")
+    await thread.delete()

@@ -1,0 +1,58 @@
+"""Under load a dispatch waits for little, and the files stay small."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine import UserMessage
+
+MIB = 1024 * 1024
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A file that is not there yet."""
+    return str(tmp_path / "m.db")
+
+
+def wal_bytes(path: str) -> int:
+    """The size of the write-ahead log."""
+    return Path(path + "-wal").stat().st_size
+
+
+async def test_a_dispatch_waits_for_one_other_piece_of_work(path: str) -> None:
+    """Of twenty checkpoints that were asked for before, one at most is done before it."""
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        await thread.state()
+        done: list[str] = []
+
+        async def flush() -> None:
+            await engine.store.flush()
+            done.append("flushed")
+
+        flushing = [asyncio.ensure_future(flush()) for _ in range(20)]
+        await asyncio.sleep(0)
+        await thread.dispatch(UserMessage(content="Hello"))
+        assert done.count("flushed") <= 2
+        await asyncio.gather(*flushing)
+
+
+async def test_the_write_ahead_log_is_emptied_once_it_has_grown(path: str) -> None:
+    """A reader was in the way while much was written; when it is gone, the file shrinks, and nobody had to wait."""
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            for n in range(5):
+                await thread.dispatch(UserMessage(content=f"{n}" * 4 * MIB))
+            assert wal_bytes(path) > 16 * MIB
+        while wal_bytes(path) > 16 * MIB:
+            await thread.dispatch(UserMessage(content="Hello"))
+            await asyncio.sleep(0.01)
+        assert (await thread.verify()).ok
