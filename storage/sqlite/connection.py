@@ -170,6 +170,11 @@ class FileLock:
         """Tell all processes, while it is held, that something was deleted or erased (see `Generation`)."""
         os.write(self._descriptor, b"\n")
 
+    @property
+    def descriptor(self) -> int:
+        """The open file that holds the lock: a process that inherits it holds the lock too, until it ends."""
+        return self._descriptor
+
     def close(self) -> None:
         """Release the lock. The file stays, since another process may be waiting on it."""
         self._file.close()

@@ -178,7 +178,7 @@ class Writer:
     def _wipe(self, raw: sqlite3.Connection) -> bool:
         with self._lock:
             self._lock.mark()  # the process that deleted may have died before it told the others
-            return erasing.wipe(raw, self._path)
+            return erasing.wipe(raw, self._path, self._lock.descriptor)
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:
