@@ -36,9 +36,11 @@ class Connection:
         self._open = True
 
     @classmethod
-    async def writer(cls, path: str, busy_timeout_s: float) -> "Connection":
-        """The connection that writes."""
-        return cls(await _connect(path, path, busy_timeout_s), path)
+    async def writer(
+        cls, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
+    ) -> "Connection":
+        """The connection that writes; `factory` is that of `sqlite3.connect`."""
+        return cls(await _connect(path, path, busy_timeout_s, factory), path)
 
     @classmethod
     async def reader(cls, path: str, busy_timeout_s: float) -> "Connection":
@@ -74,6 +76,8 @@ class Connection:
             return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
         except sqlite3.Error as error:
             raise storage_error(self._path, error) from error
+        except OSError as error:  # of the lock's file
+            raise StorageFailed(self._path, str(error)) from error
         except UnicodeEncodeError as error:
             raise InvalidIdentifier("a text", ascii(error.object), "it holds a lone surrogate") from None
 
@@ -109,13 +113,16 @@ def _read_only(path: str) -> str:
     return Path(path).resolve().as_uri() + "?mode=ro"
 
 
-async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.Connection:
+async def _connect(
+    target: str, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
+) -> aiosqlite.Connection:
     connection = aiosqlite.connect(
         target,
         uri=target.startswith("file:"),
         isolation_level=None,
         timeout=busy_timeout_s,
         cached_statements=256,
+        factory=factory,
     )
     connection._thread.daemon = True  # a store that nobody closed must not keep the process alive
     try:

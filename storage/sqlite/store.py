@@ -15,6 +15,7 @@ from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadReco
 from memory_engine.errors import SchemaError, StorageFailed, ThreadExists
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation
+from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import check_version, marks_to_row, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -56,9 +57,15 @@ class SQLiteStore:
 
     @classmethod
     async def open(
-        cls, path: str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0, readers: int = 2
+        cls,
+        path: str,
+        *,
+        durability: Durability = "normal",
+        busy_timeout_s: float = 5.0,
+        readers: int = 2,
+        faults: FaultPlan | None = None,
     ) -> "SQLiteStore":
-        """Open or make the file, bringing its schema up to date.
+        """Open or make the file, bringing its schema up to date. `faults` is for tests: it is told of every write.
 
         Raises `SchemaError` for a file of another program or of a newer version,
         `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
@@ -66,10 +73,10 @@ class SQLiteStore:
         check_sqlite_version(path)
         _check_place(path)
         try:
-            lock = FileLock(path, busy_timeout_s)
+            lock = FileLock(path, busy_timeout_s) if faults is None else ToldLock(path, busy_timeout_s, faults)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
-        opening = asyncio.ensure_future(cls._prepared(path, lock, durability, busy_timeout_s, readers))
+        opening = asyncio.ensure_future(cls._prepared(path, lock, durability, busy_timeout_s, readers, faults=faults))
         try:
             return await finished(opening)
         except asyncio.CancelledError:
@@ -78,12 +85,20 @@ class SQLiteStore:
             raise
 
     @classmethod
-    async def _prepared(
-        cls, path: str, lock: FileLock, durability: Durability, busy_timeout_s: float, readers: int
+    async def _prepared(  # noqa: PLR0913 - what `open` is given
+        cls,
+        path: str,
+        lock: FileLock,
+        durability: Durability,
+        busy_timeout_s: float,
+        readers: int,
+        *,
+        faults: FaultPlan | None,
     ) -> "SQLiteStore":
         opened: list[Connection] = []
         try:
-            opened.append(await Connection.writer(path, busy_timeout_s))
+            factory = sqlite3.Connection if faults is None else connecting(faults)
+            opened.append(await Connection.writer(path, busy_timeout_s, factory))
             await opened[0].run(lambda raw: _prepare(raw, lock, path, durability))
             opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller

@@ -126,6 +126,8 @@ class Writer:
         """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
         if isinstance(outcome, sqlite3.Error):
             outcome = storage_error(self._path, outcome)
+        elif isinstance(outcome, OSError):  # of the lock's file
+            outcome = StorageFailed(self._path, str(outcome))
         if isinstance(outcome, StorageFailed):
             self._failed = outcome
         self._commits += 1
