@@ -64,13 +64,7 @@ from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
-from tests.trust.files import (
-    deleted_while_held,
-    locked,
-    refused_by_a_row,
-    view_of_a_broken_row,
-    written_to_a_file_that_is_gone,
-)
+from tests.trust import files
 
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
@@ -349,13 +343,6 @@ async def needs_more_than_the_budget(p: Place) -> None:
     await p.thread.context(10)
 
 
-async def delete_while_somebody_reads(p: Place) -> None:
-    """An older moment of the file, for longer than an act waits."""
-    p.patched.setattr("memory_engine.replay.erasing.WAIT_S", 0.0)
-    p.store.is_read = True
-    await p.thread.delete()
-
-
 async def compact_what_is_critical(p: Place) -> None:
     """Nothing else is in the thread."""
     thread = await p.engine.create_thread()
@@ -457,13 +444,13 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ModelError, lambda p: ask(Silent(), [], temperature=0.0, max_tokens=1, timeout_s=1.0)),
     (errors.ContextBudgetError, needs_more_than_the_budget),
     (errors.InvalidRetention, lambda _: RetentionRule(act="delete", older_than=timedelta())),
-    (errors.LegalHold, lambda p: deleted_while_held(p.thread)),
-    (errors.ErasureUnfinished, delete_while_somebody_reads),
-    (errors.StorageBusy, lambda p: locked(p.path)),
+    (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
+    (errors.ErasureUnfinished, lambda p: files.deleted_while_read(p.thread, p.store, p.patched)),
+    (errors.StorageBusy, lambda p: files.locked(p.path)),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
-    (errors.StorageRefused, lambda p: refused_by_a_row(p.path)),
-    (errors.UnreadableRow, lambda p: view_of_a_broken_row(p.path)),
-    (errors.StoreReplaced, lambda p: written_to_a_file_that_is_gone(p.path)),
+    (errors.StorageRefused, lambda p: files.refused_by_a_row(p.path)),
+    (errors.UnreadableRow, lambda p: files.view_of_a_broken_row(p.path)),
+    (errors.StoreReplaced, lambda p: files.written_to_a_file_that_is_gone(p.path)),
     (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from memory_engine.testing.fakes import RecordingObserver as RecordingObserver
     from memory_engine.testing.fakes import Returns as Returns
     from memory_engine.testing.fakes import SequentialIds as SequentialIds
+    from memory_engine.testing.faults import Faults as Faults
     from memory_engine.testing.faults import FaultyStore as FaultyStore
     from memory_engine.testing.faults import Hold as Hold
+    from memory_engine.testing.faults import disk_error as disk_error
+    from memory_engine.testing.faults import disk_full as disk_full
     from memory_engine.testing.regression import check_regression as check_regression
     from memory_engine.testing.scenarios import Outcome as Outcome
     from memory_engine.testing.scenarios import Scenario as Scenario
@@ -29,7 +32,7 @@ __getattr__, __dir__ = imported_when_asked(
     __name__,
     {
         "fakes": "CompactorCall FakeCompactor Hangs HashEmbedder ManualClock RecordingObserver Returns SequentialIds",
-        "faults": "FaultyStore Hold",
+        "faults": "Faults FaultyStore Hold disk_error disk_full",
         "regression": "check_regression",
         "scenarios": "Outcome Scenario given",
         "store_contract": "StoreContract",

@@ -1,13 +1,17 @@
-"""Faults at the production seam: a store that fails or waits when a test says so."""
+"""Faults at the production seam: a store or a disk that fails, waits or dies when a test says so."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal
 
 from attrs import frozen
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.storage.sqlite.faults import Point, disk_error, disk_full
 from memory_engine.store.passages import PassageIndex
 from memory_engine.store.protocol import (
     Act,
@@ -21,7 +25,57 @@ from memory_engine.store.protocol import (
     Traces,
 )
 
+__all__ = ["Faults", "FaultyStore", "Hold", "disk_error", "disk_full"]
+
 When = Literal["before", "after"]
+KILLED = 9
+"""The exit code of a process that `Faults.kill` ended."""
+
+
+class Faults:
+    """Faults of the disk under an SQLite store, each planned for one point of its work.
+
+    Open the store with it: `memory_engine.open(await SQLiteStore.open("agent.db", faults=faults))`. Points are "lock",
+    "begin", "write" (each statement that changes rows), "commit" and "checkpoint"; each can be hit before its work or
+    after it, when the outcome is lost. `reached` counts them. Plans count from the time when they are made.
+    """
+
+    def __init__(self) -> None:
+        self.reached: Counter[str] = Counter()
+        self._plans: dict[tuple[str, int, When], Callable[[], None]] = {}
+
+    def fail(self, point: Point, error: Exception, *, nth: int = 1, when: When = "before") -> None:
+        """Raise an error at the n-th such point from now on: one of `disk_full()`, `disk_error()`, an `OSError`."""
+
+        def act() -> None:
+            raise error
+
+        self._plan(point, nth, when, act)
+
+    def delay(self, point: Point, seconds: float, *, nth: int = 1, when: When = "before") -> None:
+        """Let the n-th such point from now on take so much longer; other threads and the event loop go on."""
+        self._plan(point, nth, when, lambda: time.sleep(seconds))
+
+    def kill(self, point: Point, *, nth: int = 1, when: When = "before") -> None:
+        """End the process at the n-th such point from now on, with the exit code 9 and no clean-up."""
+        self._plan(point, nth, when, lambda: os._exit(KILLED))
+
+    def before(self, point: Point) -> None:
+        """Do what is planned; the store calls it."""
+        self.reached[point] += 1
+        self._act(point, "before")
+
+    def after(self, point: Point) -> None:
+        """Do what is planned; the store calls it."""
+        self._act(point, "after")
+
+    def _plan(self, point: Point, nth: int, when: When, act: Callable[[], None]) -> None:
+        self._plans[point, self.reached[point] + nth, when] = act
+
+    def _act(self, point: Point, when: When) -> None:
+        act = self._plans.pop((point, self.reached[point], when), None)
+        if act is not None:
+            act()
 
 
 @frozen

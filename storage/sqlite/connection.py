@@ -57,9 +57,11 @@ class Connection:
         self._open = True
 
     @classmethod
-    async def writer(cls, path: str, busy_timeout_s: float) -> "Connection":
-        """The connection that writes."""
-        return cls(await _connect(path, path, busy_timeout_s), path)
+    async def writer(
+        cls, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
+    ) -> "Connection":
+        """The connection that writes; `factory` is that of `sqlite3.connect`."""
+        return cls(await _connect(path, path, busy_timeout_s, factory), path)
 
     @classmethod
     async def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
@@ -133,13 +135,16 @@ def _read_only(path: str) -> str:
     return Path(path).resolve().as_uri() + "?mode=ro"
 
 
-async def _connect(target: str, path: str, busy_timeout_s: float) -> aiosqlite.Connection:
+async def _connect(
+    target: str, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
+) -> aiosqlite.Connection:
     connection = aiosqlite.connect(
         target,
         uri=target.startswith("file:"),
         isolation_level=None,
         timeout=busy_timeout_s,
         cached_statements=256,
+        factory=factory,
     )
     connection._thread.daemon = True  # a store that nobody closed must not keep the process alive
     try:
@@ -281,6 +286,11 @@ class FileLock:
     def mark(self) -> None:
         """Tell all processes, while it is held, that something was deleted or erased (see `Generation`)."""
         os.write(self._descriptor, b"\n")
+
+    @property
+    def descriptor(self) -> int:
+        """The open file that holds the lock: a process that inherits it holds the lock too, until it ends."""
+        return self._descriptor
 
     def close(self) -> None:
         """Release the lock. The file stays, since another process may be waiting on it."""

@@ -79,16 +79,16 @@ def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit,
     transactions.write(raw, (unit,))
 
 
-def wipe(raw: sqlite3.Connection, path: str) -> bool:
+def wipe(raw: sqlite3.Connection, path: str, lock: int) -> bool:
     """Zero what rows have left behind. Whether it could: it cannot while a reader needs the write-ahead log.
 
-    The caller holds the lock that keeps all other processes from writing.
+    The caller holds the lock that keeps all other processes from writing; `lock` is its descriptor.
     """
     if not _emptied(raw):
         return False
     raw.execute("BEGIN IMMEDIATE")
     try:
-        done = _zeroed(path)
+        done = _zeroed(path, lock)
         raw.execute("PRAGMA shrink_memory")
         # a commit, so that no other connection writes an old copy of a page that it still holds in memory
         (version,) = raw.execute("PRAGMA user_version").fetchone()
@@ -181,11 +181,18 @@ def _emptied(raw: sqlite3.Connection) -> bool:
     return not busy
 
 
-def _zeroed(path: str) -> bool:
-    """Whether the bytes that no page uses are zeros now."""
-    if not sys.executable:
+def _zeroed(path: str, lock: int) -> bool:
+    """Whether the bytes that no page uses are zeros now.
+
+    The process that zeroes them holds the lock too: if this one is killed, nobody may write before that one has ended.
+    """
+    if not sys.executable or sys.platform == "win32":  # there a lock cannot be shared
         return False
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(_PAGES), "zero", path], capture_output=True, check=False, text=True
+        [sys.executable, "-I", "-S", str(_PAGES), "zero", path],
+        capture_output=True,
+        check=False,
+        pass_fds=(lock,),
+        text=True,
     )
     return done.returncode == 0 and done.stdout.strip().isdecimal()

@@ -144,14 +144,24 @@ def seq_at(raw: sqlite3.Connection, thread_id: str, recorded_at_us: int) -> int:
 def correlated(
     raw: sqlite3.Connection, correlation_id: str, limit: int | None, tenant_id: str | None
 ) -> list[tuple[str, StoredEvent]]:
-    """Events that bear a correlation id, with their threads' ids, in the order of their recording."""
+    """Events that bear a correlation id, with their threads' ids, in the order of their recording.
+
+    Raises `IntegrityError` for one that is not where it was recorded: an index leads to it, whatever stands around it.
+    """
     rows = raw.execute(
-        f"SELECT t.id, {EVENT_COLUMNS} FROM {EVENTS} JOIN threads t ON t.tid = e.tid JOIN heads h ON h.tid = e.tid "
+        f"SELECT t.id, e.tid, {EVENT_COLUMNS} FROM {EVENTS} JOIN threads t ON t.tid = e.pos >> 32 "
+        "JOIN heads h ON h.tid = t.tid "
         "WHERE e.correlation_id = ? AND h.status <> ? AND t.tenant_id = coalesce(?, t.tenant_id) "
         "ORDER BY e.recorded_at_us DESC, e.pos DESC LIMIT ?",
         (correlation_id, DELETED, tenant_id, -1 if limit is None else limit),
-    )
-    return [(row[0], event_from_row(row[1:])) for row in rows][::-1]
+    ).fetchall()
+    found: list[tuple[str, StoredEvent]] = []
+    for thread_id, tid, *columns in rows:
+        [stored] = _linked(raw, tid, [event_from_row(tuple(columns))])
+        if columns[0] != position(tid, stored.seq) or stored.previous is None:
+            raise IntegrityError(thread_id, stored.seq, "it is not in the place where it was recorded")
+        found.append((thread_id, stored))
+    return found[::-1]
 
 
 def look_up(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> LookedUp:

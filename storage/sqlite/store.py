@@ -20,6 +20,7 @@ from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
+from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -96,9 +97,15 @@ class SQLiteStore:
 
     @classmethod
     async def open(
-        cls, path: str, *, durability: Durability = "normal", busy_timeout_s: float = 5.0, readers: int = 2
+        cls,
+        path: str,
+        *,
+        durability: Durability = "normal",
+        busy_timeout_s: float = 5.0,
+        readers: int = 2,
+        faults: FaultPlan | None = None,
     ) -> "SQLiteStore":
-        """Open or make the file, bringing its schema up to date.
+        """Open or make the file, bringing its schema up to date. `faults` is for tests: it is told of every write.
 
         Raises `SchemaError` for a file of another program or of a newer version,
         `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
@@ -106,10 +113,10 @@ class SQLiteStore:
         check_sqlite_version(path)
         _check_place(path)
         try:
-            lock = FileLock(path, busy_timeout_s)
+            lock = FileLock(path, busy_timeout_s) if faults is None else ToldLock(path, busy_timeout_s, faults)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
-        return await _whole(cls._prepared(path, lock, durability, busy_timeout_s, readers))
+        return await _whole(cls._prepared(path, lock, durability, busy_timeout_s, readers, faults=faults))
 
     @classmethod
     async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
@@ -133,7 +140,7 @@ class SQLiteStore:
         try:
             version = await _version_of(path, busy_timeout_s, is_still=False)
         except StorageFailed as error:
-            if await asyncio.to_thread(_size_of, path + "-wal"):
+            if await asyncio.to_thread(size_of, path + "-wal"):
                 why = (
                     f"{error.why}; its latest commits are in {path}-wal, and nothing can be written beside it: open it "
                     "once where its directory can be written to, or copy both files to such a place"
@@ -158,12 +165,20 @@ class SQLiteStore:
             raise SchemaError(path, why) from error
 
     @classmethod
-    async def _prepared(
-        cls, path: str, lock: FileLock, durability: Durability, busy_timeout_s: float, readers: int
+    async def _prepared(  # noqa: PLR0913 - what `open` is given
+        cls,
+        path: str,
+        lock: FileLock,
+        durability: Durability,
+        busy_timeout_s: float,
+        readers: int,
+        *,
+        faults: FaultPlan | None,
     ) -> "SQLiteStore":
         opened: list[Connection] = []
         try:
-            opened.append(await Connection.writer(path, busy_timeout_s))
+            factory = sqlite3.Connection if faults is None else connecting(faults)
+            opened.append(await Connection.writer(path, busy_timeout_s, factory))
             await opened[0].run(lambda raw: _prepare(raw, lock, path, durability))
             opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller

@@ -145,6 +145,8 @@ class Writer:
         """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
         if isinstance(outcome, sqlite3.Error | OSError | OverflowError):
             outcome = storage_error(self._path, outcome)
+        elif isinstance(outcome, OSError):  # of the lock's file
+            outcome = StorageFailed(self._path, str(outcome))
         if isinstance(outcome, StorageFailed):
             self._failed = outcome
         self._commits += 1
@@ -211,7 +213,7 @@ class Writer:
     def _wipe(self, raw: sqlite3.Connection) -> bool:
         with self._lock:
             self._lock.mark()  # the process that deleted may have died before it told the others
-            return erasing.wipe(raw, self._path)
+            return erasing.wipe(raw, self._path, self._lock.descriptor)
 
     def _checkpoint(self, raw: sqlite3.Connection, mode: str) -> None:
         with self._lock:

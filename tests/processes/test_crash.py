@@ -30,6 +30,7 @@ class Row:
     begun: list[list[str]] = field(factory=list)
     durable: dict[str, int] = field(factory=dict)
     deaths: int = 0
+    acknowledged: int = 0
     abandoned: int = 0
     unheard: int = 0
 
@@ -39,6 +40,7 @@ class Row:
         self.deaths += 1
         self.begun = said["begin"]
         for acknowledged in said["durable"]:
+            self.acknowledged += len(acknowledged)
             self.durable.update(
                 (event_id, int(seq)) for event_id, _, seq in (word.rpartition("=") for word in acknowledged)
             )
@@ -103,13 +105,13 @@ async def _retry(engine: Engine, row: Row, recorded: dict[str, int]) -> None:
     assert len(set(everything)) == len(everything)
 
 
-async def die_again_and_again(row: Row, seed: int, *, fresh_every: int) -> Row:
+async def die_again_and_again(row: Row, seed: int, *, fresh_every: int, lives_count: int = LIVES) -> Row:
     """Kill a child over and over on a growing file; every so often begin with a new one."""
     dice = random.Random(seed)
     first = row.path
-    for number in range(0, LIVES, fresh_every):
+    for number in range(0, lives_count, fresh_every):
         row.path, row.durable = f"{first}.{number}", {}
-        lives = min(fresh_every, LIVES - number)
+        lives = min(fresh_every, lives_count - number)
         arguments = ("-m", "tests.processes.crash_child", row.path, f"{seed}/{number}", str(lives))
         server = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=PIPE, stdout=PIPE, cwd=ROOT)
         try:

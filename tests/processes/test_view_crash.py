@@ -112,17 +112,17 @@ async def check_told(engine: Engine, told: Told, events: list[RecordedEvent]) ->
         assert set(entries.values()) <= {1}
 
 
-async def die_again_and_again(path: str, seed: str) -> Told:
+async def die_again_and_again(path: str, seed: str, *, told: Told | None = None, lives: int = LIVES) -> Told:
     """Kill a child over and over on one file."""
-    told = Told()
-    arguments = ("-m", "tests.processes.view_crash_child", path, seed, str(LIVES))
+    told = told or Told()
+    arguments = ("-m", "tests.processes.view_crash_child", path, seed, str(lives))
     server = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdin=PIPE, stdout=PIPE, cwd=ROOT)
     assert server.stdout is not None
     assert server.stdin is not None
     try:
-        for life in range(LIVES):
+        for life in range(lives):
             told.hear(await server.stdout.readline())
-            await check(path, told, verify=life == LIVES - 1 or life % VERIFIED_EVERY == 0)
+            await check(path, told, verify=life == lives - 1 or life % VERIFIED_EVERY == 0)
             server.stdin.write(b"\n")
     finally:
         await server.communicate()  # the end of its input is the server's end

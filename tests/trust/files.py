@@ -4,8 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 import memory_engine
 from memory_engine import EngineConfig, Thread, UserMessage
+from memory_engine.testing import FaultyStore
 
 
 def tamper(path: str, *statements: str) -> None:
@@ -58,4 +61,11 @@ async def written_to_a_file_that_is_gone(path: str) -> None:
 async def deleted_while_held(thread: Thread) -> None:
     """Somebody has a reason for it to stay."""
     await thread.hold(by="counsel", reason="case 12")
+    await thread.delete()
+
+
+async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest.MonkeyPatch) -> None:
+    """Somebody reads an older moment of the file, for longer than an act waits."""
+    patched.setattr("memory_engine.replay.erasing.WAIT_S", 0.0)
+    store.is_read = True
     await thread.delete()

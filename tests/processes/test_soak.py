@@ -1,0 +1,44 @@
+"""The trials of `python -m tests.soak`, in short; CI runs more of them."""
+
+import os
+import random
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from tests.soak.kills import KINDS, KillReport, kill
+from tests.soak.load import Held, grown, strain
+
+IS_CI = "CI" in os.environ
+
+
+@pytest.mark.timeout(1200)
+async def test_deaths_amid_upkeep_lose_nothing(tmp_path: Path) -> None:
+    """Killed amid erasing, deleting, importing, indexing and checkpoints, a file holds what was promised, and no more.
+
+    In CI 300 deaths, amid events and views too.
+    """
+    seed = random.SystemRandom().randrange(1 << 32)
+    told: list[KillReport] = []
+    count, kinds = (300, KINDS) if IS_CI else (4, ("upkeep",))
+    report = await kill(count, seed, tmp_path, told.append, kinds)
+    assert [] == report.failures
+    assert (count, count) == (report.kills, told[-1].kills)
+
+
+async def test_what_fifty_threads_hold_does_not_grow(tmp_path: Path) -> None:
+    """Descriptors, tasks, workers and memory after the second half of the work are those after the first."""
+    report = await strain(0.0, 50, tmp_path, lambda _: None)
+    assert [] == report.failures
+    assert (50, 6) == (report.threads, report.rounds)
+    assert report.events >= 50 * 6 * 3
+
+
+def test_growth_is_found() -> None:
+    """Of a single descriptor, task or worker thread, and of memory by half."""
+    first = Held(rounds=2, descriptors=9, tasks=4, os_threads=5, memory=1 << 30)
+    assert [] == grown(first, first)
+    assert ["descriptors: 9, then 10"] == grown(first, evolve(first, descriptors=10))
+    assert ["tasks: 4, then 5"] == grown(first, evolve(first, tasks=5))
+    assert ["memory: 1,073,741,824 bytes, then 2,147,483,648"] == grown(first, evolve(first, memory=1 << 31))
