@@ -390,6 +390,11 @@ class SQLiteStore:
         self._reading += 1
         try:
             return await self._readers[self._turn].run(query)
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, MemoryEngineError):
+                raise
+            why = f"a row cannot be read ({error}); run `memory-engine verify`, or put a backup back"
+            raise SchemaError(self._path, why) from error
         finally:
             self._reading -= 1
 
