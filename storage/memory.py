@@ -4,10 +4,8 @@ Passages are kept by the same SQL as in a file, on a database in memory.
 """
 
 import asyncio
-import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -24,8 +22,7 @@ from memory_engine.errors import (
     ThreadExists,
     ThreadNotFound,
 )
-from memory_engine.storage import passage_search, passage_vectors, passages
-from memory_engine.store.passages import LookedUp, LookUp, PassageChange
+from memory_engine.storage.memory_passages import MemoryPassages
 from memory_engine.store.protocol import (
     KEPT_ROWS,
     Act,
@@ -39,136 +36,7 @@ from memory_engine.store.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-class MemoryPassages:
-    """See `memory_engine.store.passages.PassageIndex`. The database is made by the first index.
-
-    `head_of` gives the seq of a thread's head. It raises `ThreadNotFound`.
-    """
-
-    def __init__(self, head_of: Callable[[str], int]) -> None:
-        self._head_of = head_of
-        self._database: sqlite3.Connection | None = None
-        self._tids: dict[str, int] = {}
-        self._indexed: set[str] = set()
-
-    def has(self, thread_id: str) -> bool:
-        """Whether the thread has an index."""
-        return thread_id in self._indexed
-
-    def apply(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`; whether it did."""
-        if thread_id not in self._indexed:
-            return False
-        tid = self._tid(thread_id)
-        with self._transaction() as raw:
-            return passages.write(raw, tid, change)
-
-    def destroy(self, thread_id: str) -> None:
-        """Drop the index of a deleted thread."""
-        if thread_id in self._indexed:
-            self._indexed.discard(thread_id)
-            with self._transaction() as raw:
-                passages.destroy(raw, self._tid(thread_id))
-
-    def close(self) -> None:
-        """Close the database."""
-        if self._database is not None:
-            self._database.close()
-            self._database = None
-
-    async def look_up(self, thread_id: str, wanted: LookUp) -> LookedUp:
-        """Look up a thread's index."""
-        head = self._head_of(thread_id)
-        if thread_id not in self._indexed:
-            return LookedUp(head=head)
-        with self._transaction() as raw:
-            return passage_search.look_up(raw, self._tid(thread_id), head, wanted)
-
-    async def fitting(self, thread_id: str, wanted: LookUp) -> Sequence[int]:
-        """The places of all passages that fit what narrows a look-up."""
-        self._head_of(thread_id)
-        if thread_id not in self._indexed:
-            return []
-        with self._transaction() as raw:
-            return passage_search.fitting(raw, self._tid(thread_id), wanted)
-
-    async def begin(self, thread_id: str, *, afresh: bool = False) -> None:
-        """Give the thread an empty index, unless it has one of this version (`afresh`: then too)."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            passages.begin(raw, self._tid(thread_id), afresh=afresh)
-        self._indexed.add(thread_id)
-
-    async def write(self, thread_id: str, change: PassageChange) -> bool:
-        """Apply a change where the index stands at `change.after`, and index waiting words. Returns whether it did."""
-        self._head_of(thread_id)
-        done = self.apply(thread_id, change)
-        await self.index_words(thread_id)
-        return done
-
-    async def index_words(self, thread_id: str) -> None:
-        """Index the words of the waiting passages."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            while passages.index_words(raw, self._tid(thread_id), passages.INDEXED_BULK):
-                pass
-
-    async def threads(self) -> Sequence[str]:
-        """The ids of the threads that have an index."""
-        return sorted(self._indexed)
-
-    async def unembedded(self, thread_id: str, model: str, limit: int) -> tuple[Sequence[int], int]:
-        """The places of the oldest passages without a vector of this model, and how many there are in all."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            return passage_vectors.unembedded(raw, self._tid(thread_id), model, limit)
-
-    async def put_vectors(
-        self, thread_id: str, model: str, vectors: Mapping[int, bytes], upto: int, *, first: int = 0
-    ) -> None:
-        """Keep vectors by place; all from `first` up to the place `upto` are then embedded."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            passage_vectors.put_vectors(raw, self._tid(thread_id), model, vectors, (first, upto))
-
-    async def vectors(self, thread_id: str, model: str, after: int) -> Sequence[tuple[int, bytes]]:
-        """The vectors of places above `after`, in order of places."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            return passage_vectors.vectors(raw, self._tid(thread_id), model, after)
-
-    async def models(self, thread_id: str) -> Mapping[str, int]:
-        """The models whose vectors are kept, with the place up to which each has embedded the thread."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            return passage_vectors.models(raw, self._tid(thread_id))
-
-    async def drop_vectors(self, thread_id: str, models: Iterable[str]) -> None:
-        """Destroy the vectors of models."""
-        self._head_of(thread_id)
-        with self._transaction() as raw:
-            passage_vectors.drop_vectors(raw, self._tid(thread_id), models)
-
-    def _tid(self, thread_id: str) -> int:
-        return self._tids.setdefault(thread_id, len(self._tids) + 1)
-
-    @contextmanager
-    def _transaction(self) -> "Iterator[sqlite3.Connection]":
-        if self._database is None:
-            # one thread at a time uses it: the one that runs the event loop
-            self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            self._database.executescript(passages.SCHEMA)
-        raw = self._database
-        raw.execute("BEGIN")
-        try:
-            yield raw
-        except BaseException:  # after any error nothing may stay open; it goes on to the caller
-            raw.execute("ROLLBACK")
-            raise
-        raw.execute("COMMIT")
+    pass
 
 
 class _Kept:

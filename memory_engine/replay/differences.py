@@ -423,3 +423,8 @@ def _passage_fields(row: PassageRow, words: str) -> Mapping[str, object]:
         "ended": row.ended,
         "words": words,
     }
+
+
+def marks_differ(kept: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
+    """The marks of a head that are below the latest events of their types. One may be too high, in a fork."""
+    return [f"mark of {name}: {kept.get(name, 0)} → {seq}" for name, seq in found.items() if kept.get(name, 0) < seq]

@@ -3,7 +3,7 @@
 That is the first place where a log, its reducers and the rows derived from it disagree.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -42,6 +42,7 @@ from memory_engine.replay.differences import (
     arrow,
     fields_differ,
     limited,
+    marks_differ,
     places_differ,
     records_differ,
     reducers_behind,
@@ -73,11 +74,9 @@ _SAID = {
 class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The first place where the log, its reducers and the rows derived from it disagree.
 
-    `kind`: `record` (facts of the thread itself cannot be read), `gap`, `hash`, `redaction` (texts exchanged for
-    others), `operations` (the reducers give others now), `reducer` (they raise), `undecodable`, `head`, `state` (live
-    rows), `projection` (rows of a view), `snapshot` (of a state or a view, for reading the past), `search` (passages,
-    their words or their vectors), `ids` (the index by which an event is found again) or `thread` (the facts of its
-    creation).
+    `kind`: `gap`, `hash`, `redaction` (texts exchanged), `operations` (the reducers give others now), `reducer` (they
+    raise), `undecodable`, `head`, `state` (live rows), `projection` (rows of a view), `snapshot`, `search` (passages,
+    words, vectors), `ids` (the index of event ids), `thread` or `record` (facts of it that cannot be true, or read).
 
     `reducer` names the reducers that may do otherwise, or the view. `expected` is what is recorded, `found` what a
     replay gives or what went wrong; `difference` says it in lines: `chunk 5.0 content: 'Hello' → 'Hi'`.
@@ -115,9 +114,8 @@ class Divergence(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
 class VerifyReport(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification. `events` were checked; the log holds together if there is no divergence.
 
-    `redacted` of them are without their texts: their places and the fit of their operations are checked, and that what
-    stands there is what the recorded act has put there. For `unattested` ones there is no such act, since they came in
-    a file that had been redacted: the file alone vouches for them.
+    `redacted` of them are without their texts: what stands there is what a recorded act has put there, but for the
+    `unattested` ones, for which the file alone vouches that they came in.
     """
 
     thread_id: str
@@ -399,9 +397,15 @@ def _derive(replay: _ThreadReplay, stored: StoredEvent, reader: LogReader) -> Di
 
 
 def _check_record(replay: _ThreadReplay) -> Divergence | None:
-    """The facts of the thread that cannot be read, each with its place."""
+    """The facts of the thread's creation, which no hash binds: they can be read, and be those of a thread."""
     record = replay.loaded.record
-    return replay.diverged("record", lines=record.unreadable) if isinstance(record, DamagedRecord) else None
+    if isinstance(record, DamagedRecord):
+        return replay.diverged("record", lines=record.unreadable)
+    try:
+        check_record(record)
+    except InvalidIdentifier as error:
+        return replay.diverged("thread", found=str(error))
+    return None
 
 
 def _check_head(replay: _ThreadReplay) -> Divergence | None:
@@ -437,26 +441,8 @@ def _check_head(replay: _ThreadReplay) -> Divergence | None:
     ]
     if lines:
         return replay.diverged("head", found="its status", lines=lines)
-    return _check_marks(replay) or _check_creation(replay)
-
-
-def _check_creation(replay: _ThreadReplay) -> Divergence | None:
-    """The facts of the thread's creation, which no hash binds: at least they can be the facts of a thread."""
-    try:
-        check_record(replay.loaded.record)
-    except InvalidIdentifier as error:
-        return replay.diverged("thread", found=str(error))
-    return None
-
-
-def _check_marks(replay: _ThreadReplay) -> Divergence | None:
-    """A mark below its type's latest event would hide that a view is behind."""
-    kept: Mapping[str, int] = replay.head.marks
-    low = {name: seq for name, seq in replay.marks.items() if kept.get(name, 0) < seq}
-    if not low:
-        return None
-    lines = [f"mark of {name}: {kept.get(name, 0)} → {seq}" for name, seq in low.items()]
-    return replay.diverged("head", found=f"its mark of {next(iter(low))}", lines=lines)
+    low = marks_differ(head.marks, replay.marks)  # that would hide that a view is behind
+    return replay.diverged("head", found="its marks", lines=low) if low else None
 
 
 def _operations(

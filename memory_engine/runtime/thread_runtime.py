@@ -13,11 +13,10 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from memory_engine.core.chain import as_recorded, decode_row, live_chunk, load_state, next_head, read_back
+from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
 from memory_engine.core.codec import checked_record
-from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.core.reduction import ReduceContext, reduce_into
+from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import (
@@ -26,8 +25,6 @@ from memory_engine.errors import (
     EventIdTaken,
     HeadMoved,
     IdempotencyConflict,
-    IntegrityError,
-    InvalidOperation,
     MemoryEngineError,
     ReadOnly,
     StorageBusy,
@@ -97,9 +94,8 @@ class ThreadRuntime:
     async def submit(self, request: Request) -> tuple[Receipt, ...]:
         """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
         if self.record.forked_from is not None and request.has_callers_ids:
-            await self._find_recorded(
-                request
-            )  # the store refuses an id twice in one log, not in the past that it shares
+            # the store refuses an id twice in one log, not in the past that it shares
+            await self._find_recorded(request)
             if request.future.done():
                 return await request.future
         try:
@@ -245,15 +241,16 @@ class ThreadRuntime:
         return state, head, reduced, live
 
     def _receipt(self, step: Reduced, state: State) -> Receipt:
-        stored = step.stored
-        at_hand = state if state.seq == stored.seq else None
+        return self._receipt_of(step.stored, step.reduction, state if state.seq == step.stored.seq else None)
+
+    def _receipt_of(self, stored: StoredEvent, made: Reduction | RecordedEvent, at_hand: State | None) -> Receipt:
         return Receipt(
             thread_id=self.id,
             seq=stored.seq,
             event_id=stored.id,
             hash=stored.hash.hex(),
-            operations=step.reduction.operations,
-            chunks=step.reduction.chunks,
+            operations=made.operations,
+            chunks=made.chunks,
             state=StateHandle(stored.seq, at_hand, self._load_state),
             recorded_at_us=stored.recorded_at_us,
         )
@@ -434,22 +431,11 @@ class ThreadRuntime:
             if not same:
                 request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
                 return
-            request.receipts[stored.id] = self._first_receipt(stored)
+            request.receipts[stored.id] = self._receipt_of(
+                stored, read_back(self.id, stored, self._kernel.events), None
+            )
         if not request.pending:
             request.resolve()
-
-    def _first_receipt(self, stored: StoredEvent) -> Receipt:
-        recorded = read_back(self.id, stored, self._kernel.events)
-        return Receipt(
-            thread_id=self.id,
-            seq=stored.seq,
-            event_id=stored.id,
-            hash=stored.hash.hex(),
-            operations=recorded.operations,
-            chunks=recorded.chunks,
-            state=StateHandle(stored.seq, None, self._load_state),
-            recorded_at_us=stored.recorded_at_us,
-        )
 
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""
@@ -465,9 +451,9 @@ class ThreadRuntime:
 
     async def catch_up(self) -> None:
         """Apply what other processes have committed; where that is much, take head and state from the store."""
-        head = await self._kernel.store.head(self.id)
+        reader, head = self._kernel.reader, await self._kernel.store.head(self.id)
         is_near = head.epoch == self.head.epoch and 0 < head.seq - self.head.seq <= TAIL_MAX
-        state = await self._state_at(head) if is_near and not self._is_stale else None
+        state = await reader.advanced(self.id, self.state, self.head, head) if is_near and not self._is_stale else None
         if state is None:
             await self.reload()
             return
@@ -477,20 +463,6 @@ class ThreadRuntime:
         self.state, self.head = state, head
         await self.projections.load()
         self._follow_status()
-
-    async def _state_at(self, head: Head) -> State | None:
-        """The state with the events up to a head; `None` if they do not go on from here."""
-        draft, digest = self.state.draft(), self.head.hash
-        try:
-            async for page in self._kernel.reader.pages(self.id, after=self.head.seq, upto=head.seq):
-                for stored in page:
-                    _, reduction = decode_row(self.id, stored, self._kernel.events)
-                    apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
-                    digest = stored.hash
-        except (InvalidOperation, IntegrityError):
-            return None
-        fits = digest == head.hash and (draft.tally.chunks, draft.tally.tokens) == (head.chunks, head.tokens)
-        return draft.freeze(head.seq) if fits else None
 
     async def _watch_pause(self) -> None:
         """While a request waits for a pause to end, check whether another process has ended it."""

@@ -19,11 +19,12 @@ from memory_engine.core.events.compaction import CompactionUndone
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import Source, sources_in
+from memory_engine.core.executor import apply_to_draft
 from memory_engine.core.forgetting import Forgettings, Targets
 from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
-from memory_engine.errors import EventNotFound, IntegrityError, SeqNotInLog, UnknownChunk
+from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
 from memory_engine.store.attested import attested_of
 from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
 from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots, forgotten_at
@@ -175,6 +176,20 @@ class LogReader:
                 await self.snapshots.keep_state(thread_id, start, page[-1].hash)
                 draft = start.draft()
         return await self._whole(thread_id, draft)
+
+    async def advanced(self, thread_id: str, state: State, known: Head, head: Head) -> State | None:
+        """The state with the events that came between two heads; `None` if they do not go on from there."""
+        draft, digest = state.draft(), known.hash
+        try:
+            async for page in self.pages(thread_id, after=known.seq, upto=head.seq):
+                for stored in page:
+                    _, reduction = decode_row(thread_id, stored, self.registry)
+                    apply_to_draft(draft, reduction.operations, reduction.chunks, seq=stored.seq)
+                    digest = stored.hash
+        except (InvalidOperation, IntegrityError):
+            return None
+        fits = digest == head.hash and (draft.tally.chunks, draft.tally.tokens) == (head.chunks, head.tokens)
+        return draft.freeze(head.seq) if fits else None
 
     async def _nearest(self, thread_id: str, seq: int) -> State:
         """The state of the nearest snapshot up to a seq; the empty one where none fits the log."""

@@ -185,7 +185,7 @@ _LONG_S = 0.05
 class FileLock:
     """An advisory lock on `<path>.lock`. The kernel releases it when its holder dies. One owner: the writer's thread.
 
-    Who finds it taken stands in line (see `_Line`), so every process has its turn. A holder may keep it over the end
+    Who finds it taken stands in line (`_WaitingLine`), so every process has its turn. A holder may keep it over the end
     of its block for a moment, to come back with what it has to do again.
     A process that is forked off does not hold it: only its opener does. Once it watches the file, a block raises
     `StoreReplaced` where another file stands in its place when it begins, or when it ends.
@@ -222,7 +222,7 @@ class FileLock:
         except OSError as error:
             raise StorageFailed(self._path, str(error)) from error
         self._descriptor = self._file.fileno()
-        self._line = _Line(self._descriptor)
+        self._line = _WaitingLine(self._descriptor)
 
     def watch(self) -> None:
         """From now on, see to it that the file of the store stays the one that it is."""
@@ -382,7 +382,7 @@ def _byte_of(thread_id: str) -> int:
     return _LEASES | int.from_bytes(digest, "big") >> 2
 
 
-class _Line:
+class _WaitingLine:
     """Who waits for the lock, in order of arrival: each locks the byte of the file whose number is the time it came.
 
     The kernel releases the byte of a process that dies, so nobody waits for the dead. The order is all that rests on
