@@ -203,6 +203,7 @@ class CompactionService:
         if not runtime.head.open_compaction or self.is_running(runtime.id):
             return
         async with self._leased(runtime, wait_s=0) as is_ours:
+            await self._look(runtime)  # it may have ended since, and given the thread back
             await self._close(runtime, is_ours)
 
     async def _close(self, runtime: ThreadRuntime, is_ours: bool | None) -> None:

@@ -96,6 +96,8 @@ class Connection:
         raw = self._connection._conn
         try:
             return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
+        except (FileExistsError, FileNotFoundError):  # of a backup's target: it says nothing about this file
+            raise
         except (sqlite3.Error, OSError, OverflowError) as error:
             raise storage_error(self._path, error) from error
         except msgspec.DecodeError as error:  # a row that a query reads is damaged

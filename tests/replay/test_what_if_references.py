@@ -34,7 +34,7 @@ ELSEWHERE = {
     ("PlaybookSaved", "sources"), ("MemoryAppended", "sources"), ("MemoryShared", "sources"),
     ("MemoryRecalled", "sources"), ("DocumentAdded", "source"), ("ExternalInject", "source"),
     ("MemoryCompacted", "lines"), ("CompactionUndone", "restored"), ("RestoredChunk", "lines"),
-    ("Replacement", "lines"),
+    ("Replacement", "lines"), ("MemoryForget", "lines"),
 }  # fmt: skip
 """Fields of such names that hold event ids, places in other logs, texts, or structs with fields of their own."""
 

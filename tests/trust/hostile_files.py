@@ -20,7 +20,8 @@ SECONDS_MIN = 0.002
 def is_linear(run: Callable[[T], object], make: Callable[[int], T], size: int) -> bool:
     """Whether running on 16 times the size takes about 16 times the processor time: far below the square."""
     small = min(_seconds(run, make(size)) for _ in range(3))
-    return _seconds(run, make(size * LARGER)) <= LARGER * SLACK * max(small, SECONDS_MIN)
+    larger, bound = make(size * LARGER), LARGER * SLACK * max(small, SECONDS_MIN)
+    return any(_seconds(run, larger) <= bound for _ in range(3))  # one that a busy machine does not stretch is enough
 
 
 def _seconds(run: Callable[[T], object], value: T) -> float:

@@ -53,8 +53,8 @@ USUAL: dict[str, object] = {
     "tool": "tool", "user_id": "u", "user_message": "Hello", "user_query": "q", "value": "concise", "what": "1.0",
 }  # fmt: skip
 ELSEWHERE = {
-    "archive", "close", "delete", "export", "from_file", "import_log", "of", "pause", "register_compactor", "resume",
-    "to_pytest",
+    "archive", "backup", "close", "delete", "erase_all", "export", "export_all", "from_file", "hold", "import_all",
+    "import_log", "of", "pause", "register_compactor", "release", "resume", "retain", "retain_every", "to_pytest",
 }  # fmt: skip
 """They end the thread or the engine, let it wait, write files, or take an object with methods of its own."""
 OWN_ERRORS = (errors.MemoryEngineError, OSError)
