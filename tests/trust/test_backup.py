@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
+from memory_engine import CompactionPolicy, EngineConfig
 from memory_engine import events as e
 from memory_engine.errors import BackupFailed, SchemaError, StorageFailed
 from tests.command_line import Run
@@ -49,7 +50,8 @@ async def test_a_backup_of_a_live_store_opens_like_any_other(tmp_path: Path) -> 
 async def test_writers_go_on_meanwhile_and_the_copy_is_of_one_moment(tmp_path: Path) -> None:
     """Events that are acknowledged before it are in it; of a batch that comes meanwhile all, or nothing."""
     path, copy = str(tmp_path / "m.db"), tmp_path / "b.db"
-    async with memory_engine.open(path) as engine:
+    still = EngineConfig(compaction=CompactionPolicy(enabled=False))  # a compaction's events come one by one
+    async with memory_engine.open(path, config=still) as engine:
         threads = [await engine.create_thread(f"t{n}") for n in range(4)]
         await asyncio.gather(*(one.dispatch_all([e.UserMessage(content="y" * 9_000)] * 40) for one in threads))
 
