@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 import memory_engine
+from memory_engine import UserMessage
 from memory_engine.core.chain import link_hash
 from memory_engine.errors import ImportRefused, InvalidIdentifier
 from memory_engine.replay.export.log_file import FileEvent, event_line, line_of, row_of
+from memory_engine.replay.export.redaction import Redaction
 from tests.exports import TALK, Spoil, lines_of, spoilt, with_line
 
 HEADER, FIRST, END = 1, 2, len(TALK) + 2
@@ -137,3 +139,18 @@ async def test_an_id_for_the_thread_must_be_one(file: Path) -> None:
             await engine.import_log(file, thread_id="a\x00b")
         with pytest.raises(FileNotFoundError):
             await engine.import_log("nowhere.jsonl")
+
+
+async def test_a_stand_in_that_is_not_an_event_is_refused(tmp_path: Path) -> None:
+    """No hash covers what stands in the place of redacted texts; a log whose events cannot be read is not taken."""
+    whole = tmp_path / "redacted.jsonl"
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(UserMessage(content="secret"))
+        await thread.export(whole, redaction=Redaction(types=("user_message",)))
+    bad = spoilt(whole, text(2, b'"payload":{"content":', b'"payload":{"said":'))
+    async with memory_engine.open(":memory:") as engine:
+        with pytest.raises(ImportRefused, match="content") as refused:
+            await engine.import_log(bad)
+        assert 2 == refused.value.line
+        assert [] == await engine.threads()

@@ -8,11 +8,19 @@ import msgspec
 from attrs import frozen
 
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.chain import next_head
+from memory_engine.core.chain import decode_row, is_redacted, next_head
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.threads import Head, ThreadRecord
-from memory_engine.errors import ContentionError, HeadMoved, ImportRefused, ReadOnly, ThreadExists, ThreadNotFound
+from memory_engine.errors import (
+    ContentionError,
+    HeadMoved,
+    ImportRefused,
+    IntegrityError,
+    ReadOnly,
+    ThreadExists,
+    ThreadNotFound,
+)
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.replay.export.log_file import FileBatch, LogFile
 from memory_engine.replay.verify import VerifyProgress
@@ -108,7 +116,8 @@ class _Import:
 
     async def _check(self, file: LogFile, thread_id: str, head: Head) -> None:
         """Read the whole file. Raises `ThreadExists` unless the thread holds a beginning of its log, or all of it."""
-        while await _taken(file, head.seq) is not None:
+        while (batch := await _taken(file, head.seq)) is not None:
+            self._check_stand_ins(batch, thread_id)
             self._progress(file.seq)
             if file.seq == head.seq and file.hash != head.hash:
                 raise ThreadExists(thread_id)
@@ -116,6 +125,15 @@ class _Import:
             rows = await self._store.read_at(thread_id, [file.seq] if file.seq else [])
             if any(row.hash != file.hash for row in rows):
                 raise ThreadExists(thread_id)
+
+    def _check_stand_ins(self, batch: FileBatch, thread_id: str) -> None:
+        """Hashes vouch for all but what stands in the place of redacted texts: that must be an event all the same."""
+        for row in batch.rows:
+            if is_redacted(row):
+                try:
+                    decode_row(thread_id, row, self._registry)
+                except IntegrityError as error:
+                    raise ImportRefused(str(self._path), row.seq + 1, error.why) from error
 
     async def _create(self, record: ThreadRecord) -> Head:
         try:
