@@ -94,12 +94,7 @@ async def _erase(engine: Engine, asked: argparse.Namespace, *, dry_run: bool) ->
     if asked.tenant is not None:
         return await engine.tenant(asked.tenant).erase_all(by=by, reason=reason, dry_run=dry_run)
     thread = engine.thread(asked.thread)
-    rows = await engine.reader.rows_at(thread.id, set(asked.seq))
-    missing = [str(seq) for seq in asked.seq if seq not in rows]
-    if missing:
-        raise WrongArgument(f"thread {thread.id!r} has no event {', '.join(missing)}; `memory-engine log` lists them")
-    ids = dict.fromkeys((*asked.event, *(stored.id for stored in rows.values())))
-    return await thread.erase(list(ids), by=by, reason=reason, dry_run=dry_run)
+    return await thread.erase(asked.event, seqs=asked.seq, by=by, reason=reason, dry_run=dry_run)
 
 
 def _declare_delete(parser: argparse.ArgumentParser) -> None:

@@ -83,6 +83,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
     found = [report.divergence for report in reports if report.divergence is not None]
     events = sum(report.events for report in reports)
     redacted = sum(report.redacted for report in reports)
+    unattested = sum(report.unattested for report in reports)
     terminal.json(
         {
             "ok": not found and not anchors.rewritten,
@@ -92,6 +93,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
             "divergences": found,
             "heads": {report.thread_id: report.head_hash for report in reports},
             "redacted": redacted,
+            "unattested": unattested,
             "anchors": anchors,
         }
     )
@@ -103,8 +105,12 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
         terminal.say(f"{measure}: {counted(len(found), 'thread')} diverged", "red")
         return FOUND_PROBLEMS
     terminal.say(f"{measure}: every hash, operation and state is as recorded", "green")
-    if redacted:
-        terminal.say(f"{counted(redacted, 'event')} redacted: what stands in place of their texts cannot be checked")
+    if redacted > unattested:
+        erased = counted(redacted - unattested, "event")
+        terminal.say(f"{erased} redacted: what stands in place of their texts is what a recorded act has put there")
+    if unattested:
+        came = counted(unattested, "event")
+        terminal.say(f"{came} redacted in a file: what stands in place of their texts cannot be checked")
     return FOUND_PROBLEMS if anchors.rewritten else 0
 
 

@@ -77,16 +77,23 @@ class Administered(ThreadHandle):
         return await self.info()
 
     async def erase(
-        self, event_ids: Sequence[str], *, by: str = "", reason: str = "", dry_run: bool = False
+        self,
+        event_ids: Sequence[str] = (),
+        *,
+        seqs: Sequence[int] = (),
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
     ) -> "erasing.ErasureReport":
-        """Destroy the bytes of events, and of all that came of them, everywhere: see docs/erasing.md.
+        """Destroy the bytes of events, by id or by seq, and of all that came of them: see docs/erasing.md.
 
         The thread forgets them; then stand-ins take the place of their texts in the log, in forks, and in what their
         facts became in other threads, and the file's free space is zeroed. One more event names what was erased, so
         that the chain verifies. A process that dies on the way leaves the rest to the next. `dry_run` only counts.
-        Raises `EventNotFound`, `LegalHold`, and `ErasureUnfinished` where a process reads old pages of the file.
+        Raises `EventNotFound`, `SeqNotInLog`, `InvalidArgument` where no event is named, `LegalHold`, and
+        `ErasureUnfinished` where a process reads old pages of the file.
         """
-        return await erasing.erase(self, event_ids=event_ids, by=by, reason=reason, dry_run=dry_run)
+        return await erasing.erase(self, event_ids=event_ids, seqs=seqs, by=by, reason=reason, dry_run=dry_run)
 
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.

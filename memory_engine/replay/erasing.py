@@ -31,7 +31,9 @@ from memory_engine.errors import (
     EventNotFound,
     HeadMoved,
     IntegrityError,
+    InvalidArgument,
     LegalHold,
+    SeqNotInLog,
     ThreadHasForks,
     ThreadNotFound,
     UnreadableRow,
@@ -47,7 +49,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.life import forgetting, forks_of
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.attested import attested_of, lineage
+from memory_engine.store.attested import Attested, attested_of, lineage
 from memory_engine.store.protocol import Act, CommitUnit, ThreadFilter
 
 WAIT_S = 30.0
@@ -85,18 +87,27 @@ class ErasureReport(JsonForm):
     proof: ErasureProof | None = None
 
 
-async def erase(
+async def erase(  # noqa: PLR0913 - an act and what is said with it
     thread: ThreadHandle,
     *,
     event_ids: Sequence[str] = (),
+    seqs: Sequence[int] = (),
     by: str = "",
     reason: str = "",
     dry_run: bool = False,
 ) -> ErasureReport:
     """Destroy events of a thread and all that came of them; see `Thread.erase`."""
     thread.check_present("erasing")
-    event_ids = checked_list("event_ids", event_ids, str, each="ids of events")
-    return await erase_events(thread.kernel, {thread.id: event_ids}, by=by, reason=reason, dry_run=dry_run)
+    named = checked_list("event_ids", event_ids, str, each="ids of events")
+    places = checked_list("seqs", seqs, int, each="seqs")
+    if not named and not places:
+        raise InvalidArgument("event_ids", event_ids, "name the events to erase, by their ids or their seqs")
+    rows = await thread.kernel.reader.rows_at(thread.id, places)
+    for seq in places:
+        if seq not in rows:
+            raise SeqNotInLog(thread.id, seq, await thread.last_seq())
+    ids = tuple(dict.fromkeys((*named, *(stored.id for stored in rows.values()))))
+    return await erase_events(thread.kernel, {thread.id: ids}, by=by, reason=reason, dry_run=dry_run)
 
 
 async def erase_events(
@@ -313,8 +324,11 @@ class _ThreadErasing:
         runtime = await kernel[OpenThreads].taken(self._thread_id)
         await kernel[CompactionService].settle(runtime)
 
+        stand_ins = await _StandIns.of(kernel, record, hidden, self._pieces)
+        await stand_ins.advance((await kernel.store.head(self._thread_id)).seq)  # the thread takes events meanwhile
+
         async def replace() -> int:
-            count = await self._replaced(record, hidden)
+            count = await self._replaced(record, stand_ins)
             await runtime.reload()
             return count
 
@@ -330,10 +344,12 @@ class _ThreadErasing:
 
     async def _done(self) -> int | None:
         """How many events an earlier attempt has erased; `None` where there was none."""
-        for stored in await self._kernel.store.find(self._thread_id, [self._event_id("erased", 0)]):
-            event = read_back(self._thread_id, stored, self._kernel.events).event
-            return len(event.rows) if isinstance(event, EventsErased) else 0
-        return None
+        count, n = None, 0
+        while found := await self._kernel.store.find(self._thread_id, [self._event_id("erased", n)]):
+            event = read_back(self._thread_id, found[0], self._kernel.events).event
+            count = (count or 0) + (len(event.rows) if isinstance(event, EventsErased) else 0)
+            n += 1
+        return count
 
     async def _forgotten(self, thread: ThreadHandle, event_ids: Sequence[str]) -> MemoryForget:
         """Let the thread forget the events first, so that no state, view or search shows stand-ins for them."""
@@ -349,25 +365,12 @@ class _ThreadErasing:
         await (await thread.runtime()).submit(request)
         return event
 
-    async def _replaced(self, record: ThreadRecord, hidden: Hidden) -> int:
-        """Write the thread's rows with stand-ins, and the event that says so, in one commit."""
+    async def _replaced(self, record: ThreadRecord, stand_ins: "_StandIns") -> int:
+        """Write the stand-ins, and the event that says so, in one commit."""
         kernel = self._kernel
         head = await kernel.store.head(self._thread_id)
-        secret = kernel.ids.salt() + kernel.ids.salt()
-        redactor = LogRedactor(Redaction(forgotten=False), kernel.events, hidden, secret)
-        log = RedactedLog(kernel, record, head.seq, redactor)
-        first = record.forked_from.seq + 1 if record.forked_from is not None else 1
-        attested = await attested_of(kernel.store, kernel.events, self._thread_id)
-        named: list[ErasedRow] = []
-        replaced: list[StoredEvent] = []
-        async for page in kernel.reader.pages(self._thread_id, after=0, upto=head.seq):
-            for stored in page:
-                less = await log.row(stored)
-                if is_redacted(less) and less.seq >= first and attested.digest(less.seq) != stand_in_digest(less):
-                    named.append(ErasedRow(less.seq, stand_in_digest(less)))
-                if less is not stored and less.seq >= first:
-                    replaced.append(less)
-                    self._pieces.note(stored, less)
+        await stand_ins.advance(head.seq)
+        named = stand_ins.named
         events = [
             EventsErased(
                 rows=tuple(named[at : at + _ROWS_MAX]), act=self._act.id, by=self._act.by, reason=self._act.reason
@@ -380,10 +383,52 @@ class _ThreadErasing:
             prepared = kernel.preparer.one(NewEvent(event, id=self._event_id("erased", n)))
             at_us = kernel.kind(record.kind).recorded_us(kernel.now_us())
             rows.append(linked_row(prepared, encode_reduction(NOTHING, event), moved, at_us))
-            moved = next_head(moved, rows[-1], log.state.tally, tracked=True)
+            moved = next_head(moved, rows[-1], stand_ins.log.state.tally, tracked=True)
         unit = CommitUnit(thread_id=self._thread_id, expected=head, head=moved, events=rows)
-        await kernel.store.erase(unit, replaced)
+        await kernel.store.erase(unit, stand_ins.replaced)
         return len(named)
 
     def _event_id(self, what: str, n: int) -> str:
         return derived_id(what, self._act.id, self._thread_id, str(n))
+
+
+@define
+class _StandIns:
+    """The rows of a thread with stand-ins, as far as its log was read: `named` of them no act names yet.
+
+    It reads on from where it was. So what others write meanwhile costs their events, and not the whole log again.
+    """
+
+    log: RedactedLog
+    named: list[ErasedRow]
+    replaced: list[StoredEvent]
+    _kernel: Kernel
+    _thread_id: str
+    _first: int
+    _attested: Attested
+    _pieces: ErasedPieces
+    _seq: int = 0
+
+    @classmethod
+    async def of(cls, kernel: Kernel, record: ThreadRecord, hidden: Hidden, pieces: ErasedPieces) -> "_StandIns":
+        """Those of a thread whose `hidden` texts go; nothing is read yet."""
+        secret = kernel.ids.salt() + kernel.ids.salt()
+        redactor = LogRedactor(Redaction(forgotten=False), kernel.events, hidden, secret)
+        first = record.forked_from.seq + 1 if record.forked_from is not None else 1
+        attested = await attested_of(kernel.store, kernel.events, record.id)
+        return cls(RedactedLog(kernel, record, 0, redactor), [], [], kernel, record.id, first, attested, pieces)
+
+    async def advance(self, upto: int) -> None:
+        """Read on up to a seq. Rows before the thread's own are those of the log that it was forked from."""
+        async for page in self._kernel.reader.pages(self._thread_id, after=self._seq, upto=upto):
+            for stored in page:
+                less = await self.log.row(stored)
+                self._seq = stored.seq
+                if less.seq < self._first:
+                    continue
+                digest = stand_in_digest(less) if is_redacted(less) else ""
+                if digest and self._attested.digest(less.seq) != digest:
+                    self.named.append(ErasedRow(less.seq, digest))
+                if less is not stored:
+                    self.replaced.append(less)
+                    self._pieces.note(stored, less)

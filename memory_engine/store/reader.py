@@ -25,8 +25,8 @@ from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import Placed, State, StateDraft
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EventNotFound, IntegrityError, InvalidOperation, SeqNotInLog, UnknownChunk
-from memory_engine.store.attested import attested_of
-from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
+from memory_engine.store.attested import attested_of, lineage
+from memory_engine.store.protocol import ProjectionChange, Store
 from memory_engine.store.snapshots import CHUNKS_MAX, Snapshots, forgotten_at
 
 PAGE = 512
@@ -420,11 +420,7 @@ def imported(after: int, upto: int) -> ProjectionChange:
 async def imported_of(store: Store, thread_id: str) -> Imported:
     """The ranges of events that came from files. Raises `ThreadNotFound`."""
     ranges: list[tuple[int, int]] = []
-    at, last = thread_id, 1 << 32
-    while at:
-        _, rows = await store.rows(PROJECTION, VERSION, at)
+    for record, _, last in await lineage(store, thread_id):
+        _, rows = await store.rows(PROJECTION, VERSION, record.id)
         ranges += ((int(after), min(int(upto), last)) for after, upto in rows.items())
-        found = await store.threads(ThreadFilter(id=at))
-        origin = found[0][0].forked_from if found else None
-        at, last = (origin.thread_id, min(last, origin.seq)) if origin is not None else ("", last)
     return Imported(tuple(ranges))

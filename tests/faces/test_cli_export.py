@@ -76,7 +76,10 @@ def test_a_redacted_log_is_said_to_be_one(run: Run, tmp_path: Path) -> None:
     assert [] == [text for text in (b"blue", b"bicycles", b"3 blue", b'"Ann"', b"three of them") if text in whole]
     assert "; 6 of all are redacted" in run("import", str(file), "--db", other)[1]
     code, out, _ = run("verify", "--db", other)
-    assert (0, True) == (code, "6 events redacted: what stands in place of their texts cannot be checked" in out)
+    assert (0, True) == (
+        code,
+        "6 events redacted in a file: what stands in place of their texts cannot be checked" in out,
+    )
     assert 6 == json.loads(run("verify", "--json", "--db", other)[1])["redacted"]
 
 

@@ -120,7 +120,7 @@ def test_nobody_is_destroyed_unasked(run: Run, path: Path, words: tuple[str, ...
         (("erase",), "name a thread and its events"),
         (("erase", "t"), "name a thread and its events"),
         (("erase", "t", "--seq", "1", "--user", "u1"), "not both"),
-        (("erase", "t", "--seq", "99"), "has no event 99"),
+        (("erase", "t", "--seq", "99"), ", not 99"),
         (("erase", "t", "--event", "nope"), "has no event 'nope'"),
         (("erase", "nobody", "--seq", "1"), "does not exist"),
         (("erase", "t", "--text", "x"), "goes with --prove"),

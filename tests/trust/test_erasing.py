@@ -3,7 +3,7 @@
 import asyncio
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -13,7 +13,17 @@ import memory_engine
 from memory_engine import CompactionResult, Engine, Thread
 from memory_engine import events as e
 from memory_engine.core.chain import commitments
-from memory_engine.errors import ErasureUnfinished, IntegrityError, ThreadHasForks, ThreadNotFound
+from memory_engine.core.records import StoredEvent
+from memory_engine.errors import (
+    ErasureUnfinished,
+    EventNotFound,
+    IntegrityError,
+    InvalidArgument,
+    SeqNotInLog,
+    ThreadHasForks,
+    ThreadNotFound,
+)
+from memory_engine.store.protocol import CommitUnit
 from tests.scripted_compactors import Scripted
 
 SECRET = "Osterfeldt-77412"
@@ -134,6 +144,42 @@ async def test_a_dry_run_only_counts(engine: Engine, path: Path) -> None:
     assert ({"t": 1}, False) == (report.erased, report.is_done)
     assert (before, ()) == ((await thread.info()).head_hash, tuple(await engine.acts()))
     assert held(path)
+
+
+async def test_events_are_named_by_id_or_by_seq(engine: Engine, path: Path) -> None:
+    """One that is not there is said before anything is done, and so is an act about nothing."""
+    thread = await engine.create_thread("t")
+    await talked(thread)
+    with pytest.raises(InvalidArgument):
+        await thread.erase()
+    with pytest.raises(SeqNotInLog):
+        await thread.erase(seqs=[2, 99])
+    with pytest.raises(EventNotFound):
+        await thread.erase(["x"])
+    assert () == tuple(await engine.acts())
+    await thread.erase(seqs=[2])
+    assert not held(path)
+
+
+async def test_what_others_write_meanwhile_is_kept(path: Path) -> None:
+    """Another process writes while rows are read to be erased: its events stay, and the act does not begin again."""
+    async with memory_engine.open(str(path)) as one, memory_engine.open(str(path)) as other:
+        thread = await one.create_thread("t")
+        event_id = await talked(thread)
+        real = one.store.erase
+        wrote: list[int] = []
+
+        async def late(unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:
+            if len(wrote) < 3:
+                wrote.append((await other.thread("t").dispatch(e.UserMessage(content=f"late {len(wrote)}"))).seq)
+            await real(unit, rows)
+
+        one.store.erase = late  # type: ignore[method-assign]
+        await thread.erase([event_id])
+        assert 3 == len(wrote)
+        assert {"late 0", "late 1", "late 2"} <= {chunk.text for chunk in (await thread.state()).chunks()}
+        assert not held(path)
+        assert (await other.thread("t").verify()).ok
 
 
 async def test_all_of_a_user_goes(engine: Engine, path: Path) -> None:
