@@ -105,7 +105,7 @@ class Ingestion:
         try:
             name = self._options.thread_id or path.stem
             threads = conversations(path, self._options.format, name, self._options.limits)
-            async for found in _beside(threads, 1):  # each one's records are read before the next is looked for
+            async for (found,) in _beside(threads, 1):  # each one's records are read before the next is looked for
                 if isinstance(found, IngestError):
                     if self._ends(found):
                         return False
@@ -137,10 +137,13 @@ class Ingestion:
         self.report.threads.append(into.result)
         reader = self._reader(conversation)
         try:
-            async for record in _beside(conversation.records, RECORDS_AT_ONCE):
-                why = await self._record(record, reader, into)
-                if why and self._ends(_placed(why + self._kept(into), conversation, record, path)):
-                    return False
+            async for some in _beside(conversation.records, RECORDS_AT_ONCE):
+                for record in some:
+                    why = await self._record(record, reader, into)
+                    if why and self._ends(_placed(why + self._kept(into), conversation, record, path)):
+                        return False
+                # else how far a compaction gets while a file is read would depend on the disk, and its ids with it
+                await thread.settle()
         finally:
             await thread.settle()
         return True
@@ -179,11 +182,10 @@ class Ingestion:
         return thread
 
 
-async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[T]:
+async def _beside(values: Iterator[T], at_once: int) -> AsyncIterator[tuple[T, ...]]:
     """The values, read in a thread, so many at once: a long line must not hold up the event loop."""
     while some := await asyncio.to_thread(lambda: tuple(islice(values, at_once))):
-        for one in some:
-            yield one
+        yield some
 
 
 @define
