@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from memory_engine.administration.retention import RetentionRule as RetentionRule
     from memory_engine.agents.lifecycle import AgentLifecycle as AgentLifecycle
     from memory_engine.agents.tools import MemoryTools as MemoryTools
     from memory_engine.agents.tools import memory_tools as memory_tools
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from memory_engine.projections.base import Projection as Projection
     from memory_engine.projections.base import Rows as Rows
     from memory_engine.projections.base import View as View
-    from memory_engine.replay.retention import RetentionRule as RetentionRule
     from memory_engine.runtime.config import ConversationLimits as ConversationLimits
     from memory_engine.runtime.config import EngineConfig as EngineConfig
     from memory_engine.runtime.correlation import caused_by as caused_by
@@ -88,7 +88,7 @@ _HOMES = {
     "plugins": "Plugin",
     "projections.base": "Projection Rows View",
     "core.threads": "CompactionPolicy ThreadInfo",
-    "replay.retention": "RetentionRule",
+    "administration.retention": "RetentionRule",
     "runtime.config": "ConversationLimits EngineConfig",
     "runtime.correlation": "caused_by correlated",
     "runtime.queue": "BlockingReason",

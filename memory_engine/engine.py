@@ -35,17 +35,18 @@ from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.replay import anchors, erasing, holds, retention, verify
+    from memory_engine.administration import erasing, holds, retention
+    from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import archive, importer, redaction
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
     anchors = lazy_module("memory_engine.replay.anchors")
     archive = lazy_module("memory_engine.replay.export.archive")
-    erasing = lazy_module("memory_engine.replay.erasing")
-    holds = lazy_module("memory_engine.replay.holds")
+    erasing = lazy_module("memory_engine.administration.erasing")
+    holds = lazy_module("memory_engine.administration.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
-    retention = lazy_module("memory_engine.replay.retention")
+    retention = lazy_module("memory_engine.administration.retention")
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")

@@ -11,8 +11,8 @@ from memory_engine.store.protocol import ThreadFilter
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
+    from memory_engine.administration import erasing
     from memory_engine.events import Layer
-    from memory_engine.replay import erasing
     from memory_engine.views.documents import view as documents
     from memory_engine.views.layers import shared_memory
     from memory_engine.views.patterns import view as patterns
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from memory_engine.views.preferences import view as preferences
     from memory_engine.views.promotion import agent_md
 else:
-    erasing = lazy_module("memory_engine.replay.erasing")
+    erasing = lazy_module("memory_engine.administration.erasing")
     documents = lazy_module("memory_engine.views.documents.view")
     shared_memory = lazy_module("memory_engine.views.layers.shared_memory")
     patterns = lazy_module("memory_engine.views.patterns.view")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
+from memory_engine.administration.handle import Administered
 from memory_engine.compaction.protocol import CompactionReport
 from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
@@ -21,7 +22,6 @@ from memory_engine.core.threads import as_metadata
 from memory_engine.errors import UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
-from memory_engine.replay.administration import Administered
 from memory_engine.runtime import life
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import PastHandle

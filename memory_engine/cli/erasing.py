@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from memory_engine.administration.erasing import ErasureReport, delete
+from memory_engine.administration.holds import StandingHold
+from memory_engine.administration.proof import ErasureProof, find_texts
 from memory_engine.cli.commands import Command, WrongArgument, add_thread, existing, positive
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Terminal
@@ -14,9 +17,6 @@ from memory_engine.core.excerpts import counted, number, one_line, size
 from memory_engine.core.json_form import named
 from memory_engine.engine import Engine
 from memory_engine.errors import ThreadHasForks
-from memory_engine.replay.erasing import ErasureReport, delete
-from memory_engine.replay.erasure_proof import ErasureProof, find_texts
-from memory_engine.replay.holds import StandingHold
 from memory_engine.store.protocol import Act
 from memory_engine.thread import Thread
 

@@ -4,12 +4,12 @@ import argparse
 import asyncio
 from datetime import timedelta
 
+from memory_engine.administration.retention import RetentionReport, read_age, read_rules
 from memory_engine.cli.commands import Command, existing
 from memory_engine.cli.erasing import add_yes, agreed
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.errors import MemoryEngineError
-from memory_engine.replay.retention import RetentionReport, read_age, read_rules
 
 LISTED = 20
 """Threads of a rule that are listed for people."""

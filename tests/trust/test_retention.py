@@ -12,8 +12,8 @@ import pytest
 import memory_engine
 from memory_engine import Engine, RetentionRule
 from memory_engine import events as e
+from memory_engine.administration.retention import read_rules
 from memory_engine.errors import InvalidRetention, LegalHold
-from memory_engine.replay.retention import read_rules
 from memory_engine.store.protocol import Act
 from memory_engine.testing.fakes import ManualClock
 from tests.command_line import Run

@@ -10,14 +10,14 @@ from typing import Literal
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.administration.erasing import ErasurePlan, delete, erase_events
+from memory_engine.administration.holds import check_not_held
 from memory_engine.core.events.memory import EventsErased, MemoryForget
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lazy import regex
 from memory_engine.core.threads import ACTIVE, ARCHIVED, Head, ThreadRecord
 from memory_engine.errors import InvalidRetention, LegalHold, MemoryEngineError
 from memory_engine.projections.base import event_types
-from memory_engine.replay.erasing import ErasurePlan, delete, erase_events
-from memory_engine.replay.holds import check_not_held
 from memory_engine.runtime import life
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel

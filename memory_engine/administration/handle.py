@@ -11,12 +11,13 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.threads import OpenThreads
 
 if TYPE_CHECKING:
-    from memory_engine.replay import erasing, holds, rebuild, verify
+    from memory_engine.administration import erasing, holds
+    from memory_engine.replay import rebuild, verify
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.verify import VerifyProgress
 else:
-    erasing = lazy_module("memory_engine.replay.erasing")
-    holds = lazy_module("memory_engine.replay.holds")
+    erasing = lazy_module("memory_engine.administration.erasing")
+    holds = lazy_module("memory_engine.administration.holds")
     rebuild = lazy_module("memory_engine.replay.rebuild")
     rereduction = lazy_module("memory_engine.replay.rereduce")
     verify = lazy_module("memory_engine.replay.verify")

@@ -15,6 +15,8 @@ from contextlib import suppress
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.administration.holds import check_not_held
+from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import checked_list, checked_text
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
@@ -39,10 +41,8 @@ from memory_engine.errors import (
     UnreadableRow,
 )
 from memory_engine.projections.outbox import derived_id
-from memory_engine.replay.erasure_proof import ErasedPieces, ErasureProof, prove
 from memory_engine.replay.export.redaction import Hidden, Redaction
 from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
-from memory_engine.replay.holds import check_not_held
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
