@@ -15,7 +15,7 @@ import msgspec
 
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED
+from memory_engine.core.threads import ACTIVE, DELETED
 from memory_engine.errors import IntegrityError
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite.schema import position
@@ -42,7 +42,7 @@ _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outco
 
 def delete(raw: sqlite3.Connection, thread_id: str) -> None:
     """Delete every row of a thread but its id."""
-    tid = find_tid(raw, thread_id)
+    tid = _tid_to_delete(raw, thread_id)
     _drop_passages(raw, tid)
     raw.execute("DELETE FROM events WHERE tid = ? AND pos BETWEEN ? AND ?", (tid, *_span(tid)))
     for table in ("blobs", "live", "projection_rows", "checkpoints"):
@@ -57,6 +57,17 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
         "policy = NULL WHERE tid = ?",
         (tid,),
     )
+
+
+def _tid_to_delete(raw: sqlite3.Connection, thread_id: str) -> int:
+    """The row id of a thread that is there; one that has lost its head's row gets one, to be deleted too."""
+    raw.execute(
+        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
+        "SELECT t.tid, 0, x'', 0, ?, 0, 0, 0, '{}' FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
+        "WHERE t.id = ? AND h.tid IS NULL",
+        (ACTIVE, thread_id),
+    )
+    return find_tid(raw, thread_id)
 
 
 def erase(raw: sqlite3.Connection, transactions: Transactions, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:

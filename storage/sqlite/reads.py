@@ -2,12 +2,13 @@
 
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import IntegrityError, ThreadNotFound
+from memory_engine.errors import IntegrityError
 from memory_engine.storage import passage_search
 from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
@@ -20,7 +21,7 @@ from memory_engine.storage.sqlite.schema import (
     position,
     thread_from_row,
 )
-from memory_engine.storage.sqlite.transactions import find_tid
+from memory_engine.storage.sqlite.transactions import find_tid, without_head
 from memory_engine.store.passages import LookedUp, LookUp
 from memory_engine.store.protocol import ThreadFilter
 
@@ -38,7 +39,7 @@ def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
             (thread_id, DELETED),
         ).fetchone()
         if row is None:
-            raise ThreadNotFound(thread_id)
+            raise without_head(raw, thread_id)
         tid = row[8]
         rows = raw.execute("SELECT seq, n, key, container FROM live WHERE tid = ? ORDER BY container, key", (tid,))
         live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
@@ -57,7 +58,7 @@ def head(raw: sqlite3.Connection, thread_id: str) -> Head:
         (thread_id, DELETED),
     ).fetchone()
     if row is None:
-        raise ThreadNotFound(thread_id)
+        raise without_head(raw, thread_id)
     return head_from_row(row)
 
 
@@ -237,14 +238,14 @@ def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> I
 
 
 def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:
-    """Threads by exact matches, oldest first."""
-    conditions, values = ["h.status <> ?"], [DELETED]
+    """Threads by exact matches, oldest first; also those whose head's row is gone, for nothing vanishes unnoticed."""
+    conditions, values = ["h.status IS NOT ?"], [DELETED]
     for name, value in msgspec.structs.asdict(where).items():
         if value is not None and name != "limit":
             conditions.append(f"{'h' if name == 'status' else 't'}.{name} = ?")
             values.append(value)
     rows = raw.execute(
-        f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t JOIN heads h ON h.tid = t.tid "
+        f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
         f"WHERE {' AND '.join(conditions)} ORDER BY t.tid DESC LIMIT ?",
         (*values, -1 if where.limit is None else where.limit),
     )
@@ -252,12 +253,16 @@ def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRe
 
 
 def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:
-    """Ids of the threads that were forked from a thread."""
+    """Ids of the threads that were forked from a thread, also from one whose head's row is gone."""
     rows = raw.execute(
-        "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid "
-        "WHERE t.forked_tid = ? AND t.tid <> t.forked_tid AND h.status <> ? ORDER BY t.tid",
-        (find_tid(raw, thread_id), DELETED),
-    )
+        "SELECT t.id FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
+        "WHERE t.forked_tid = (SELECT tid FROM threads WHERE id = ?) AND t.tid <> t.forked_tid AND h.status IS NOT ? "
+        "ORDER BY t.tid",
+        (thread_id, DELETED),
+    ).fetchall()
+    if not rows:
+        with suppress(IntegrityError):
+            find_tid(raw, thread_id)
     return [row[0] for row in rows]
 
 

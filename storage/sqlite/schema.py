@@ -236,6 +236,8 @@ def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[typ
 
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
     """A row of `HEAD_COLUMNS`."""
+    if row[0] is None:
+        return Head(unreadable="its row is gone")
     seq, digest, epoch, status, open_compaction, chunks, tokens, stored = row
     marks: dict[str, int] = {}
     unreadable = ""

@@ -213,14 +213,22 @@ class Transactions:
 
 
 def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:
-    """The row id of a thread that is not deleted. Raises `ThreadNotFound`."""
+    """The row id of a thread that is there. Raises `ThreadNotFound`, and `IntegrityError` where it has no head."""
     row = raw.execute(
         "SELECT t.tid FROM threads t JOIN heads h ON h.tid = t.tid WHERE t.id = ? AND h.status <> ?",
         (thread_id, DELETED),
     ).fetchone()
     if row is None:
-        raise ThreadNotFound(thread_id)
+        raise without_head(raw, thread_id)
     return int(row[0])
+
+
+def without_head(raw: sqlite3.Connection, thread_id: str) -> MemoryEngineError:
+    """The error for a thread that has no head, or no such status: it was never made, was deleted, or is damaged."""
+    lost = raw.execute(
+        "SELECT 1 FROM threads t LEFT JOIN heads h ON h.tid = t.tid WHERE t.id = ? AND h.tid IS NULL", (thread_id,)
+    ).fetchone()
+    return ThreadNotFound(thread_id) if lost is None else IntegrityError(thread_id, 0, "the row of its head is gone")
 
 
 def _is_of_a_unit(raw: sqlite3.Connection, error: sqlite3.Error | OverflowError) -> bool:

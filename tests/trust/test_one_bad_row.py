@@ -191,3 +191,20 @@ async def test_a_store_writes_a_record_anew(path: str) -> None:
     with pytest.raises(errors.ThreadNotFound):
         await store.put_record(ThreadRecord(id="nobody"))
     await store.close()
+
+
+async def test_a_thread_whose_head_is_gone_does_not_vanish(tmp_path: Path) -> None:
+    """It is listed, `verify` names it, reading it raises what is wrong, and it can be deleted; others go on."""
+    path = str(tmp_path / "memory.db")
+    async with memory_engine.open(path) as engine:
+        for name in ("lost", "kept"):
+            await (await engine.create_thread(name)).dispatch(UserMessage(content="Hello"))
+    tamper(path, "DELETE FROM heads WHERE tid = (SELECT tid FROM threads WHERE id = 'lost')")
+    async with memory_engine.open(path) as engine:
+        assert ["lost", "kept"] == [info.id for info in await engine.threads()]
+        assert [("lost", False), ("kept", True)] == [(one.thread_id, one.ok) for one in await engine.verify()]
+        with pytest.raises(errors.IntegrityError, match="head"):
+            await engine.thread("lost").dispatch(UserMessage(content="more"))
+        await engine.thread("lost").delete()
+        assert ["kept"] == [info.id for info in await engine.threads()]
+        assert 2 == (await engine.thread("kept").dispatch(UserMessage(content="more"))).seq
