@@ -124,6 +124,14 @@ class Window:
         """Wait until the chosen event's row holds a text."""
         self.chosen.filter(has_text=text).wait_for()
 
+    def is_on(self, seq: int) -> None:
+        """Wait until the chosen event is the one with this seq."""
+        self.chosen.filter(has=self.cell(seq)).wait_for()
+
+    def cell(self, seq: int) -> "Locator":
+        """The cell of a row that has a seq."""
+        return self.page.get_by_role("gridcell", name=f"{seq:,}", exact=True)
+
     @property
     def panel(self) -> "Locator":
         """What the chosen tab shows."""
@@ -131,7 +139,7 @@ class Window:
 
     def event(self, seq: int) -> "Locator":
         """The row of an event, if it is in view."""
-        return self.events.filter(has=self.page.get_by_role("gridcell", name=f"{seq:,}", exact=True))
+        return self.events.filter(has=self.cell(seq))
 
     def tab(self, name: str) -> "Locator":
         """Click a tab, and give what it shows."""
