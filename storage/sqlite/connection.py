@@ -190,13 +190,15 @@ class FileLock:
     Who finds it taken stands in line (`_WaitingLine`), so every process has its turn. A holder may keep it over the end
     of its block for a moment, to come back with what it has to do again.
     A process that is forked off does not hold it: only its opener does. Once it watches the file, a block raises
-    `StoreReplaced` where another file stands in its place when it begins, or when it ends.
+    `StoreReplaced` where another file stands in its place when it begins, or when it ends: nothing is acknowledged
+    that went to a file which nobody will find. `marks` is the number of the `Generation` when the block began.
     """
 
     def __init__(self, path: str, timeout_s: float) -> None:
         self._path = path
         self._timeout_s = timeout_s
         self._watched: tuple[int, int] | None = None
+        self.marks = 0
         self._open()
         self._keep_s = 0.0
         self._kept: threading.Timer | None = None
@@ -207,10 +209,11 @@ class FileLock:
         self._keep_s = 0.0
         if not self._is_still_held():
             self._acquire()
-            while _identity(self._path + ".lock") != _identity(self._descriptor):  # removed: others hold another one
-                self._file.close()
-                self._open()
-                self._acquire()
+        while (found := _stat(self._path + ".lock")) is None or _identity(found) != self._own:
+            self._file.close()  # it was removed: others hold another one
+            self._open()
+            self._acquire()
+        self.marks = found.st_size
         try:
             self._check()
         except StorageFailed:
@@ -224,14 +227,17 @@ class FileLock:
         except OSError as error:
             raise StorageFailed(self._path, str(error)) from error
         self._descriptor = self._file.fileno()
+        self._own = _identity(os.fstat(self._descriptor))
         self._line = _WaitingLine(self._descriptor)
 
     def watch(self) -> None:
         """From now on, see to it that the file of the store stays the one that it is."""
-        self._watched = _identity(self._path)
+        self._watched = _identity(os.stat(self._path))  # noqa: PTH116 - as in `_stat`
 
     def _check(self) -> None:
-        if self._watched is not None and (now := _identity(self._path)) != self._watched:
+        if self._watched is None:
+            return
+        if (now := _stat(self._path)) is None or _identity(now) != self._watched:
             raise StoreReplaced(self._path, "it was removed" if now is None else "another file took its place")
 
     def _acquire(self) -> None:
@@ -268,7 +274,7 @@ class FileLock:
         else:
             _unlock(self._descriptor)
         if kind is None:
-            self._check()  # nothing is acknowledged that went to a file which nobody will find
+            self._check()
 
     def keep(self, seconds: float) -> None:
         """Hold it on for a while after the end of this block, unless another block of this process begins before."""
@@ -329,18 +335,20 @@ class Generation:
     @property
     def number(self) -> int:
         """The number now; 0 where the store has only been read."""
-        try:
-            return os.stat(self._path).st_size  # noqa: PTH116 - a third of the cost of a Path
-        except OSError:
-            return 0
+        found = _stat(self._path)
+        return 0 if found is None else found.st_size
 
 
-def _identity(file: str | int) -> tuple[int, int] | None:
-    """Which file it is, by path or descriptor; `None` for none."""
+def _stat(path: str) -> os.stat_result | None:
+    """The facts of a file; `None` for none."""
     try:
-        found = os.stat(file)  # noqa: PTH116 - a third of the cost of a Path, and at every commit
+        return os.stat(path)  # noqa: PTH116 - a third of the cost of a Path, and at every commit
     except OSError:
         return None
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    """Which file it is."""
     return found.st_dev, found.st_ino
 
 

@@ -56,6 +56,8 @@ SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
 SHORTEN_S = 0.25
 """Seconds between two tries to empty the write-ahead log."""
+LOOK_EVERY = 16
+"""Commits between two looks at its size."""
 QUIET_S = 0.5
 """Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
 QUIET_POLL_S = 0.002
@@ -90,6 +92,7 @@ class SQLiteStore:
         self._leaves: bool = False
         self._leases = Leases(path)
         self._reading = 0
+        self._unlooked = 0
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
         self._shortened_s = 0.0
@@ -209,7 +212,9 @@ class SQLiteStore:
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; it is committed together with those of other threads that wait."""
-        if size_of(self._path + "-wal") > WAL_BYTES and time.monotonic() > self._shortened_s + SHORTEN_S:
+        self._unlooked = (self._unlooked + 1) % LOOK_EVERY
+        is_long = not self._unlooked and size_of(self._path + "-wal") > WAL_BYTES
+        if is_long and time.monotonic() > self._shortened_s + SHORTEN_S:
             self._shortened_s = math.inf  # until this one has ended
             self._shortening = asyncio.get_running_loop().create_task(self._shorten())
         return self._writer.submit(unit)

@@ -54,8 +54,7 @@ class Writer:
         self._idle: list[asyncio.Future[None]] = []
         self._failed: StorageFailed | EngineClosed | None = None
         self._commits = 0
-        self._generation = Generation(path)
-        self._seen = self._generation.number
+        self._seen = Generation(path).number
         self._turn_ends_s = 0.0
         self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
 
@@ -174,8 +173,8 @@ class Writer:
 
     def _commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         with self._lock:
-            if self._seen != (now := self._generation.number):
-                self._seen = now
+            if self._seen != self._lock.marks:
+                self._seen = self._lock.marks
                 self._transactions.forget()
             outcomes = self._transactions.commit(raw, units)
             self._keep_the_turn(outcomes)
