@@ -15,7 +15,6 @@ from operator import add
 from typing import Protocol
 
 import msgspec
-from attrs import frozen
 
 from memory_engine.core.text import terms
 from memory_engine.recall.dates import DAY_US
@@ -29,6 +28,8 @@ TAIL_TERMS = 24
 """Terms from the end of the passage before that are read with a passage: a short answer needs its question."""
 FULL_TERMS = 60
 """Terms from which on a longer passage does not tell more."""
+_LENGTHS = [log(1 + size) / log(1 + FULL_TERMS) for size in range(FULL_TERMS + 1)]
+"""What a length counts, by terms."""
 NEARBY_DECAY = 0.7
 """What is left of a match with each further passage between it and the one that may answer."""
 GROUP_BEST = 4
@@ -41,8 +42,7 @@ SCORE_DIGITS = 6
 _NOWHERE: Mapping[int, int] = {}
 
 
-@frozen(slots=True, eq=False)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, eq=False):
     """A passage that may answer. `place` is its own and rises as the log grows; `at_us` microseconds UTC.
 
     `group` is its session or section, told apart over all that is searched. `terms` are in the
@@ -169,7 +169,7 @@ def signals(question: Question, candidates: Sequence[Candidate], statistics: Sta
     columns["group"] = _group(candidates, list(map(add, columns["window"], meaning)) if meaning else window)
     has_assistant = _has_assistant(candidates)
     if not has_assistant:  # an assistant's long answers tell less of what a user asks about than a short remark
-        columns["length"] = [_length(len(c.terms)) for c in candidates]
+        columns["length"] = [_LENGTHS[min(len(c.terms), FULL_TERMS)] for c in candidates]
     if named:
         columns["speaker"] = [1.0 if c.speaker in named else 0.0 for c in candidates]
     if question.days or question.spans:
@@ -210,11 +210,11 @@ class _WordScores:
         for candidate in candidates:
             size = len(candidate.terms)
             held = self._counts(candidate)
-            words.append(self._sum(held, size / self._average))
+            words.append(self._sum(held, size / self._average) if held else 0.0)
             before, tail_size = self._tail(candidate.before)
             if before:
-                held = held | {term: count + held.get(term, 0) for term, count in before.items()}
-            window.append(self._sum(held, (size + tail_size) / window_average))
+                held = held | {term: count + held.get(term, 0) for term, count in before.items()} if held else before
+            window.append(self._sum(held, (size + tail_size) / window_average) if held else 0.0)
         return words, window
 
     def trusted(self, sums: list[float]) -> list[float]:
@@ -277,10 +277,6 @@ def _scaled(values: list[float]) -> list[float]:
     return [value / greatest for value in values] if greatest > 0 else [0.0] * len(values)
 
 
-def _length(size: int) -> float:
-    return log(1 + size) / log(1 + FULL_TERMS) if size < FULL_TERMS else 1.0
-
-
 def _group(candidates: Sequence[Candidate], matches: list[float]) -> list[float]:
     """How well the best other finds in each candidate's group match, by words and, where there are vectors, by meaning.
 
@@ -309,9 +305,12 @@ def _has_assistant(candidates: Sequence[Candidate]) -> bool:
 
 def _nearby(candidates: Sequence[Candidate], window: list[float]) -> list[float]:
     """The best match close by: an answer may come some turns after the words of its question, or before them."""
-    value = dict(zip((c.place for c in candidates), window, strict=True))
+    value = {c.place: match for c, match in zip(candidates, window, strict=True) if match}
     return [
-        max([value.get(best, 0.0) * NEARBY_DECAY ** (abs(far) - 1) for best, far in c.beside.items()])
+        max(
+            [value[best] * NEARBY_DECAY ** (abs(far) - 1) for best, far in c.beside.items() if best in value],
+            default=0.0,
+        )
         if c.beside
         else 0.0
         for c in candidates

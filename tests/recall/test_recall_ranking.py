@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
-from attrs import evolve
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from memory_engine.core.text import TERM_CHARS_MAX, TEXT_CHARS_MAX, stem, terms
 from memory_engine.recall.dates import Day
@@ -307,7 +307,7 @@ def test_a_tool_is_asked_about_by_its_whole_name() -> None:
     talk = [
         *said(("Anna", "Is the red valve in stock in Rome?")),
         *(
-            evolve(one, kind="tool", role="tool", place=2 + n)
+            replace(one, kind="tool", role="tool", place=2 + n)
             for n, one in enumerate(said(("check_stock", "blue hose 4"), ("check_stock", "green pipe 7")))
         ),
     ]
@@ -331,14 +331,14 @@ def test_a_user_is_heard_before_the_assistant_unless_the_assistant_is_asked_abou
 def test_the_month_that_is_named_decides(month: str, expected: int) -> None:
     """The date is no part of the text, but it counts."""
     spring, summer = said(("Anna", "We went sailing on the lake"), ("Anna", "We went sailing on the lake with Tom"))
-    talk = [evolve(spring, at_us=at_us(2024, 3, 3)), evolve(summer, at_us=at_us(2024, 7, 3))]
+    talk = [replace(spring, at_us=at_us(2024, 3, 3)), replace(summer, at_us=at_us(2024, 7, 3))]
     assert expected == first(f"Did they go sailing on the lake in {month}?", talk)
 
 
 def test_last_week_is_a_time() -> None:
     """Relative to now, what was said then comes first."""
     older, newer = said(("Anna", "We went sailing"), ("Anna", "We went sailing"))
-    talk = [evolve(older, at_us=at_us(2024, 6, 5)), evolve(newer, at_us=at_us(2024, 6, 12))]
+    talk = [replace(older, at_us=at_us(2024, 6, 5)), replace(newer, at_us=at_us(2024, 6, 12))]
     assert 1 == first("Who went sailing last week?", talk)
 
 
@@ -352,15 +352,15 @@ def test_a_time_or_a_number_answers_what_asks_for_one(question: str, expected: i
         ("Anna", "The parcel did arrive yesterday without"),
         ("Anna", "The parcel did arrive 14 without"),
     )
-    talk = [evolve(passage, before=None) for passage in talk]
+    talk = [replace(passage, before=None) for passage in talk]
     assert expected == first(question, talk)
 
 
 def test_a_session_about_the_matter_lends_weight() -> None:
     """Of equal passages, the one among others that match comes first."""
     sailing = said(("Anna", "The lake and the boat"), ("Anna", "Sailing the boat"), ("Anna", "It was great fun"))
-    other = [evolve(p, place=p.place + 10) for p in said(("Anna", "Trains"), ("Anna", "It was great fun"), group=1)]
-    talk = [evolve(passage, before=None) for passage in (*sailing, *other)]
+    other = [replace(p, place=p.place + 10) for p in said(("Anna", "Trains"), ("Anna", "It was great fun"), group=1)]
+    talk = [replace(passage, before=None) for passage in (*sailing, *other)]
     places = [hit.place for hit in found("Was sailing the boat on the lake great fun?", talk)]
     assert places.index(3) < places.index(12)
 
@@ -368,7 +368,7 @@ def test_a_session_about_the_matter_lends_weight() -> None:
 def test_likeness_by_a_model_finds_what_is_worded_otherwise() -> None:
     """Vectors bring up what shares no word; a passage without a vector yet is judged by its words."""
     talk = said(("Anna", "The cat is ill"), ("Anna", "Our feline friend caught a cold"), ("Anna", "It rains"))
-    like = [evolve(p, before=None, cosine=c) for p, c in zip(talk, (None, 0.8, 0.1), strict=True)]
+    like = [replace(p, before=None, cosine=c) for p, c in zip(talk, (None, 0.8, 0.1), strict=True)]
     assert [2, 1, 3] == [hit.place for hit in found("Is the pet unwell", like)]
     assert 1 == first("Is the cat ill?", like)
 
@@ -376,16 +376,16 @@ def test_likeness_by_a_model_finds_what_is_worded_otherwise() -> None:
 def test_a_session_about_the_matter_is_known_by_meaning_too() -> None:
     """Of equal passages, the one in a session where the model finds something comes first, whatever its words."""
     pets = said(("Anna", "Our feline friend caught a cold"), ("Anna", "We stayed at home"))
-    other = [evolve(p, place=p.place + 10) for p in said(("Anna", "It rains"), ("Anna", "We stayed at home"), group=1)]
+    other = [replace(p, place=p.place + 10) for p in said(("Anna", "It rains"), ("Anna", "We stayed at home"), group=1)]
     talk = zip((*pets, *other), (0.8, 0.3, 0.1, 0.3), strict=True)
-    like = [evolve(passage, before=None, cosine=cosine) for passage, cosine in talk]
+    like = [replace(passage, before=None, cosine=cosine) for passage, cosine in talk]
     assert [1, 2, 12] == [hit.place for hit in found("Is the pet unwell", like, 3)]
 
 
 def test_what_stands_beside_a_match_gains_less_by_their_session_than_the_match() -> None:
     """Its session speaks for it less than for the matches, and for what stands far away not at all."""
     talk = said(("Anna", "The lake and the boat"), ("Anna", "Sailing the boat"), ("Anna", "Fun"), ("Anna", "Trains"))
-    alone = [evolve(one, before=None, beside={2: 1} if one.place == 3 else {}) for one in talk]
+    alone = [replace(one, before=None, beside={2: 1} if one.place == 3 else {}) for one in talk]
     gained = {hit.place: hit.parts["group"] for hit in found("Sailing the boat on the lake", alone)}
     assert min(gained[1], gained[2]) > gained[3] > gained[4] == 0.0
 
@@ -433,7 +433,7 @@ def test_the_order_of_candidates_does_not_matter(
     """The same hits in the same order, best first, with scores from 0 to 1."""
     talk = said(*((speaker, " ".join(words)) for speaker, words in turns))
     if rng.random() < 0.5:
-        talk = [evolve(passage, cosine=math.cos(passage.place)) for passage in talk]
+        talk = [replace(passage, cosine=math.cos(passage.place)) for passage in talk]
     hits = found(" ".join(asked), talk)
     rng.shuffle(talk)
     assert hits == found(" ".join(asked), talk)
@@ -446,7 +446,7 @@ def test_every_text_finds_itself(text: str) -> None:
     """Asked word for word, in any writing, a text comes before one that shares nothing with it."""
     itself, other = said(("", text), ("", "zzyzx"))
     if itself.terms and "zzyzx" not in itself.terms:
-        assert 1 == first(text, [itself, evolve(other, before=None)])
+        assert 1 == first(text, [itself, replace(other, before=None)])
 
 
 def test_an_answer_a_few_turns_after_the_words_is_found() -> None:
@@ -471,4 +471,4 @@ def test_length_tells_nothing_where_an_assistant_speaks() -> None:
     between = said(("Ann", "garden"), ("Bo", long))
     assert "length" in found("garden", between)[0].parts
     chat = [*said(("user", "garden"), role="user"), *said(("assistant", long), role="assistant")]
-    assert "length" not in found("garden", [evolve(one, place=n) for n, one in enumerate(chat, 1)])[0].parts
+    assert "length" not in found("garden", [replace(one, place=n) for n, one in enumerate(chat, 1)])[0].parts
