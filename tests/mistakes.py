@@ -48,9 +48,8 @@ from memory_engine.files import verify_file as verifying
 from memory_engine.files.verify_file import verify_file
 from memory_engine.ingest.records import read_records
 from memory_engine.inspector import serving
-from memory_engine.inspector.answers import Inspection, NotSearched, Query, TooMuch, WrongQuery
+from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
 from memory_engine.inspector.routes_replay import ledger
-from memory_engine.inspector.routes_state import context
 from memory_engine.inspector.server import CannotServe
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
@@ -317,14 +316,6 @@ async def ledger_of_too_much(p: Place) -> None:
     await ledger(Inspection(p.engine, ""), Query({"thread": "t"}))
 
 
-async def ask_what_has_no_index(p: Place) -> None:
-    """A thread that was never searched, in a store that is only looked at."""
-    async with memory_engine.open(p.path) as engine:
-        await (await engine.create_thread("t")).dispatch(SAID)
-    async with memory_engine.open(p.path, config=EngineConfig(read_only=True)) as engine:
-        await context(Inspection(engine, ""), Query({"thread": "t", "seq": "1", "query": "what?"}))
-
-
 async def end_what_was_not_begun(p: Place) -> None:
     """The end of a task without a task."""
     await AgentLifecycle(p.engine, p.thread, agent_id="a").end("x")
@@ -504,6 +495,5 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (WrongArgument, log_of_nothing),
     (WrongQuery, lambda p: Query.parse(b"odd=1", ())),
     (TooMuch, ledger_of_too_much),
-    (NotSearched, ask_what_has_no_index),
     (CannotServe, lambda p: serving(p.engine, host="example.com", port=0).__aenter__()),
 ]

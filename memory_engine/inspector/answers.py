@@ -21,6 +21,7 @@ from memory_engine.errors import (
     EventNotFound,
     InvalidInput,
     MemoryEngineError,
+    ReadOnly,
     SeqNotInLog,
     StorageBusy,
     ThreadNotFound,
@@ -118,19 +119,6 @@ class TooMuch(InvalidInput):
         return f"{self.what} of a state of {self.chunks:,} chunks takes too long for a page: compact the thread"
 
 
-@facts
-class NotSearched(InvalidInput):
-    """A question about a thread without an index for search, which only a search that may write makes."""
-
-    thread_id: str
-
-    def __str__(self) -> str:
-        return (
-            f"thread {self.thread_id!r} was never searched, so it has no index, and the inspector writes none: "
-            "`memory-engine search QUERY --thread THREAD` makes it"
-        )
-
-
 @frozen(eq=False)
 class Inspection:
     """One engine and the caches of its logs. `path` is the name that the page shows for the store."""
@@ -187,7 +175,7 @@ _STATUSES: tuple[tuple[type[MemoryEngineError], int], ...] = (
     (ContextBudgetError, 409),
     (CompactionError, 409),
     (TooMuch, 409),
-    (NotSearched, 409),
+    (ReadOnly, 409),
     (InvalidInput, 400),
     (EngineClosed, 503),
     (StorageBusy, 503),

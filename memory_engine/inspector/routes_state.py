@@ -13,8 +13,8 @@ from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter
-from memory_engine.errors import ReadOnly, UnknownView
-from memory_engine.inspector.answers import Inspection, NotSearched, Query, Route
+from memory_engine.errors import UnknownView
+from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.offload import apart, beside
 from memory_engine.inspector.outlines import chunk_row
 from memory_engine.projections.base import Projection, event_types
@@ -53,7 +53,7 @@ async def state(inspection: Inspection, query: Query) -> object:
 async def context(inspection: Inspection, query: Query) -> object:
     """The context that a model would have been sent after a seq, and what a question (`query`) recalls into it.
 
-    Raises `ContextBudgetError`, and `NotSearched` for a question where there is no index and none may be made.
+    Raises `ContextBudgetError`, and `ReadOnly` for a question where there is no index and none may be made.
     """
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
     question = query.text("query", "")
@@ -65,10 +65,7 @@ async def context(inspection: Inspection, query: Query) -> object:
         wanted = RecallRequest(query=question, max_tokens=max_tokens, at=past.seq, policy=DEFAULT_POLICY)
         recall, make = kernel[Recall], partial(recalled_context, past, whole, wanted, standing)
         by_words = recall.embedder is None and recall.reranker is None
-        try:
-            built = await (apart(kernel, make) if by_words else make())  # a model may belong to this very loop
-        except ReadOnly:
-            raise NotSearched(past.id) from None
+        built = await (apart(kernel, make) if by_words else make())  # a model may belong to this very loop
     else:
         built = await beside(lambda: builder.build(whole, past.id, max_tokens, standing=standing))
     return await beside(lambda: _context_as_data(built, max_tokens, builder.counter))

@@ -346,10 +346,10 @@ async def test_a_question_lists_what_it_recalls(tmp_path: Path) -> None:
     assert "words" in str(first["why"])
 
 
-async def test_a_question_about_what_was_never_searched_says_how_to_make_the_index(browser: Browser) -> None:
-    """The inspector writes nothing, also no index."""
+async def test_a_question_about_what_was_never_searched_is_refused(browser: Browser) -> None:
+    """The inspector writes nothing, also no index, and says so."""
     asked = {"thread": "talk", "seq": 9, "query": "invoices"}
-    assert (409, "NotSearched") == await fails(browser, "context", asked)
+    assert (409, "ReadOnly") == await fails(browser, "context", asked)
 
 
 async def test_a_summary_opens_to_its_originals(browser: Browser, engine: Engine) -> None:
