@@ -342,7 +342,6 @@ async def test_a_question_lists_what_it_recalls(tmp_path: Path) -> None:
     ]
     first = hits[0]
     assert (1, "Ann", None, "") == (first["seq"], first["speaker"], first["superseded_by"], found["recall_failure"])
-    assert 0 < cast(float, first["score"]) <= 1
     assert "words" in str(first["why"])
 
 
