@@ -21,6 +21,7 @@ import memory_engine
 from benchmarks.compaction_quality import SharedDataMissing, quality_module
 from memory_engine import CompactionPolicy, Engine, EngineConfig, Thread
 from memory_engine.context import Context
+from memory_engine.core.chunks import RECALLED
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent
 from memory_engine.events import LlmTextResponse, UserMessage
@@ -83,12 +84,17 @@ class Conversation:
         return await self._items(context)
 
     async def _items(self, context: Context) -> list[Item]:
-        """Recalled originals, then what else stands in the context, by the units that they come of."""
+        """Recalled originals, then what else the messages show, by the units that they come of."""
         items: list[Item] = [{"text": hit.rendered(), "sources": self._of((hit.event_id,))} for hit in context.recalled]
         events = {event.seq: event.id async for event in self.thread.events()}
+        shown = "\n".join(str(message.get("content")) for message in context.messages)
         for chunk in context.chunks:
+            if chunk.status == RECALLED:
+                continue
             if chunk.lines:
                 for line in chunk.lines:
+                    if line.text not in shown:
+                        continue  # a summary that is cut shows its last lines
                     seqs = [int(source.partition(".")[0]) for source in line.sources]
                     items.append({"text": line.text, "sources": self._of([events[seq] for seq in seqs])})
             else:

@@ -22,8 +22,11 @@ from memory_engine.errors import InvalidArgument
 REFILL = 0.93
 """When the oldest turns no longer fit, the window is cut to this share of its room, so that
 it moves once in a while and not at every turn (each move costs the prompt cache)."""
-SUMMARY_LEAST = 160
-"""Tokens that summaries may take beside recall of a small room too, but of no more than a fifth of it."""
+SUMMARY_LEAST = 60
+"""Tokens that summaries may take beside recall of a small room too, but of no more than a fifth of it.
+
+Few: they are taken from the originals that answer, and what a summary stands for is found by recall.
+"""
 RECALLED_MAX = 4_000
 """Tokens of recalled originals beyond which more of them hardly help (see docs/context.md)."""
 
@@ -101,7 +104,7 @@ class ContextPolicy:
     """
 
     blocks: Sequence[str] | Mapping[str, float] | None = field(default=None, validator=_blocks)
-    summary: float = field(default=0.08, validator=_share)
+    summary: float = field(default=0.06, validator=_share)
     recent: float = field(default=0.12, validator=_share)
     previous: float = field(default=0.25, validator=_share)
     recalled_max: int = field(default=RECALLED_MAX, validator=_tokens)

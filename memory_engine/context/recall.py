@@ -10,6 +10,7 @@ The block is a view: reading a context writes nothing to the log.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import msgspec
 from attrs import evolve
@@ -98,6 +99,7 @@ class _Block:
         self._chosen: list[Hit] = []
         self._places: set[tuple[str, int, int]] = set()
         self._said: dict[tuple[str, str], list[frozenset[str]]] = {}
+        self._days: set[str] = set()
         self._left = draft.room - draft.tokens(draft.block(HEADING))
 
     @property
@@ -137,7 +139,7 @@ class _Block:
         """The context with the chosen passages."""
         chosen = sorted(self._chosen, key=lambda hit: (hit.at, hit.thread_id, hit.seq, hit.n))
         while chosen:
-            block = self._draft.block("\n".join([HEADING, *map(_line, chosen)]))
+            block = self._draft.block("\n".join([HEADING, *_lines(chosen)]))
             if not block.messages:
                 break  # a renderer hides the recalled block
             if self._draft.tokens(block) <= self._draft.room:
@@ -148,11 +150,14 @@ class _Block:
     def _add(self, hit: Hit, size: int, said: frozenset[str]) -> None:
         self._left -= size
         self._chosen.append(hit)
+        self._days.add(hit.day)
         self._places.add(_place(hit))
         self._said.setdefault((hit.role, hit.speaker), []).append(said)
 
     def _size(self, hit: Hit) -> int:
-        return self._draft.builder.counter.count(_line(hit) + "\n")
+        """The tokens of a passage, and of its day if it is the first one of that."""
+        shown = _lines([hit])[1:] if hit.day in self._days else _lines([hit])
+        return self._draft.builder.counter.count("".join(f"{line}\n" for line in shown))
 
     def _shortened(self, hit: Hit, room: int) -> Hit:
         """The hit with an excerpt as its text, or with no text if too little fits."""
@@ -214,9 +219,16 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _line(hit: Hit) -> str:
-    """A passage with its date and speaker. Its further lines are indented, so that none looks like another passage."""
-    return "\n  ".join(hit.rendered().splitlines())
+def _lines(hits: Iterable[Hit]) -> list[str]:
+    """Passages in their order, those of a day as a list below it.
+
+    The further lines of a passage are indented, so that none looks like a day or another passage.
+    """
+    return [
+        line
+        for day, said in groupby(hits, key=lambda hit: hit.day)
+        for line in (f"[{day}]", *("\n  ".join(f"- {hit.below_its_day()}".splitlines()) for hit in said))
+    ]
 
 
 async def _fill(kernel: Kernel, draft: ContextDraft, block: _Block, at: int) -> None:

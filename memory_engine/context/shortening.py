@@ -1,19 +1,23 @@
 """Texts that are too long for a budget, cut around what matters in them; marks say what is left out."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from memory_engine.context.excerpt import LEFT_OUT, excerpt
 from memory_engine.context.rendering import Message, RenderedChunk, assemble, message_tokens
+from memory_engine.core.lazy import regex
 from memory_engine.core.text import terms
 from memory_engine.core.tokens import TokenCounter
 
 LINES_LEFT_OUT = "[… {} earlier lines are left out …]"
 """Stands before lines for whose forerunners there was no room."""
-LINES_LEFT_OUT_END = LINES_LEFT_OUT.rpartition("}")[2]
+STATEMENTS_LEFT_OUT = "[… {} lines are left out …]"
+"""Stands before the statements of a summary that are shown; those between them may be left out too."""
+LINES_LEFT_OUT_END = STATEMENTS_LEFT_OUT.rpartition("}")[2]
 TEXT_TOKENS_MIN = 24
 """A text is never cut below this."""
 SLACK = 8
@@ -68,23 +72,21 @@ def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> R
     """The piece with its texts cut at their beginning to the last lines that fit into `room` tokens.
 
     The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
-    cut itself. Images and files stay.
+    cut itself, but for those of a summary: half a statement says something else. Images and files stay.
     """
-    messages = tuple(_with_last_lines(message, room, piece.chunk.id, counter) for message in piece.messages)
+    cut = partial(_last_statements if piece.chunk.lines else _last_lines, chunk_id=piece.chunk.id, counter=counter)
+    messages = tuple(_with_last_lines(message, room, cut, counter) for message in piece.messages)
     return replace(piece, messages=messages, shortened=True)
 
 
-def _with_last_lines(message: Message, room: int, chunk_id: str, counter: TokenCounter) -> Message:
+def _with_last_lines(message: Message, room: int, cut: Callable[[str, int], str], counter: TokenCounter) -> Message:
     texts = _texts(message)
     sizes = [counter.count(text) for text in texts]
     left = room - message_tokens(message, counter) + sum(sizes)
     shares = fair_shares(sizes, max(0, left))
     return _with_texts(
         message,
-        (
-            text if share >= size else _last_lines(text, share, chunk_id, counter)
-            for text, size, share in zip(texts, sizes, shares, strict=True)
-        ),
+        (text if share >= size else cut(text, share) for text, size, share in zip(texts, sizes, shares, strict=True)),
     )
 
 
@@ -98,6 +100,29 @@ def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> s
     kept = last_lines(lines, room - counter.count(f"{heading}\n"), counter, chunk_id)
     earlier = sum(not line.startswith("#") for line in lines[: len(lines) - len(kept)])
     return "\n".join([heading, *([LINES_LEFT_OUT.format(earlier)] if earlier else []), *kept])
+
+
+def _last_statements(text: str, room: int, chunk_id: str, counter: TokenCounter) -> str:
+    """The first line of a summary, and its newest statements that fit, whole, below their headings."""
+    del chunk_id
+    heading, *rest = text.split("\n")
+    statements = [one for one in _STATEMENT.split("\n".join(rest)) if one.strip()]
+    room -= counter.count(f"{heading}\n{STATEMENTS_LEFT_OUT.format(len(statements))}\n")
+    kept: list[str] = []
+    for statement in reversed(statements):
+        is_heading = statement.startswith("#")
+        shown = statement.rstrip()
+        size = counter.count(shown) + 1
+        if size <= room and not (is_heading and (not kept or kept[-1].startswith("#"))):
+            kept.append(shown)
+            room -= size
+        elif is_heading and kept and not kept[-1].startswith("#"):
+            break  # what follows would stand below another heading than its own
+    left_out = sum(not one.startswith("#") for one in statements) - sum(not one.startswith("#") for one in kept)
+    return "\n".join([heading, *([STATEMENTS_LEFT_OUT.format(left_out)] if left_out else []), *reversed(kept)])
+
+
+_STATEMENT = regex(r"\n+(?=- |#)")
 
 
 def last_lines(lines: Sequence[str], room: int, counter: TokenCounter, chunk_id: str = "it") -> list[str]:

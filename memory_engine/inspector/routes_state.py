@@ -1,5 +1,6 @@
 """Routes about a thread at a seq: its state, its context, its chunks, the originals of summaries, its views."""
 
+from functools import partial
 from typing import cast
 
 import msgspec
@@ -7,16 +8,19 @@ import msgspec
 from memory_engine.context.budget import DEFAULT_POLICY
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.context import Context
+from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.rendering import Message, message_tokens
 from memory_engine.context.thread_context import standing_blocks
 from memory_engine.core.json_form import as_data, named
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.errors import UnknownView
 from memory_engine.inspector.answers import Inspection, Query, Route
-from memory_engine.inspector.offload import beside
+from memory_engine.inspector.offload import apart, beside
 from memory_engine.inspector.outlines import chunk_row
 from memory_engine.projections.base import Projection, event_types
 from memory_engine.projections.inline import last_of
+from memory_engine.recall.hits import Hit
+from memory_engine.recall.service import Recall
 from memory_engine.replay.data import chunk_as_data
 
 CHUNKS_MAX = 2_000
@@ -47,17 +51,24 @@ async def state(inspection: Inspection, query: Query) -> object:
 
 
 async def context(inspection: Inspection, query: Query) -> object:
-    """The context that a model would have been sent after a seq. Raises `ContextBudgetError`."""
+    """The context that a model would have been sent after a seq, and what a question (`query`) recalls into it.
+
+    Raises `ContextBudgetError`, and `ReadOnly` for a question where there is no index and none may be made.
+    """
     past, max_tokens = await inspection.past(query), query.number_if_given("max_tokens", least=1)
+    question = query.text("query", "")
     whole = await past.state()
-    builder = inspection.engine.kernel[ContextBuilder]
-    standing = await standing_blocks(past, whole, DEFAULT_POLICY, at=past.seq)
-
-    def build() -> dict[str, object]:
-        built = builder.build(whole, past.id, max_tokens, standing=standing)
-        return _context_as_data(built, max_tokens, builder.counter)
-
-    return await beside(build)
+    kernel = inspection.engine.kernel
+    builder = kernel[ContextBuilder]
+    standing = await standing_blocks(past, whole, DEFAULT_POLICY, query=question or None, at=past.seq)
+    if question:
+        wanted = RecallRequest(query=question, max_tokens=max_tokens, at=past.seq, policy=DEFAULT_POLICY)
+        recall, make = kernel[Recall], partial(recalled_context, past, whole, wanted, standing)
+        by_words = recall.embedder is None and recall.reranker is None
+        built = await (apart(kernel, make) if by_words else make())  # a model may belong to this very loop
+    else:
+        built = await beside(lambda: builder.build(whole, past.id, max_tokens, standing=standing))
+    return await beside(lambda: _context_as_data(built, max_tokens, builder.counter))
 
 
 def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCounter) -> dict[str, object]:
@@ -66,8 +77,16 @@ def _context_as_data(built: Context, max_tokens: int | None, counter: TokenCount
         "tokens": built.tokens,
         "max_tokens": max_tokens,
         **named(built, "tokens_exact tokenizer"),
-        **named(built, "spent included excluded shortened"),
+        **named(built, "spent included excluded shortened recall_failure"),
+        "recalled": [_hit_row(hit) for hit in built.recalled],
     }
+
+
+def _hit_row(hit: Hit) -> dict[str, object]:
+    """A recalled passage as the context shows it, with its place and why it was chosen."""
+    newer = hit.superseded_by
+    row = named(hit, "seq kind role speaker at event_id event_type score why")
+    return {**row, "text": hit.text[:MESSAGE_MAX], "superseded_by": newer.seq if newer is not None else None}
 
 
 def _message_row(message: Message, counter: TokenCounter) -> dict[str, object]:
@@ -137,7 +156,7 @@ def _projection(inspection: Inspection, name: str) -> Projection[object]:
 
 STATE_ROUTES = (
     Route.of("state", "thread seq offset limit", state),
-    Route.of("context", "thread seq max_tokens", context),
+    Route.of("context", "thread seq max_tokens query", context),
     Route.of("chunk", "thread id", chunk),
     Route.of("originals", "thread chunk", originals),
     Route.of("views", "thread seq", views),

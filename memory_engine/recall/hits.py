@@ -73,10 +73,25 @@ class Hit(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
         return (self.event_id, *self.alike)
 
     def rendered(self) -> str:
-        """The passage with its date and speaker, as it is put before a model; an outdated one with when it ended."""
+        """The passage with its date and speaker in front; an outdated one with when it ended."""
         newer = self.superseded_by
         until = f", superseded on {day_of(newer.at)}" if newer is not None else ""
-        return rendered(self.text, speaker=self.speaker or self.role, about=self.about, at=self.at, until=until)
+        return f"[{self.day}{until}] {self._said()}"
+
+    def below_its_day(self) -> str:
+        """The same, to stand in a list below the day on which it was said."""
+        newer = self.superseded_by
+        until = f"[superseded on {day_of(newer.at)}] " if newer is not None else ""
+        return f"{until}{self._said()}"
+
+    @property
+    def day(self) -> str:
+        """The day on which it was said, in UTC."""
+        return day_of(self.at)
+
+    def _said(self) -> str:
+        named = (name for name in (self.speaker or self.role, self.about) if name)
+        return ": ".join((*named, self.text))
 
 
 Missing = Literal["embedder", "re-ranker"]
@@ -118,13 +133,6 @@ class Found(Sequence[Hit]):
 def day_of(moment: datetime) -> str:
     """The day of a moment, as it stands before a passage."""
     return f"{moment.day} {moment:%B} {moment.year}"
-
-
-def rendered(text: str, *, speaker: str, about: str, at: datetime, until: str = "") -> str:
-    """A passage's text after its date, speaker and title, which questions ask for as often as for the words."""
-    who = f"{speaker}: " if speaker else ""
-    title = f"{about}: " if about else ""
-    return f"[{day_of(at)}{until}] {who}{title}{text}"
 
 
 _N_MASK = (1 << PLACES_BITS) - 1

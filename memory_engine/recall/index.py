@@ -139,8 +139,8 @@ class Embedding:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def touched(self, thread_id: str) -> None:
-        """Note that a thread has passages without a vector."""
-        if self._models.embedder is None or self._kernel.tasks.closing:
+        """Note that a thread has passages without a vector; one that only reads leaves them to others."""
+        if self._models.embedder is None or self._kernel.tasks.closing or self._kernel.config.read_only:
             return
         self._dirty[thread_id] = None
         if self._task is None or self._task.done():

@@ -271,7 +271,7 @@ class Searching:
             return None
         await self._indexing.look_up(thread_id, LookUp())
         waiting = await self._embedding.waiting(thread_id)
-        if 0 < waiting <= BATCH:
+        if 0 < waiting <= BATCH and not self._kernel.config.read_only:
             try:
                 async with self._in_time(embedder.name, meaning.deadline_s):
                     await self._embedding.catch_up(thread_id)

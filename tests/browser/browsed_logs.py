@@ -11,6 +11,8 @@ from memory_engine.ingest import Ingestion, IngestOptions
 from memory_engine.testing import FakeCompactor
 
 CHATS = 40
+QUESTION = "Why is a claim not released when a worker dies?"
+"""What the memory of the thread "coding" is asked."""
 ENDLESS = 100_000
 SHORT = 100
 HOSTILE = (
@@ -27,7 +29,10 @@ HOSTILE_ID = "<img src=x onerror=alert(1)>&thread=coding#\u202e"
 
 @frozen(kw_only=True)
 class Facts:
-    """What a page must show of the thread "coding", asked from the engine itself. By seq: tokens of the state."""
+    """What a page must show of the thread "coding", asked from the engine itself. By seq: tokens of the state.
+
+    `recalled` are the seq of a passage that a question brings back, and why it does.
+    """
 
     head: int
     compactions: list[int]
@@ -36,6 +41,7 @@ class Facts:
     tokens: dict[int, int]
     context_tokens: int
     forked_at: int
+    recalled: tuple[int, str]
 
 
 async def make_store(path: str) -> Facts:
@@ -75,7 +81,14 @@ async def _facts(thread: Thread) -> Facts:
         tokens={seq: (await thread.state(at=seq)).tally.tokens for seq in range(1, log[-1].seq + 1)},
         context_tokens=(await thread.context(at=await thread.last_seq())).tokens,
         forked_at=folded[0].seq + 3,
+        recalled=await _recalled(thread),
     )
+
+
+async def _recalled(thread: Thread) -> tuple[int, str]:
+    """The place of the first passage that a question brings into a context of 600 tokens, and why it was chosen."""
+    hit = (await thread.context(600, query=QUESTION)).recalled[0]
+    return hit.seq, hit.why
 
 
 async def make_folds(path: str) -> None:

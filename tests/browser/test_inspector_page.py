@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from attrs import frozen
 
-from tests.browser.browsed_logs import CHATS, Facts, make_folds, make_store
+from tests.browser.browsed_logs import CHATS, QUESTION, Facts, make_folds, make_store
 from tests.browser.browsing import Window, apart, chromium, number, window
 from tests.inspecting import served
 
@@ -156,6 +156,19 @@ def test_the_context_is_built_within_a_budget(window: Window, store: Store) -> N
     window.panel.get_by_role("alert").wait_for(state="detached")
     assert 0 == left_out.count()
     assert page.get_by_role("heading", name="Messages").is_visible()
+
+
+def test_a_question_shows_what_it_brings_back(window: Window, store: Store) -> None:
+    """Each recalled passage says why it was chosen, and leads to its event."""
+    window.look(store.address, thread="coding", tab="context")
+    window.panel.get_by_label("Budget in tokens").fill("600")
+    window.panel.get_by_label("Question").fill(QUESTION)
+    window.panel.get_by_role("heading", name=re.compile(r"Recalled \([1-9]")).wait_for()
+    seq, why = store.facts.recalled
+    hit = window.panel.get_by_role("article").filter(has_text=f"why: {why}").first
+    assert hit.is_visible()
+    hit.get_by_role("button", name=f"event {seq}", exact=True).click()
+    window.is_at(f"{seq}")
 
 
 def test_views_show_their_rows(window: Window, store: Store) -> None:

@@ -322,6 +322,35 @@ async def test_the_context_is_that_of_the_engine(browser: Browser, engine: Engin
     assert (409, "ContextBudgetError") == await fails(browser, "context", {"thread": "talk", "seq": 9, "max_tokens": 1})
 
 
+async def test_a_question_lists_what_it_recalls(tmp_path: Path) -> None:
+    """The passages of the engine's own context, each with its place, its kind and why it was chosen."""
+    path, question = str(tmp_path / "agent.db"), "Which carrier lost parcel 7?"
+    async with memory_engine.open(path) as engine:
+        chat = await engine.create_thread("chat", policy=CompactionPolicy(enabled=False))
+        await chat.dispatch(e.UserMessage(content="Swift lost parcel 7 at the depot.", name="Ann"))
+        for n in range(40):
+            await chat.dispatch(e.UserMessage(content=f"Line {n} speaks of the weather, of lunch and of nothing else."))
+        built = await chat.context(300, query=question)
+    async with memory_engine.open(path, config=READ_ONLY) as engine, inspected(engine, path) as browser:
+        given = {"thread": "chat", "seq": 41, "max_tokens": 300}
+        found = await get(browser, "context", {**given, "query": question})
+        assert [] == (await get(browser, "context", given))["recalled"]
+    hits = rows(found, "recalled")
+    assert [m.get("content") for m in built.messages] == [m["content"] for m in rows(found, "messages")]
+    assert [(hit.seq, hit.kind, hit.why, hit.text) for hit in built.recalled] == [
+        (hit["seq"], hit["kind"], hit["why"], hit["text"]) for hit in hits
+    ]
+    first = hits[0]
+    assert (1, "Ann", None, "") == (first["seq"], first["speaker"], first["superseded_by"], found["recall_failure"])
+    assert "words" in str(first["why"])
+
+
+async def test_a_question_about_what_was_never_searched_is_refused(browser: Browser) -> None:
+    """The inspector writes nothing, also no index, and says so."""
+    asked = {"thread": "talk", "seq": 9, "query": "invoices"}
+    assert (409, "ReadOnly") == await fails(browser, "context", asked)
+
+
 async def test_a_summary_opens_to_its_originals(browser: Browser, engine: Engine) -> None:
     """One level at a time, in order; each chunk can be read whole."""
     outline = await get(browser, "outline", {"thread": "talk"})

@@ -1,5 +1,7 @@
 """How a context with recall divides its budget, and that its beginning stays whatever is asked."""
 
+from itertools import pairwise
+
 import pytest
 
 import memory_engine
@@ -41,6 +43,38 @@ async def test_most_of_the_room_goes_to_what_is_recalled() -> None:
     assert spent.recalled > 800
     assert 0 < spent.recent < 150
     assert 1_000 >= spent.pinned + spent.summary + spent.recent + spent.recalled
+
+
+async def test_a_compaction_takes_little_from_what_is_recalled() -> None:
+    """Of a small budget a summary, which the question does not choose, takes a sixteenth."""
+    said = [user(f"The warehouse code of hall {n} is {n:04}-KX, and that is all I know.") for n in range(60)]
+    events = [*said, user("Which code is it?")]
+    whole = (await asked(events, max_tokens=1_000)).spent
+    compacted = (await asked(events, max_tokens=1_000, config=COMPACTS)).spent
+    assert (0, True) == (whole.summary, 0 < compacted.summary <= 60)
+    assert compacted.recalled > whole.recalled - 90
+
+
+async def test_of_a_summary_that_does_not_fit_whole_statements_are_shown() -> None:
+    """The newest that fit, each as it is, and not the beginning and the end of one: half of it says something else."""
+    long = "unless the depot at Leeds, which answers to nobody but itself, has said by noon that it will not do so"
+    said = [
+        user(f"Order {n} must not leave before Friday, {long if n % 2 else 'whatever they say'}.") for n in range(40)
+    ]
+    async with memory_engine.open(":memory:", config=COMPACTS) as engine:
+        thread = await engine.create_thread()
+        for event in said:
+            await thread.dispatch(event)
+            await thread.settle()
+        statements = {line.text for chunk in (await thread.state()).chunks() for line in chunk.lines}
+        for budget in range(150, 1_600, 50):
+            context = await thread.context(budget, query="Who brings the cake?")
+            shown = [content(m).split("\n")[1:] for m in context.messages if content(m).startswith("[Summary")]
+            lines = [line for summary in shown for line in summary]
+            told = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+            assert statements.issuperset(told)
+            assert len(told) == sum(not line.startswith(("#", "[…")) for line in lines if line)
+            assert all(below.startswith("- ") for above, below in pairwise(lines) if above[:1] == "#" and below)
 
 
 async def test_of_a_large_room_recent_turns_take_most() -> None:

@@ -1,9 +1,10 @@
 """Queries are embedded apart from the texts they are to find, where a model wants that."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import memory_engine
-from memory_engine import UserMessage
+from memory_engine import EngineConfig, UserMessage
 from memory_engine.llm.vectors import Vector
 from memory_engine.recall.embedders import CachedEmbedder
 from memory_engine.recall.likeness import Corpus, TextIndex
@@ -59,3 +60,16 @@ async def test_a_search_embeds_its_query_as_a_query() -> None:
     texts = {"a": "flights to Rome"}
     await TextIndex(inner, ExactIndex).search("Rome", Corpus(texts, texts.__getitem__), limit=1)
     assert [["flights to Rome"], ["query: Rome"]] == inner.calls
+
+
+async def test_who_only_reads_leaves_the_vectors_to_others(tmp_path: Path) -> None:
+    """A search with an embedder answers from what there is, and says how many passages have no vector yet."""
+    path = str(tmp_path / "agent.db")
+    async with memory_engine.open(path) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(UserMessage(content="The code of the warehouse is 9921-KX."))
+        await thread.search("warehouse")
+    async with memory_engine.open(path, config=EngineConfig(read_only=True), embedder=HashEmbedder()) as engine:
+        found = await engine.thread("t").search("warehouse")
+        context = await engine.thread("t").context(query="warehouse")
+    assert (1, 1, "") == (len(found), found.waiting, context.recall_failure)

@@ -143,7 +143,7 @@ async def test_a_context_recalls_what_is_true_now_and_marks_what_is_not() -> Non
         for event in turns(60):
             await thread.dispatch(event)
         block = (await thread.context(max_tokens=600, query=ASKED)).recalled_text
-        assert f"[3 May 2026, superseded on 5 May 2026] user: {OLDER}" in block
+        assert f"[3 May 2026]\n- [superseded on 5 May 2026] user: {OLDER}" in block
         assert block.index(OLDER) < block.index(NEWER)
 
 

@@ -1,7 +1,7 @@
 // What a model would see at the chosen seq, within a budget.
 
-import { callText, chunkLink } from "./chunks.js";
-import { counted, el, empty, number, oneLine, prose, section, setStyle } from "./dom.js";
+import { callText, chunkLink, seqLink } from "./chunks.js";
+import { counted, day, el, empty, failure, number, oneLine, prose, section, setStyle } from "./dom.js";
 import { get } from "./server.js";
 
 const PARTS = [
@@ -13,12 +13,13 @@ const PARTS = [
 ];
 
 let budget = ""; // tokens; empty: no limit
+let question = ""; // what memory is asked; empty: nothing is recalled
 
 export const contextTab = {
   id: "context",
   title: "Context",
   stays: true,
-  key: ({ seq }) => `${seq ?? 0}|${budget}`,
+  key: ({ seq }) => `${seq ?? 0}|${budget}|${question}`,
   controls(bar, again) {
     const field = el("input", {
       type: "number",
@@ -28,17 +29,31 @@ export const contextTab = {
       placeholder: "no limit",
       inputmode: "numeric",
     });
+    const asked = el("input", {
+      type: "text",
+      id: "question",
+      placeholder: "what memory is asked",
+      autocomplete: "off",
+    });
     let pause;
-    field.addEventListener("input", () => {
+    const typed = () => {
       clearTimeout(pause);
       pause = setTimeout(() => {
         budget = field.value && Number(field.value) >= 1 ? String(Math.floor(Number(field.value))) : "";
+        question = asked.value.trim();
         again();
       }, 300);
-    });
-    bar.append(el("label", { for: "budget", text: "Budget in tokens" }), field);
+    };
+    for (const input of [field, asked]) input.addEventListener("input", typed);
+    bar.append(
+      el("label", { for: "budget", text: "Budget in tokens" }),
+      field,
+      el("label", { for: "question", text: "Question" }),
+      asked,
+    );
   },
-  load: ({ thread, seq }, signal) => get("context", { thread, seq: seq ?? 0, max_tokens: budget }, signal),
+  load: ({ thread, seq }, signal) =>
+    get("context", { thread, seq: seq ?? 0, max_tokens: budget, query: question }, signal),
   show(body, data) {
     const counting = data.tokens_exact ? `counted by ${data.tokenizer}` : "estimated";
     body.replaceChildren(
@@ -49,6 +64,7 @@ export const contextTab = {
       }),
       spentBar(data),
       leftOut(data),
+      recalled(data),
       data.messages.length
         ? section("Messages", el("div", { class: "cards" }, ...data.messages.map(message)))
         : empty("Nothing: the context is empty here"),
@@ -100,6 +116,38 @@ function leftOut({ included, excluded, shortened }) {
     said(included ?? [], "in it"),
     said(excluded ?? [], "left out for want of room"),
     said(shortened ?? [], "shortened to fit"),
+  );
+}
+
+// What the question brought back, in the order in which it was said, with why each was chosen.
+function recalled({ recalled: hits, recall_failure: failed }) {
+  if (!question) return "";
+  return section(
+    `Recalled (${number(hits.length)})`,
+    failed && failure({ title: "Without a model", message: failed }),
+    hits.length ? el("div", { class: "cards" }, ...hits.map(hit)) : empty("Nothing beside what the context holds anyway"),
+  );
+}
+
+function hit({ seq, kind, role, speaker, at, score, why, text, superseded_by: newer }) {
+  return el(
+    "article",
+    { class: "card hit" },
+    el(
+      "header",
+      {},
+      seqLink(seq),
+      el("span", { class: "badge", text: oneLine(kind, 30) }),
+      el("span", { class: "dim grow", text: `${oneLine(speaker || role, 60)} · ${day(at)}` }),
+      score > 0 && el("span", { class: "tokens", text: score.toFixed(2) }),
+    ),
+    prose(text, { most: 1200 }),
+    el(
+      "footer",
+      { class: "dim" },
+      `why: ${oneLine(why, 200)}`,
+      newer && [" · superseded by ", seqLink(newer)],
+    ),
   );
 }
 
