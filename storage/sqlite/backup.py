@@ -15,7 +15,7 @@ from memory_engine.core.chain import link_hash
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
 from memory_engine.storage.sqlite.connection import Connection, storage_error
-from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position
+from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
 from memory_engine.store.new_file import beside, check_free, put_in_place
 from memory_engine.store.protocol import Backup, Copied
 
@@ -61,17 +61,18 @@ def _checked(made: sqlite3.Connection, path: str) -> Backup:
     found = [text for (text,) in made.execute("PRAGMA integrity_check(5)")]
     if found != ["ok"]:
         raise BackupFailed(path, f"the copy is damaged, as the store may be: {'; '.join(found)}")
-    threads = made.execute(
+    threads = rows_of(
+        made,
         "SELECT t.tid, t.id, coalesce(t.forked_tid, 0), coalesce(t.forked_seq, 0), h.seq, h.hash FROM threads t "
         "JOIN heads h ON h.tid = t.tid WHERE h.status <> ? ORDER BY t.tid",
         (DELETED,),
-    ).fetchall()
+    )
     broken = []
     events = 0
     for tid, thread_id, origin, first, head, digest in threads:
         events += head - first
         if _last_hash(made, tid, _hash_at(made, origin, first), first) != (head, digest if head > first else None):
-            broken.append(thread_id)
+            broken.append(str(thread_id))
     return Backup(path=path, threads=len(threads), events=events, broken=tuple(broken))
 
 

@@ -360,11 +360,8 @@ class SQLiteStore:
 
     async def stats(self) -> StoreStats:
         """Totals; `bytes` is the size of the database and its write-ahead log."""
-        threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
-        size += size_of(self._path + "-wal")
-        return StoreStats(
-            threads=threads, events=events, chunks=chunks, tokens=tokens, payload_bytes=payloads, bytes=size
-        )
+        found = await self._read(reads.totals)
+        return msgspec.structs.replace(found, bytes=found.bytes + size_of(self._path + "-wal"))
 
     async def flush(self) -> None:
         """Make every acknowledged commit survive a power failure: checkpoint and sync the write-ahead log."""
