@@ -8,12 +8,23 @@ from pathlib import Path
 import msgspec
 from attrs import frozen
 
-from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, writable
+from memory_engine.cli.commands import (
+    MOMENT,
+    Command,
+    WrongArgument,
+    add_thread,
+    check_is_there,
+    existing,
+    moment,
+    positive,
+    writable,
+)
 from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.schedule import add_every, again_and_again
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
 from memory_engine.core.json_form import JsonForm
-from memory_engine.engine import Engine
+from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
 from memory_engine.replay.export.archive import MANIFEST
 from memory_engine.replay.export.export import ExportReport, export
@@ -239,24 +250,46 @@ async def compare(db: str, file: str, only: str | None) -> Compared:
 def _declare_anchors(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("thread", metavar="THREAD", nargs="?", help="a thread's id (default: all threads)")
     parser.add_argument("--out", metavar="FILE", help="add them to the end of a file instead of printing them")
+    add_every(parser)
 
 
 async def anchors(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Print the hashes of the logs as they are now, a JSON object on each line."""
+    """Print or keep the hashes of the logs as they are now. Returns 1 where one of all is damaged."""
+    if asked.every is None:
+        found, damaged = await _anchors_of(asked, terminal)
+        if asked.out is None:
+            for one in found:
+                terminal.put(escaped_in_json(msgspec.json.encode(one).decode()))
+        terminal.json(found)
+        return FOUND_PROBLEMS if damaged else 0
+    if asked.out is None:
+        raise WrongArgument("--every needs --out FILE, a place that nobody who writes to the database can reach")
+    check_is_there(asked.db)
+
+    async def run() -> None:
+        found, damaged = await _anchors_of(asked, terminal)
+        terminal.json({"added": len(found), "out": asked.out, "damaged": damaged})
+
+    return await again_and_again(asked.every, terminal, run)
+
+
+async def _anchors_of(asked: argparse.Namespace, terminal: Terminal) -> tuple[list[Anchor], list[str]]:
+    """The anchors, which go to the file if there is one, and the threads that have none, for they are damaged."""
+    found: list[Anchor] = []
+    damaged: list[str] = []
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
-        found = await _anchors_of(engine, asked.thread)
+        for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
+            try:
+                found.append(await engine.thread(thread_id).anchor())
+            except (IntegrityError, StorageRefused) as error:
+                if asked.thread is not None:
+                    raise
+                damaged.append(thread_id)
+                terminal.warn(f"memory-engine: {error}")
     if asked.out is not None:
         add_anchors(Path(asked.out), found)
         terminal.say(f"{counted(len(found), 'anchor')} added to {asked.out}")
-    else:
-        for one in found:
-            terminal.put(escaped_in_json(msgspec.json.encode(one).decode()))
-    terminal.json(found)
-    return 0
-
-
-async def _anchors_of(engine: Engine, only: str | None) -> list[Anchor]:
-    return await engine.anchors() if only is None else [await engine.thread(only).anchor()]
+    return found, damaged
 
 
 ANCHORS = Command(_declare_anchors, anchors)

@@ -3,13 +3,11 @@
 import argparse
 import asyncio
 import os
-import signal
 import webbrowser
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 from memory_engine.cli.commands import Command, existing
+from memory_engine.cli.schedule import told_to_end
 from memory_engine.cli.terminal import Terminal
 
 PORT = 8477
@@ -38,7 +36,7 @@ _port.__name__ = "port"  # argparse's name for it in errors
 
 async def inspect(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Serve the inspector until Ctrl-C, or until the process is told to end."""
-    with _told_to_end() as ended:
+    with told_to_end() as ended:
         return await _serve(asked, terminal, ended)
 
 
@@ -57,19 +55,6 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
             await asyncio.to_thread(webbrowser.open, address)
         await ended.wait()
     return 0
-
-
-@contextmanager
-def _told_to_end() -> Iterator[asyncio.Event]:
-    """Set by SIGTERM; Ctrl-C cancels the task, as it does everywhere."""
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # Windows has no such handlers
-        loop.add_signal_handler(signal.SIGTERM, ended.set)
-    try:
-        yield ended
-    finally:
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGTERM)
 
 
 INSPECT = Command(_declare_inspect, inspect)

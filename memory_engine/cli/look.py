@@ -61,10 +61,11 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
     """A row for each thread; a scope that all of them lack gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
-        (Column("STATUS"), [info.status for info in found]),
-        (Column("EVENTS", right=True), [number(info.events) for info in found]),
-        (Column("CHUNKS", right=True), [number(info.chunks) for info in found]),
-        (Column("TOKENS", right=True), [number(info.tokens) for info in found]),
+        (Column("STATUS"), ["damaged" if info.damaged else info.status for info in found]),
+        *(
+            (Column(what.upper(), right=True), ["?" if info.damaged else number(getattr(info, what)) for info in found])
+            for what in ("events", "chunks", "tokens")
+        ),
         (Column("CREATED (UTC)"), [f"{info.created_at:%Y-%m-%d %H:%M}" for info in found]),
     ]
     for title, cells, usual in (
@@ -75,6 +76,9 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
         if set(cells) != {usual}:
             shown.append((Column(title, least=8), [cell or "-" for cell in cells]))
     terminal.table([head for head, _ in shown], list(zip(*(cells for _, cells in shown), strict=True)))
+    for info in found:
+        if info.damaged:
+            terminal.say(f"{info.id} is damaged: {'; '.join(info.damaged)}; run `memory-engine verify`", "red")
 
 
 def _declare_show(parser: argparse.ArgumentParser) -> None:
@@ -195,6 +199,8 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     }
     for name, value in shown.items():
         terminal.say(f"{name:<8} {value}")
+    if totals.damaged:
+        terminal.say(f"without the chunks of {', '.join(totals.damaged)}, whose heads are damaged", "red")
     return 0
 
 

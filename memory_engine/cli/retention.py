@@ -1,15 +1,15 @@
 """The command `retain`: what is old enough goes, by the rules of a file."""
 
 import argparse
-import asyncio
-from datetime import timedelta
+from collections.abc import Sequence
 
-from memory_engine.administration.retention import RetentionReport, read_age, read_rules
+from memory_engine.administration.retention import RetentionReport, RetentionRule, read_rules
 from memory_engine.cli.commands import Command, existing
 from memory_engine.cli.erasing import add_yes, agreed
+from memory_engine.cli.schedule import add_every, again_and_again
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import counted
-from memory_engine.errors import MemoryEngineError
+from memory_engine.engine import Engine
 
 LISTED = 20
 """Threads of a rule that are listed for people."""
@@ -18,20 +18,9 @@ LISTED = 20
 def _declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES.toml", help="the rules: tables [[rule]]")
     parser.add_argument("--dry-run", action="store_true", help="say what would go, and write nothing")
-    parser.add_argument("--every", metavar="AGE", type=_age, help='again and again, such as "24 hours", until Ctrl-C')
+    add_every(parser)
     parser.add_argument("--by", metavar="WHO", default="", help="who asked for it; kept with the acts")
     add_yes(parser)
-
-
-def _age(text: str) -> timedelta:
-    """An age above zero, as argparse wants its types."""
-    try:
-        age = read_age(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not age:
-        raise argparse.ArgumentTypeError("it is a time above zero")
-    return age
 
 
 async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -47,13 +36,12 @@ async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
             if not agreed(asked, terminal, "Do this?"):
                 return 0
         if asked.every is None:
-            return _told(await engine.retain(rules, by=asked.by), terminal)
-        while True:
-            try:
-                _told(await engine.retain(rules, by=asked.by), terminal)
-            except MemoryEngineError as error:  # a hold in the way, a busy file: the next time is another one
-                terminal.warn(f"memory-engine: {error}")
-            await asyncio.sleep(asked.every.total_seconds())
+            return await _retained(engine, rules, asked.by, terminal)
+        return await again_and_again(asked.every, terminal, lambda: _retained(engine, rules, asked.by, terminal))
+
+
+async def _retained(engine: Engine, rules: Sequence[RetentionRule], by: str, terminal: Terminal) -> int:
+    return _told(await engine.retain(rules, by=by), terminal)
 
 
 def _told(report: RetentionReport, terminal: Terminal) -> int:

@@ -6,6 +6,7 @@ The thread's queue is blocked meanwhile, or while the result is checked and writ
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -368,7 +369,12 @@ def _failure(name: str, error: Exception, usage: Usage = Usage()) -> CompactorFa
 
 def this_process() -> str:
     """The owner of a compaction: host, process id, and the process's start, since process ids are reused."""
-    return f"{os.uname().nodename if hasattr(os, 'uname') else ''}/{os.getpid()}/{_started(os.getpid())}"
+    return _name_of(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _name_of(pid: int) -> str:
+    return f"{os.uname().nodename if hasattr(os, 'uname') else ''}/{pid}/{_started(pid)}"
 
 
 def owner_is_gone(owner: str) -> bool:

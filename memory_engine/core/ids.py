@@ -6,6 +6,7 @@ from typing import Protocol
 from memory_engine.errors import InvalidIdentifier
 
 ID_BYTES_MAX = 4096
+_DRAWN = 256
 
 
 class IdSource(Protocol):
@@ -21,15 +22,34 @@ class IdSource(Protocol):
 
 
 class RandomIds:
-    """UUIDv7 ids and salts from the operating system."""
+    """UUIDv7 ids and salts from the operating system.
+
+    They are drawn many at a time: a call of the system lets another thread go on, and may wait milliseconds for its
+    turn. A process that is forked off draws its own.
+    """
+
+    def __init__(self) -> None:
+        self._drawn: list[bytes] = []
+        self._pid = os.getpid()
+
+    def _draw(self) -> bytes:
+        """16 bytes that were given to nobody."""
+        if self._pid != (pid := os.getpid()):
+            self._pid, self._drawn = pid, []
+        try:
+            return self._drawn.pop()
+        except IndexError:
+            fresh = os.urandom(_DRAWN * 16)
+            self._drawn.extend(fresh[at : at + 16] for at in range(16, len(fresh), 16))
+            return fresh[:16]
 
     def event_id(self, now_us: int) -> str:
         """A UUIDv7 in canonical form."""
-        return uuid7(now_us // 1000, os.urandom(10))
+        return uuid7(now_us // 1000, self._draw()[:10])
 
     def salt(self) -> bytes:
         """16 bytes from the operating system."""
-        return os.urandom(16)
+        return self._draw()
 
 
 def uuid7(unix_ms: int, random: bytes) -> str:

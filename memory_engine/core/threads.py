@@ -178,7 +178,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     `marks` holds the seq of the latest event of each tracked type: whether a view is up to date
     is known without reading the log. A mark may be too high (in a fork), never too low. `unreadable` says why the
-    stored marks cannot be read, where they cannot: then there are none, and the thread must be rebuilt.
+    stored marks cannot be read, where they cannot: then there are none, and the thread must be rebuilt. `damaged` says
+    that the row is not what was written: its numbers are shown to nobody.
     """
 
     seq: int = 0
@@ -190,6 +191,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     tokens: int = 0
     marks: Mapping[str, int] = msgspec.field(default_factory=dict)
     unreadable: str = ""
+    damaged: str = ""
 
 
 class LiveChunk(msgspec.Struct, frozen=True, gc=False):
@@ -242,11 +244,15 @@ class LoadedThread(msgspec.Struct, frozen=True):
 
 
 class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
-    """The record and the head of a thread. `events` counts a fork's shared past too."""
+    """The record and the head of a thread. `events` counts a fork's shared past too.
+
+    `damaged` names what is not as it was written, with the reason; it is empty for a thread that is whole. Where it
+    names the head, `chunks` and `tokens` are 0, and status, events and hash are what its row says, right or wrong.
+    """
 
     json_names = (
         "id kind status events chunks tokens user_id tenant_id agent_id parent_id metadata created_at forked_from "
-        "head_hash"
+        "head_hash damaged"
     )
 
     id: str
@@ -264,10 +270,13 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     head_hash: str
     chunks: int
     tokens: int
+    damaged: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, record: ThreadRecord, head: Head) -> "ThreadInfo":
         """Make it from the stored record and head."""
+        damaged = record.unreadable if isinstance(record, DamagedRecord) else ()
+        why = head.damaged or (f"its marks cannot be read: {head.unreadable}" if head.unreadable else "")
         return cls(
             id=record.id,
             kind=record.kind,
@@ -282,6 +291,7 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
             status=head.status,
             events=head.seq,
             head_hash=head.hash.hex(),
-            chunks=head.chunks,
-            tokens=head.tokens,
+            chunks=0 if head.damaged else head.chunks,
+            tokens=0 if head.damaged else head.tokens,
+            damaged=(*damaged, f"head: {why}") if why else damaged,
         )

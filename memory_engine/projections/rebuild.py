@@ -156,7 +156,7 @@ class Remaking:
             tally, registry = self.draft.tally, self.reader.registry
             marks = {name: seq for name, seq in self.seen.items() if name in head.marks or registry.tracks(name)}
             rebuilt = msgspec.structs.replace(
-                head, chunks=tally.chunks, tokens=tally.tokens, marks=marks, unreadable=""
+                head, chunks=tally.chunks, tokens=tally.tokens, marks=marks, unreadable="", damaged=""
             )
             live = await self._live()
         unit = CommitUnit(

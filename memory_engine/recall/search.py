@@ -17,6 +17,7 @@ import msgspec
 from attrs import field, frozen
 from msgspec.structs import replace
 
+from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_datetime
 from memory_engine.errors import (
     EventDecodeError,
@@ -48,6 +49,11 @@ NEAREST_READ = 120
 """The nearest that are looked at for passages that a search does not leave out; where these are too few, all are."""
 RERANKED = 40
 """The number of best hits that a re-ranker reads."""
+AT_ONCE = 3
+"""Searches that compute at one time. Each takes milliseconds of a processor; the more of them take turns at it, the
+longer each takes, and so does a dispatch among them."""
+RANKED_AT_ONCE = 500
+"""Candidates that are ranked on the event loop, in a few milliseconds; more (of many threads) go to a worker thread."""
 LIMIT_MAX = 1_000
 UNORDERED = frozenset({"agent_md", "pattern", "playbook", "preference"})
 """Kinds whose passages have nothing to do with their neighbours."""
@@ -146,6 +152,7 @@ class Searching:
         self._models = models
         self._indexing = indexing
         self._embedding = embedding
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """The best passages of these threads for a question, best first.
@@ -161,14 +168,14 @@ class Searching:
         current = Current(question, thread_ids)
         question = replace(question, further=current.further)
         meaning = await self._meaning(text, deadline_s) if text.strip() else _Meaning()
-        try:
-            choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
-        except (ModelError, InvalidVector) as error:  # another process keeps vectors of the same name and another size
-            meaning = _Meaning(failure=str(error))
-            choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
         wanted = max(asked.limit, RERANKED) if self._models.reranker is not None else asked.limit
-        ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
-        hits = await self._hits(thread_ids, [*ranked, *current.partners(ranked, choice.candidates)], choice, gaps)
+        async with self._turns:
+            try:
+                choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
+            except (ModelError, InvalidVector) as error:  # others keep vectors of the same name and another size
+                meaning = _Meaning(failure=str(error))
+                choice, waiting = await self._choice(thread_ids, asked, question, meaning, gaps)
+            hits = await self._hits(thread_ids, await self._ranked(question, choice, wanted, current), choice, gaps)
         hits, failure = await self._reranked(text, hits)
         hits = current.settled(hits)
         return Found(
@@ -180,6 +187,24 @@ class Searching:
             missing=_missing(meaning.failure, failure),
             unread=tuple(gaps.unread),
         )
+
+    @asynccontextmanager
+    async def _aside(self) -> AsyncIterator[None]:
+        """A block that waits for something else than this process: meanwhile another search has the turn."""
+        self._turns.release()
+        try:
+            yield
+        finally:
+            await finished(self._turns.acquire())  # who has left it gives it back only once
+
+    async def _ranked(self, question: Question, choice: _Choice, wanted: int, current: Current) -> list[Ranked]:
+        """The best candidates and their partners. Of very many, beside the loop: a dispatch must not wait for that."""
+
+        def rank() -> list[Ranked]:
+            ranked = self._models.ranker(question, choice.candidates, choice.statistics, wanted)
+            return [*ranked, *current.partners(ranked, choice.candidates)]
+
+        return rank() if len(choice.candidates) <= RANKED_AT_ONCE else await asyncio.to_thread(rank)
 
     async def _meaning(self, text: str, deadline_s: float) -> _Meaning:
         embedder = self._models.embedder
@@ -273,7 +298,7 @@ class Searching:
         waiting = await self._embedding.waiting(thread_id)
         if 0 < waiting <= BATCH and not self._kernel.config.read_only:
             try:
-                async with self._in_time(embedder.name, meaning.deadline_s):
+                async with self._aside(), self._in_time(embedder.name, meaning.deadline_s):
                     await self._embedding.catch_up(thread_id)
                 waiting = 0
             except ModelError:

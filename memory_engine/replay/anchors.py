@@ -3,6 +3,7 @@
 A log that was rewritten whole still verifies, but its hashes differ from those written down before.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from memory_engine.core.chain import check_hash
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
@@ -35,11 +37,12 @@ class Anchor(JsonForm, msgspec.Struct, frozen=True):
 
 
 async def anchor(past: PastHandle) -> Anchor:
-    """The anchor of a thread at a moment."""
+    """The anchor of a thread at a moment. Raises `IntegrityError` where the hash is not that of the event."""
     rows = await past.kernel.reader.rows_at(past.id, {past.seq})
     if past.seq not in rows:
         return Anchor(past.id, 0, "")
     stored = rows[past.seq]
+    check_hash(past.id, stored)
     return Anchor(past.id, stored.seq, stored.hash.hex(), to_datetime(stored.recorded_at_us))
 
 
@@ -84,6 +87,8 @@ def read_anchors(path: Path) -> list[Anchor]:
 
 
 def add_anchors(path: Path, anchors: Sequence[Anchor]) -> None:
-    """Add anchors to the end of a file, which is made if it is not there: earlier ones stay."""
+    """Add anchors to the end of a file, which is made if it is not there: earlier ones stay. Synced."""
     with path.open("ab") as file:
-        file.writelines(msgspec.json.encode(one) + b"\n" for one in anchors)
+        file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in anchors))
+        file.flush()
+        os.fsync(file.fileno())

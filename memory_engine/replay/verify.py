@@ -442,7 +442,9 @@ def _check_head(replay: _ThreadReplay) -> Divergence | None:
     if lines:
         return replay.diverged("head", found="its status", lines=lines)
     low = marks_differ(head.marks, replay.marks)  # that would hide that a view is behind
-    return replay.diverged("head", found="its marks", lines=low) if low else None
+    if low:
+        return replay.diverged("head", found="its marks", lines=low)
+    return replay.diverged("head", found=head.damaged) if head.damaged else None
 
 
 def _operations(

@@ -2,7 +2,26 @@
 
 import errno
 import os
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
+from typing import IO, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class FilePlan(Protocol):
+    """Is told of what is about to be done with new files, and when it is done. What it raises is raised there."""
+
+    def before(self, point: Literal["sync", "rename"]) -> None:
+        """It is about to be done."""
+
+    def after(self, point: Literal["sync", "rename"]) -> None:
+        """It is done; an error now loses its outcome."""
+
+
+FILE_PLAN: ContextVar[FilePlan | None] = ContextVar("FILE_PLAN", default=None)
+"""The seam where a test makes it fail (see `memory_engine.testing.Faults.files`)."""
 
 
 def beside(path: Path) -> Path:
@@ -18,6 +37,26 @@ def check_free(path: Path, *, force: bool = False) -> None:
 
 def put_in_place(made: Path, path: Path, *, force: bool = False) -> None:
     """Let a whole file be there. Raises `FileExistsError` where another is by now."""
+    _told("rename", lambda: _put(made, path, force=force))
+
+
+def sync(file: IO[bytes]) -> None:
+    """Bring what was written to a file to the disk."""
+    file.flush()
+    _told("sync", lambda: os.fsync(file.fileno()))
+
+
+def _told(point: Literal["sync", "rename"], act: Callable[[], T]) -> T:
+    plan = FILE_PLAN.get()
+    if plan is None:
+        return act()
+    plan.before(point)
+    done = act()
+    plan.after(point)
+    return done
+
+
+def _put(made: Path, path: Path, *, force: bool) -> None:
     if force:
         made.replace(path)
         return

@@ -101,7 +101,10 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Totals over a store. `payload_bytes` is the size of the events' JSON, `bytes` that of the file."""
+    """Totals over a store. `payload_bytes` is the size of the events' JSON, `bytes` that of the file.
+
+    `damaged` are the ids of threads whose heads are not what was written: their chunks and tokens are left out.
+    """
 
     threads: int
     events: int
@@ -109,6 +112,7 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     payload_bytes: int
     bytes: int
+    damaged: tuple[str, ...] = ()
 
 
 class Store(Protocol):

@@ -4,14 +4,18 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from typing import Literal
 
 from attrs import frozen
 
+from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.storage.sqlite.faults import Point, disk_error, disk_full
+from memory_engine.store.new_file import FILE_PLAN
 from memory_engine.store.passages import PassageIndex
 from memory_engine.store.protocol import (
     Act,
@@ -33,15 +37,18 @@ KILLED = 9
 
 
 class Faults:
-    """Faults of the disk under an SQLite store, each planned for one point of its work.
+    """Faults of the disk under an SQLite store, and of the clock, each planned for one point of its work.
 
     Open the store with it: `memory_engine.open(await SQLiteStore.open("agent.db", faults=faults))`. Points are "lock",
-    "begin", "write" (each statement that changes rows), "commit" and "checkpoint"; each can be hit before its work or
-    after it, when the outcome is lost. `reached` counts them. Plans count from the time when they are made.
+    "begin", "write" (each statement that changes rows), "commit" and "checkpoint"; within `files()` also "sync" and
+    "rename" of backups and exports (the linking by which a new file gets its name too); with `clock()` also "clock".
+    Each can be hit before its work or after it, when the outcome is lost. `reached` counts them. Plans count from the
+    time when they are made.
     """
 
     def __init__(self) -> None:
         self.reached: Counter[str] = Counter()
+        self._ahead_us = 0
         self._plans: dict[tuple[str, int, When], Callable[[], None]] = {}
 
     def fail(self, point: Point, error: Exception, *, nth: int = 1, when: When = "before") -> None:
@@ -60,6 +67,34 @@ class Faults:
         """End the process at the n-th such point from now on, with the exit code 9 and no clean-up."""
         self._plan(point, nth, when, lambda: os._exit(KILLED))
 
+    def jump(self, by: timedelta, *, nth: int = 1) -> None:
+        """Set the clock on (or back) for good, before the n-th reading of it from now on."""
+
+        def act() -> None:
+            self._ahead_us += by // timedelta(microseconds=1)
+
+        self._plan("clock", nth, "before", act)
+
+    def clock(self, real: Clock | None = None) -> Clock:
+        """A clock to open the engine with: the system's, or `real`."""
+        return _PlannedClock(self, real or SystemClock())
+
+    @contextmanager
+    def files(self) -> Iterator[None]:
+        """A block in which the new files of backups and exports are made under these faults."""
+        token = FILE_PLAN.set(self)
+        try:
+            yield
+        finally:
+            FILE_PLAN.reset(token)
+
+    def now_us(self, real: Clock) -> int:
+        """What a clock says, with the jumps so far; `clock` calls it."""
+        self.before("clock")
+        now_us = real.now_us() + self._ahead_us
+        self.after("clock")
+        return now_us
+
     def before(self, point: Point) -> None:
         """Do what is planned; the store calls it."""
         self.reached[point] += 1
@@ -76,6 +111,18 @@ class Faults:
         act = self._plans.pop((point, self.reached[point], when), None)
         if act is not None:
             act()
+
+
+@frozen
+class _PlannedClock:
+    """A clock that tells a plan of each reading."""
+
+    faults: Faults
+    real: Clock
+
+    def now_us(self) -> int:
+        """Microseconds since 1970, UTC."""
+        return self.faults.now_us(self.real)
 
 
 @frozen

@@ -4,9 +4,9 @@ SQLite copies page by page inside one read transaction, so writers go on and non
 needs neither the write-ahead log nor the graph files beside the database: these are made again.
 """
 
-import os
 import sqlite3
 from contextlib import closing
+from contextvars import copy_context
 from pathlib import Path
 
 import msgspec
@@ -15,8 +15,8 @@ from memory_engine.core.chain import link_hash
 from memory_engine.core.threads import DELETED
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy
 from memory_engine.storage.sqlite.connection import Connection, storage_error
-from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position
-from memory_engine.store.new_file import beside, check_free, put_in_place
+from memory_engine.storage.sqlite.schema import EVENT_COLUMNS, EVENTS, check_version, event_from_row, position, rows_of
+from memory_engine.store.new_file import beside, check_free, put_in_place, sync
 from memory_engine.store.protocol import Backup, Copied
 
 _PAGES = 2_048
@@ -33,11 +33,15 @@ def back_up(raw: sqlite3.Connection, path: str, copied: Copied) -> Backup:
             _copy(raw, made, copied)
             report = _checked(made, path)
         with part.open("rb+") as file:
-            os.fsync(file.fileno())
+            sync(file)
         put_in_place(part, target)
     except sqlite3.Error as error:
         if isinstance(storage_error(path, error), StorageBusy):
             raise
+        raise BackupFailed(path, str(error)) from error
+    except FileExistsError:
+        raise
+    except OSError as error:  # of the target: it says nothing about the store
         raise BackupFailed(path, str(error)) from error
     finally:
         for end in ("", "-wal", "-shm", "-journal"):
@@ -61,17 +65,18 @@ def _checked(made: sqlite3.Connection, path: str) -> Backup:
     found = [text for (text,) in made.execute("PRAGMA integrity_check(5)")]
     if found != ["ok"]:
         raise BackupFailed(path, f"the copy is damaged, as the store may be: {'; '.join(found)}")
-    threads = made.execute(
+    threads = rows_of(
+        made,
         "SELECT t.tid, t.id, coalesce(t.forked_tid, 0), coalesce(t.forked_seq, 0), h.seq, h.hash FROM threads t "
         "JOIN heads h ON h.tid = t.tid WHERE h.status <> ? ORDER BY t.tid",
         (DELETED,),
-    ).fetchall()
+    )
     broken = []
     events = 0
     for tid, thread_id, origin, first, head, digest in threads:
         events += head - first
         if _last_hash(made, tid, _hash_at(made, origin, first), first) != (head, digest if head > first else None):
-            broken.append(thread_id)
+            broken.append(str(thread_id))
     return Backup(path=path, threads=len(threads), events=events, broken=tuple(broken))
 
 
@@ -113,7 +118,8 @@ async def back_up_file(source: str, path: str, busy_timeout_s: float, copied: Co
 
     connection = await Connection.reader(source, busy_timeout_s)
     try:
-        return await connection.run(lambda raw: _of_store(raw, source, path, told))
+        context = copy_context()  # the connection's thread has one of its own
+        return await connection.run(lambda raw: context.run(_of_store, raw, source, path, told))
     finally:
         given_up = True
         await connection.close()

@@ -18,7 +18,7 @@ from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
 from memory_engine.errors import IntegrityError
 from memory_engine.storage import passages
-from memory_engine.storage.sqlite.schema import position
+from memory_engine.storage.sqlite.schema import position, rows_of, with_id
 from memory_engine.storage.sqlite.transactions import Transactions, find_tid
 from memory_engine.store.protocol import KEPT_ROWS, Act, CommitUnit, Traces
 
@@ -48,8 +48,8 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
     for table in ("blobs", "live", "projection_rows", "checkpoints"):
         raw.execute(f"DELETE FROM {table} WHERE tid = ?", (tid,))
     raw.execute(
-        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0, marks = '{}' "
-        "WHERE tid = ?",
+        "UPDATE heads SET seq = 0, hash = x'', epoch = epoch + 1, status = ?, chunks = 0, tokens = 0, marks = '{}', "
+        "checksum = NULL WHERE tid = ?",
         (DELETED, tid),
     )
     raw.execute(
@@ -61,11 +61,12 @@ def delete(raw: sqlite3.Connection, thread_id: str) -> None:
 
 def _tid_to_delete(raw: sqlite3.Connection, thread_id: str) -> int:
     """The row id of a thread that is there; one that has lost its head's row gets one, to be deleted too."""
+    condition, values = with_id(thread_id)
     raw.execute(
         "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
         "SELECT t.tid, 0, x'', 0, ?, 0, 0, 0, '{}' FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
-        "WHERE t.id = ? AND h.tid IS NULL",
-        (ACTIVE, thread_id),
+        f"WHERE {condition} AND h.tid IS NULL",
+        (ACTIVE, *values),
     )
     return find_tid(raw, thread_id)
 
@@ -154,7 +155,7 @@ def mentions(raw: sqlite3.Connection, forms: Sequence[bytes], words: Sequence[st
         )
         for form in forms if table in tables else ():
             sought = form if column not in _AS_TEXT else form.decode(errors="replace")
-            for thread_id, at in raw.execute(query, (sought,)):
+            for thread_id, at in rows_of(raw, query, (sought,)):
                 found[f"{table}.{column} of thread {thread_id}" + (f", event {at}" if at else "")] = None
     if words and "passages" in tables:
         found.update(dict.fromkeys(passages.indexed_at(raw, words)))
@@ -172,7 +173,7 @@ def acts(raw: sqlite3.Connection, *, pending: bool) -> list[Act]:
     if raw.execute("SELECT 1 FROM sqlite_schema WHERE name = 'acts'").fetchone() is None:
         return []  # a file of an older release that is only read
     where = "WHERE done_at_us = 0" if pending else ""
-    rows = raw.execute(f"SELECT {_ACT_COLUMNS} FROM acts {where} ORDER BY asked_at_us, id")
+    rows = rows_of(raw, f"SELECT {_ACT_COLUMNS} FROM acts {where} ORDER BY asked_at_us, id")
     names = ("id", "kind", "plan", "by", "reason", "asked_at_us", "done_at_us", "outcome")
     return [Act(**dict(zip(names, row, strict=True))) for row in rows]
 

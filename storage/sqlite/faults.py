@@ -12,9 +12,10 @@ from memory_engine.storage.sqlite.connection import FileLock
 
 T = TypeVar("T")
 
-Point = Literal["lock", "begin", "write", "commit", "checkpoint"]
+Point = Literal["lock", "begin", "write", "commit", "checkpoint", "sync", "rename", "clock"]
 """The lock between processes; a transaction's first statement, each that changes rows, its commit (where SQLite writes
-the write-ahead log, and with `durability="full"` syncs it); a checkpoint, which writes, syncs and truncates files."""
+the write-ahead log, and with `durability="full"` syncs it); a checkpoint, which writes, syncs and truncates files; of a
+backup or an export the sync, and the renaming or linking by which it is there; a reading of the clock."""
 _POINTS: dict[str, Point] = {
     "BEGIN": "begin",
     "INSERT": "write",

@@ -14,16 +14,19 @@ from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
     EVENTS,
     HEAD_COLUMNS,
+    HEAD_WIDTH,
     THREAD_COLUMNS,
     event_from_row,
     head_from_row,
     id_to_row,
     position,
+    rows_of,
     thread_from_row,
+    with_id,
 )
 from memory_engine.storage.sqlite.transactions import find_tid, without_head
 from memory_engine.store.passages import LookedUp, LookUp
-from memory_engine.store.protocol import ThreadFilter
+from memory_engine.store.protocol import StoreStats, ThreadFilter
 
 _IN_MAX = 500
 """Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""
@@ -33,33 +36,30 @@ def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
     """A thread's record, head and live rows with the events behind them, of one moment."""
     raw.execute("BEGIN")
     try:
-        row = raw.execute(
-            f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t JOIN heads h ON h.tid = t.tid "
-            "WHERE t.id = ? AND h.status <> ?",
-            (thread_id, DELETED),
-        ).fetchone()
-        if row is None:
-            raise without_head(raw, thread_id)
-        tid = row[8]
+        row = _kept(raw, f"{HEAD_COLUMNS}, {THREAD_COLUMNS}", thread_id)
+        tid = row[HEAD_WIDTH]
         rows = raw.execute("SELECT seq, n, key, container FROM live WHERE tid = ? ORDER BY container, key", (tid,))
         live = [LiveChunk(f"{seq}.{n}", key, container) for seq, n, key, container in rows]
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = _events_at(raw, tid, seqs)
         indexed = raw.execute("SELECT 1 FROM passage_indexes WHERE tid = ?", (tid,)).fetchone() is not None
-        return LoadedThread(thread_from_row(row[8:]), head_from_row(row[:8]), live, sources, indexed)
+        return LoadedThread(thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH]), live, sources, indexed)
     finally:
         raw.execute("COMMIT")
 
 
 def head(raw: sqlite3.Connection, thread_id: str) -> Head:
     """A thread's head."""
-    row = raw.execute(
-        f"SELECT {HEAD_COLUMNS} FROM threads t JOIN heads h ON h.tid = t.tid WHERE t.id = ? AND h.status <> ?",
-        (thread_id, DELETED),
-    ).fetchone()
-    if row is None:
-        raise without_head(raw, thread_id)
-    return head_from_row(row)
+    return head_from_row(_kept(raw, HEAD_COLUMNS, thread_id))
+
+
+def _kept(raw: sqlite3.Connection, columns: str, thread_id: str) -> tuple:  # type: ignore[type-arg]
+    """What is kept of a thread. Raises as `find_tid` does."""
+    condition, values = with_id(thread_id)
+    query = f"SELECT {columns} FROM threads t JOIN heads h ON h.tid = t.tid WHERE {condition} AND h.status <> ?"
+    for row in rows_of(raw, query, (*values, DELETED)):
+        return row
+    raise without_head(raw, thread_id)
 
 
 def lineage(raw: sqlite3.Connection, tid: int) -> list[tuple[int, int, int]]:
@@ -71,9 +71,9 @@ def lineage(raw: sqlite3.Connection, tid: int) -> list[tuple[int, int, int]]:
     last = (1 << 32) - 1
     at: int | None = tid
     while at is not None:
-        row = raw.execute("SELECT forked_tid, forked_seq, id FROM threads WHERE tid = ?", (at,)).fetchone()
+        row = raw.execute("SELECT forked_tid, forked_seq FROM threads WHERE tid = ?", (at,)).fetchone()
         if row is None or at in parts:
-            (name,) = raw.execute("SELECT id FROM threads WHERE tid = ?", (tid,)).fetchone()
+            [(name,)] = rows_of(raw, "SELECT id FROM threads WHERE tid = ?", (tid,))
             why = (
                 "the threads that it was forked from lead back to it"
                 if row
@@ -149,13 +149,14 @@ def correlated(
 
     Raises `IntegrityError` for one that is not where it was recorded: an index leads to it, whatever stands around it.
     """
-    rows = raw.execute(
+    rows = rows_of(
+        raw,
         f"SELECT t.id, e.tid, {EVENT_COLUMNS} FROM {EVENTS} JOIN threads t ON t.tid = e.pos >> 32 "
         "JOIN heads h ON h.tid = t.tid "
         "WHERE e.correlation_id = ? AND h.status <> ? AND t.tenant_id = coalesce(?, t.tenant_id) "
         "ORDER BY e.recorded_at_us DESC, e.pos DESC LIMIT ?",
         (correlation_id, DELETED, tenant_id, -1 if limit is None else limit),
-    ).fetchall()
+    )
     found: list[tuple[str, StoredEvent]] = []
     for thread_id, tid, *columns in rows:
         [stored] = _linked(raw, tid, [event_from_row(tuple(columns))])
@@ -181,8 +182,8 @@ def fitting(raw: sqlite3.Connection, thread_id: str, wanted: LookUp) -> list[int
 
 def indexed(raw: sqlite3.Connection) -> list[str]:
     """Ids of the threads that have an index of passages."""
-    rows = raw.execute("SELECT t.id FROM passage_indexes p JOIN threads t ON t.tid = p.tid ORDER BY p.tid")
-    return [thread_id for (thread_id,) in rows]
+    rows = rows_of(raw, "SELECT t.id FROM passage_indexes p JOIN threads t ON t.tid = p.tid ORDER BY p.tid")
+    return [str(thread_id) for (thread_id,) in rows]
 
 
 def find(raw: sqlite3.Connection, thread_id: str, event_ids: Sequence[str]) -> list[StoredEvent]:
@@ -239,31 +240,37 @@ def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> I
 
 def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:
     """Threads by exact matches, oldest first; also those whose head's row is gone, for nothing vanishes unnoticed."""
-    conditions, values = ["h.status IS NOT ?"], [DELETED]
+    conditions: list[str] = ["h.status IS NOT ?"]
+    values: list[object] = [DELETED]
     for name, value in msgspec.structs.asdict(where).items():
         if value is not None and name != "limit":
-            conditions.append(f"{'h' if name == 'status' else 't'}.{name} = ?")
-            values.append(value)
-    rows = raw.execute(
+            matching = f"{'h' if name == 'status' else 't'}.{name} = ?"
+            condition, of_it = with_id(value) if name == "id" else (matching, (value,))
+            conditions.append(condition)
+            values.extend(of_it)
+    rows = rows_of(
+        raw,
         f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
         f"WHERE {' AND '.join(conditions)} ORDER BY t.tid DESC LIMIT ?",
         (*values, -1 if where.limit is None else where.limit),
     )
-    return [(thread_from_row(row[8:]), head_from_row(row[:8])) for row in rows][::-1]
+    return [(thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH])) for row in rows][::-1]
 
 
 def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:
     """Ids of the threads that were forked from a thread, also from one whose head's row is gone."""
-    rows = raw.execute(
-        "SELECT t.id FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
-        "WHERE t.forked_tid = (SELECT tid FROM threads WHERE id = ?) AND t.tid <> t.forked_tid AND h.status IS NOT ? "
-        "ORDER BY t.tid",
-        (thread_id, DELETED),
-    ).fetchall()
+    condition, values = with_id(thread_id)
+    rows = rows_of(
+        raw,
+        "SELECT f.id FROM threads f LEFT JOIN heads h ON h.tid = f.tid "
+        f"WHERE f.forked_tid = (SELECT t.tid FROM threads t WHERE {condition}) AND f.tid <> f.forked_tid "
+        "AND h.status IS NOT ? ORDER BY f.tid",
+        (*values, DELETED),
+    )
     if not rows:
         with suppress(IntegrityError):
             find_tid(raw, thread_id)
-    return [row[0] for row in rows]
+    return [str(row[0]) for row in rows]
 
 
 def projection_rows(
@@ -328,36 +335,45 @@ def measure_rows(raw: sqlite3.Connection, projection: str, version: int, thread_
 
 def holders(raw: sqlite3.Connection, projection: str, version: int) -> list[str]:
     """Ids of the threads for which a projection has rows."""
-    rows = raw.execute(
+    rows = rows_of(
+        raw,
         "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid WHERE h.status <> ? AND t.tid IN "
         "(SELECT tid FROM projection_rows WHERE projection = ? AND version = ?) ORDER BY t.tid",
         (DELETED, projection, version),
     )
-    return [row[0] for row in rows]
+    return [str(row[0]) for row in rows]
 
 
 def behind(raw: sqlite3.Connection, projection: str, version: int) -> list[str]:
     """Ids of the threads whose head is past a projection's checkpoint."""
-    rows = raw.execute(
+    rows = rows_of(
+        raw,
         "SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid LEFT JOIN checkpoints c "
         "ON c.projection = ? AND c.version = ? AND c.tid = t.tid "
         "WHERE h.status <> ? AND h.seq > coalesce(c.seq, 0) ORDER BY t.tid",
         (projection, version, DELETED),
     )
-    return [row[0] for row in rows]
+    return [str(row[0]) for row in rows]
 
 
-def totals(raw: sqlite3.Connection) -> tuple[int, int, int, int, int, int]:
-    """Threads, events, live chunks, tokens, payload bytes, and bytes of the database."""
-    alive, chunks, tokens = raw.execute(
-        "SELECT count(*), coalesce(sum(chunks), 0), coalesce(sum(tokens), 0) FROM heads WHERE status <> ?",
-        (DELETED,),
-    ).fetchone()
+def totals(raw: sqlite3.Connection) -> StoreStats:
+    """The totals; `bytes` is the size of the database alone."""
+    query = f"SELECT {HEAD_COLUMNS}, t.id FROM heads h LEFT JOIN threads t ON t.tid = h.tid WHERE h.status <> ?"
+    heads = [(str(thread_id), head_from_row(tuple(row))) for *row, thread_id in rows_of(raw, query, (DELETED,))]
+    whole = [head for _, head in heads if not head.damaged]
     events, payloads = raw.execute(
         f"SELECT count(*), coalesce(sum(length(coalesce(e.payload, b.body))), 0) FROM {EVENTS}"
     ).fetchone()
     (size,) = raw.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").fetchone()
-    return alive, events, chunks, tokens, payloads, size
+    return StoreStats(
+        threads=len(heads),
+        events=events,
+        chunks=sum(head.chunks for head in whole),
+        tokens=sum(head.tokens for head in whole),
+        payload_bytes=payloads,
+        bytes=size,
+        damaged=tuple(thread_id for thread_id, head in heads if head.damaged),
+    )
 
 
 def _sliced(values: Sequence[object]) -> Iterator[Sequence[object]]:

@@ -4,6 +4,8 @@ Ids that are canonical UUIDs take 16 bytes, others are text.
 """
 
 import sqlite3
+from collections.abc import Sequence
+from zlib import crc32
 
 import msgspec
 
@@ -125,6 +127,10 @@ MIGRATIONS: tuple[str, ...] = (
         outcome TEXT NOT NULL
     ) STRICT;
     """,
+    # 5. A checksum of each head's row: its numbers are shown without reading the log. Of older rows there is none.
+    """
+    ALTER TABLE heads ADD COLUMN checksum INTEGER;
+    """,
 )
 
 
@@ -180,13 +186,19 @@ EVENT_COLUMNS = (
     "e.salt, e.hash, coalesce(e.payload, b.body), e.record, (SELECT p.hash FROM events p WHERE p.pos = e.pos - 1)"
 )
 EVENTS = "events e LEFT JOIN blobs b ON b.tid = e.tid AND b.digest = e.spilled"
-HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens, CAST(h.marks AS BLOB)"
+HEAD_NAMES = "seq, hash, epoch, status, open_compaction, chunks, tokens, marks, checksum"
+HEAD_COLUMNS = (
+    "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h.tokens, CAST(h.marks AS BLOB), h.checksum"
+)
+HEAD_WIDTH = 9
 THREAD_COLUMNS = (
     "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, CAST(t.metadata AS BLOB), "
     "CAST(t.policy AS BLOB), t.created_at_us, (SELECT p.id FROM threads p WHERE p.tid = t.forked_tid), t.forked_seq, "
     "t.forked_seq > 0 AND EXISTS (SELECT 1 FROM events e WHERE e.pos = t.tid << 32 | 1)"
 )
+LOST = "its row is gone"
 _UUID = regex(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_BYTE = regex(rb"\\x([0-9a-f]{2})")
 _MARKS = msgspec.json.Decoder(dict[str, int])
 
 
@@ -237,8 +249,8 @@ def event_from_row(row: sqlite3.Row | tuple) -> StoredEvent:  # type: ignore[typ
 def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
     """A row of `HEAD_COLUMNS`."""
     if row[0] is None:
-        return Head(unreadable="its row is gone")
-    seq, digest, epoch, status, open_compaction, chunks, tokens, stored = row
+        return Head(unreadable=LOST, damaged=LOST)
+    seq, digest, epoch, status, open_compaction, chunks, tokens, stored, checksum = row
     marks: dict[str, int] = {}
     unreadable = ""
     if stored != b"{}":
@@ -256,12 +268,59 @@ def head_from_row(row: tuple) -> Head:  # type: ignore[type-arg]
         tokens=tokens,
         marks=marks,
         unreadable=unreadable,
+        damaged="its row is not what was written" if checksum not in (None, _checksum(row[:-1])) else "",
     )
 
 
-def marks_to_row(head: Head) -> str:
-    """The marks as JSON."""
-    return msgspec.json.encode(head.marks).decode() if head.marks else "{}"
+def head_to_row(head: Head) -> tuple[object, ...]:
+    """The values of `HEAD_NAMES`: marks as JSON, and at the end the checksum of the others."""
+    marks = msgspec.json.encode(head.marks) if head.marks else b"{}"
+    values = (head.seq, head.hash, head.epoch, head.status, head.open_compaction, head.chunks, head.tokens)
+    return (*values, marks.decode(), _checksum((*values, marks)))
+
+
+def _checksum(values: Sequence[object]) -> int:
+    return crc32(repr(values).encode())
+
+
+class UnreadableText(str):
+    """A text that is not UTF-8, as far as it can be read: other bytes stand in it as escapes in hexadecimal."""
+
+
+def _text_of(stored: bytes) -> str:
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return UnreadableText(stored.decode("utf-8", "backslashreplace"))
+
+
+def rows_of(raw: sqlite3.Connection, query: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
+    """The rows of a query, with `UnreadableText` for a text that is not UTF-8: SQLite's driver would give none at all.
+
+    For rows of which each says something of another thread.
+    """
+    try:
+        return raw.execute(query, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode to UTF-8"):
+            raise
+    raw.text_factory = _text_of
+    try:
+        return raw.execute(query, values).fetchall()
+    finally:
+        raw.text_factory = str
+
+
+def with_id(thread_id: str) -> tuple[str, tuple[object, ...]]:
+    """The condition that finds the row `t` of a thread, and its values.
+
+    One whose id is not UTF-8 is found by what listings call it.
+    """
+    if "\\x" in thread_id:
+        stored = _BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), thread_id.encode())
+        if isinstance(_text_of(stored), UnreadableText):
+            return "(t.id = ? OR CAST(t.id AS BLOB) = ?)", (thread_id, stored)
+    return "t.id = ?", (thread_id,)
 
 
 def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]
@@ -272,18 +331,18 @@ def thread_from_row(row: tuple) -> ThreadRecord:  # type: ignore[type-arg]
     why_fork = ""
     if has_first:  # a fork's log begins after the past that it shares
         forked_id, why_fork = None, "the log has a first event of its own, so it is not a fork"
-    facts = (("metadata", why_metadata), ("policy", why_policy), ("forked_from", why_fork))
+    scopes = {"user_id": user, "tenant_id": tenant, "agent_id": agent, "parent_id": parent}
+    names = {"id": thread_id, "kind": kind, **scopes}
+    facts = {name: "it is not a text of UTF-8" for name, value in names.items() if type(value) is not str}
+    facts |= {"metadata": why_metadata, "policy": why_policy, "forked_from": why_fork}
+    if type(created) is not int:
+        created, facts["created_at"] = 0, "it is not a number"
     record = ThreadRecord(
-        id=thread_id,
-        kind=kind,
-        user_id=user,
-        tenant_id=tenant,
-        agent_id=agent,
-        parent_id=parent,
+        **{name: str(value) for name, value in names.items()},
         metadata=metadata,
         policy=kept,
         created_at_us=created,
-        forked_from=ForkPoint(forked_id, forked_seq) if forked_id is not None else None,
+        forked_from=ForkPoint(str(forked_id), forked_seq) if forked_id is not None else None,
     )
-    unreadable = tuple(f"{name}: {why}" for name, why in facts if why)
+    unreadable = tuple(f"{name}: {why}" for name, why in facts.items() if why)
     return DamagedRecord(**msgspec.structs.asdict(record), unreadable=unreadable) if unreadable else record

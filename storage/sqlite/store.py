@@ -56,8 +56,8 @@ SQLITE_MIN = (3, 37, 0)
 SQLITE_SAFE_WAL = (3, 51, 3)
 SHORTEN_S = 0.25
 """Seconds between two tries to empty the write-ahead log."""
-LOOK_EVERY = 16
-"""Commits between two looks at its size."""
+MEASURE_S = 0.01
+"""Seconds between two looks at its size: where other threads are at work, each call of the system may cost a turn."""
 QUIET_S = 0.5
 """Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
 QUIET_POLL_S = 0.002
@@ -88,14 +88,14 @@ class SQLiteStore:
         self._turn = 0
         self._busy_timeout_s = busy_timeout_s
         self._generation = Generation(path)
+        self._generation_now: int | None = None
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._leases = Leases(path)
         self._reading = 0
-        self._unlooked = 0
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
-        self._shortened_s = 0.0
+        self._shortened_s = self._measured_s = 0.0
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
@@ -212,11 +212,12 @@ class SQLiteStore:
 
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; it is committed together with those of other threads that wait."""
-        self._unlooked = (self._unlooked + 1) % LOOK_EVERY
-        is_long = not self._unlooked and size_of(self._path + "-wal") > WAL_BYTES
-        if is_long and time.monotonic() > self._shortened_s + SHORTEN_S:
-            self._shortened_s = math.inf  # until this one has ended
-            self._shortening = asyncio.get_running_loop().create_task(self._shorten())
+        now = time.monotonic()
+        if now > self._measured_s + MEASURE_S and now > self._shortened_s + SHORTEN_S:
+            self._measured_s = now
+            if size_of(self._path + "-wal") > WAL_BYTES:
+                self._shortened_s = math.inf  # until this one has ended
+                self._shortening = asyncio.get_running_loop().create_task(self._shorten())
         return self._writer.submit(unit)
 
     async def _shorten(self) -> None:
@@ -281,8 +282,17 @@ class SQLiteStore:
 
     @property
     def generation(self) -> int:
-        """The number of acts that have deleted or erased something: the length of the file beside the database."""
-        return self._generation.number
+        """The number of acts that have deleted or erased something: the length of the file beside the database.
+
+        It is looked at once in a round of the loop: that others have deleted something, nobody hears within the round.
+        """
+        if self._generation_now is None:
+            self._generation_now = self._generation.number
+            asyncio.get_running_loop().call_soon(self._next_round)
+        return self._generation_now
+
+    def _next_round(self) -> None:
+        self._generation_now = None
 
     def lease(self, thread_id: str) -> bool | None:
         """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
@@ -365,11 +375,8 @@ class SQLiteStore:
 
     async def stats(self) -> StoreStats:
         """Totals; `bytes` is the size of the database and its write-ahead log."""
-        threads, events, chunks, tokens, payloads, size = await self._read(reads.totals)
-        size += size_of(self._path + "-wal")
-        return StoreStats(
-            threads=threads, events=events, chunks=chunks, tokens=tokens, payload_bytes=payloads, bytes=size
-        )
+        found = await self._read(reads.totals)
+        return msgspec.structs.replace(found, bytes=found.bytes + size_of(self._path + "-wal"))
 
     async def flush(self) -> None:
         """Make every acknowledged commit survive a power failure: checkpoint and sync the write-ahead log."""

@@ -5,6 +5,8 @@ import logging
 import sqlite3
 from collections.abc import Sequence
 
+import msgspec
+
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import (
     DELETED,
@@ -28,7 +30,7 @@ from memory_engine.errors import (
 )
 from memory_engine.storage import passages
 from memory_engine.storage.sqlite.connection import is_failing, storage_error
-from memory_engine.storage.sqlite.schema import id_to_row, marks_to_row, position
+from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row, id_to_row, position, with_id
 from memory_engine.store.protocol import CommitUnit, ProjectionChange
 
 _log = logging.getLogger("memory_engine.storage")
@@ -38,8 +40,8 @@ _INSERT_EVENT = (
     "salt, hash, payload, spilled, record) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _MOVE_HEAD = (
-    "UPDATE heads SET seq = ?, hash = ?, epoch = ?, status = ?, open_compaction = ?, chunks = ?, tokens = ?, marks = ? "
-    "WHERE tid = ? AND seq = ? AND epoch = ?"
+    "UPDATE heads SET seq = ?, hash = ?, epoch = ?, status = ?, open_compaction = ?, chunks = ?, tokens = ?, "
+    "marks = ?, checksum = ? WHERE tid = ? AND seq = ? AND epoch = ?"
 )
 _PUT_BLOB = "INSERT OR IGNORE INTO blobs (tid, digest, body) VALUES (?, ?, ?)"
 _PUT_LIVE = "INSERT OR REPLACE INTO live (tid, seq, n, key, container) VALUES (?, ?, ?, ?, ?)"
@@ -214,9 +216,10 @@ class Transactions:
 
 def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:
     """The row id of a thread that is there. Raises `ThreadNotFound`, and `IntegrityError` where it has no head."""
+    condition, values = with_id(thread_id)
     row = raw.execute(
-        "SELECT t.tid FROM threads t JOIN heads h ON h.tid = t.tid WHERE t.id = ? AND h.status <> ?",
-        (thread_id, DELETED),
+        f"SELECT t.tid FROM threads t JOIN heads h ON h.tid = t.tid WHERE {condition} AND h.status <> ?",
+        (*values, DELETED),
     ).fetchone()
     if row is None:
         raise without_head(raw, thread_id)
@@ -225,8 +228,9 @@ def find_tid(raw: sqlite3.Connection, thread_id: str) -> int:
 
 def without_head(raw: sqlite3.Connection, thread_id: str) -> MemoryEngineError:
     """The error for a thread that has no head, or no such status: it was never made, was deleted, or is damaged."""
+    condition, values = with_id(thread_id)
     lost = raw.execute(
-        "SELECT 1 FROM threads t LEFT JOIN heads h ON h.tid = t.tid WHERE t.id = ? AND h.tid IS NULL", (thread_id,)
+        f"SELECT 1 FROM threads t LEFT JOIN heads h ON h.tid = t.tid WHERE {condition} AND h.tid IS NULL", values
     ).fetchone()
     return ThreadNotFound(thread_id) if lost is None else IntegrityError(thread_id, 0, "the row of its head is gone")
 
@@ -248,31 +252,15 @@ def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequ
         "INSERT INTO threads (id, kind, user_id, tenant_id, agent_id, parent_id, metadata, policy, created_at_us, "
         "forked_tid, forked_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING tid",
         (
-            record.id,
-            record.kind,
-            record.user_id,
-            record.tenant_id,
-            record.agent_id,
-            record.parent_id,
             *_stored(record),
             find_tid(raw, forked.thread_id) if forked is not None else None,
             forked.seq if forked is not None else None,
         ),
     ).fetchone()[0]
+    if is_scope:
+        head = msgspec.structs.replace(head, epoch=tid * SCOPE_EPOCHS)
     raw.execute(
-        "INSERT INTO heads (tid, seq, hash, epoch, status, open_compaction, chunks, tokens, marks) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            tid,
-            head.seq,
-            head.hash,
-            tid * SCOPE_EPOCHS if is_scope else head.epoch,
-            head.status,
-            head.open_compaction,
-            head.chunks,
-            head.tokens,
-            marks_to_row(head),
-        ),
+        f"INSERT INTO heads (tid, {HEAD_NAMES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (tid, *head_to_row(head))
     )
     put_live(raw, tid, live)
     return tid
@@ -288,19 +276,23 @@ _RELEASE = (
 def put_record(raw: sqlite3.Connection, record: ThreadRecord) -> None:
     """Write a thread's record anew. Where it names no origin, the thread is not a fork. Raises `ThreadNotFound`."""
     tid = find_tid(raw, record.id)
-    raw.execute("UPDATE threads SET metadata = ?, policy = ?, created_at_us = ? WHERE tid = ?", (*_stored(record), tid))
+    raw.execute(
+        "UPDATE threads SET id = ?, kind = ?, user_id = ?, tenant_id = ?, agent_id = ?, parent_id = ?, metadata = ?, "
+        "policy = ?, created_at_us = ? WHERE tid = ?",
+        (*_stored(record), tid),
+    )
     if record.forked_from is None:
         raw.execute("UPDATE threads SET forked_tid = NULL, forked_seq = NULL WHERE tid = ?", (tid,))
 
 
-def _stored(record: ThreadRecord) -> tuple[str, str | None, int]:
+def _stored(record: ThreadRecord) -> tuple[object, ...]:
     policy = encode_policy(record.policy) if record.policy is not None else None
-    return encode_metadata(record.metadata), policy, record.created_at_us
+    names = (record.id, record.kind, record.user_id, record.tenant_id, record.agent_id, record.parent_id)
+    return (*names, encode_metadata(record.metadata), policy, record.created_at_us)
 
 
 def _head_row(tid: int, expected: Head, head: Head) -> tuple[object, ...]:
-    counters = (head.open_compaction, head.chunks, head.tokens, marks_to_row(head))
-    return (head.seq, head.hash, head.epoch, head.status, *counters, tid, expected.seq, expected.epoch)
+    return (*head_to_row(head), tid, expected.seq, expected.epoch)
 
 
 def put_live(raw: sqlite3.Connection, tid: int, rows: Sequence[LiveChunk]) -> None:

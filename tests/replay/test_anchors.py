@@ -1,22 +1,32 @@
 """Anchors: a log that was rewritten whole verifies by itself, and not against a hash that was kept elsewhere."""
 
 import contextlib
+import io
 import json
+import signal
 import sqlite3
+import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
+import anyio
 import msgspec
 import pytest
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.cli.schedule import again_and_again
+from memory_engine.cli.terminal import Terminal
 from memory_engine.core.chain import link_hash
 from memory_engine.core.records import StoredEvent
-from memory_engine.errors import UnreadableAnchors
+from memory_engine.errors import IntegrityError, UnreadableAnchors
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
 from tests.command_line import Run
 from tests.exports import NEVER, TALK, rows, talk
+from tests.interruptible import python
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @contextlib.contextmanager
@@ -38,7 +48,7 @@ def rewrite(db: Path, log: list[StoredEvent], old: bytes, new: bytes) -> None:
             raw.execute(
                 "UPDATE events SET payload = ?, hash = ? WHERE pos & 4294967295 = ?", (told.payload, previous, row.seq)
             )
-        raw.execute("UPDATE heads SET hash = ?", (previous,))
+        raw.execute("UPDATE heads SET hash = ?, checksum = NULL", (previous,))
 
 
 async def test_X8_a_rewritten_log_verifies_and_is_found_by_its_anchor(tmp_path: Path) -> None:
@@ -111,8 +121,6 @@ def test_a_file_of_anchors_grows(tmp_path: Path) -> None:
 
 def test_the_command_line_keeps_anchors_and_compares(run: Run, tmp_path: Path) -> None:
     """`anchors` prints or keeps them, `verify --anchors` finds a log that was rewritten."""
-    import anyio
-
     db, kept = tmp_path / "t.db", tmp_path / "anchors.jsonl"
 
     async def fill() -> list[StoredEvent]:
@@ -141,3 +149,74 @@ def test_the_command_line_keeps_anchors_and_compares(run: Run, tmp_path: Path) -
         found["anchors"]["checked"],
         [one["thread_id"] for one in found["anchors"]["rewritten"]],
     )
+
+
+async def filled(db: Path) -> None:
+    """Two threads."""
+    async with memory_engine.open(str(db), config=NEVER) as engine:
+        await talk(engine)
+        await talk(engine, "other")
+
+
+async def test_a_hash_that_was_changed_is_no_anchor(tmp_path: Path) -> None:
+    """An error names thread and seq; it was written down as if it were the log's."""
+    db = tmp_path / "t.db"
+    await filled(db)
+    with unguarded(db) as raw:
+        raw.execute("UPDATE events SET hash = zeroblob(32) WHERE pos & 4294967295 = 9 AND tid = 1")
+    async with memory_engine.open(str(db), config=NEVER) as engine:
+        with pytest.raises(IntegrityError, match="its hash binds"):
+            await engine.anchors()
+        assert 9 == (await engine.thread("other").anchor()).seq
+
+
+def test_one_damaged_thread_does_not_keep_the_others_from_their_anchors(run: Run, tmp_path: Path) -> None:
+    """It is named, and the exit code says so; asked for alone it is an error."""
+    db, kept = tmp_path / "t.db", tmp_path / "anchors.jsonl"
+    anyio.run(filled, db)
+    with unguarded(db) as raw:
+        raw.execute("UPDATE events SET hash = zeroblob(32) WHERE pos & 4294967295 = 9 AND tid = 1")
+    code, _, told = run("anchors", "--out", str(kept), "--db", str(db))
+    assert (1, True, ["other"]) == (code, "'t'" in told, [one.thread_id for one in read_anchors(kept)])
+    assert 2 == run("anchors", "t", "--db", str(db))[0]
+
+
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_anchors_are_kept_on_a_schedule_until_the_command_is_told_to_end(
+    tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    """A line a run; what is in the file by then is whole."""
+    db, kept = tmp_path / "t.db", tmp_path / "anchors.jsonl"
+    anyio.run(filled, db)
+    words = python("-m", "memory_engine", "anchors", "--every", "1 hour", "--out", str(kept), "--db", str(db), "--json")
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        assert {"added": 2, "out": str(kept), "damaged": []} == json.loads(child.stdout.readline())
+        child.send_signal(sent)
+        assert (code, "") == (child.wait(60), child.stdout.read())
+    assert ["t", "other"] == [one.thread_id for one in read_anchors(kept)]
+
+
+def test_a_schedule_needs_a_place_and_a_database(run: Run, tmp_path: Path) -> None:
+    """What can never work is refused at once, and not tried for ever."""
+    db, out = str(tmp_path / "t.db"), str(tmp_path / "anchors.jsonl")
+    assert 2 == run("anchors", "--every", "1 hour", "--out", out, "--db", db)[0]
+    anyio.run(filled, Path(db))
+    code, _, told = run("anchors", "--every", "1 hour", "--db", db)
+    assert (2, True) == (code, "--out" in told)
+
+
+async def test_a_run_that_fails_is_told_and_the_next_one_goes_on() -> None:
+    """A busy file, a full disk: the schedule stands."""
+    told, runs = io.StringIO(), 0
+
+    async def run() -> None:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            raise OSError(28, "No space left on device")
+        raise RuntimeError("the end of the test")
+
+    with pytest.raises(RuntimeError):
+        await again_and_again(timedelta(microseconds=1), Terminal(err=told), run)
+    assert (2, True) == (runs, "No space left" in told.getvalue())

@@ -10,7 +10,7 @@ import msgspec
 
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, Thread, UserMessage
-from memory_engine.errors import MemoryEngineError
+from memory_engine.errors import IntegrityError, MemoryEngineError
 from memory_engine.replay.export.log_file import LogFile
 from memory_engine.testing import ManualClock, SequentialIds
 from memory_engine.wiring import builtin_projections
@@ -65,6 +65,15 @@ def plain(value: object) -> object:
     return value
 
 
+async def _listed(engine: Engine) -> object:
+    """The threads. A list that names a damaged one refuses in place of an answer."""
+    found = await engine.threads()
+    for info in found:
+        if info.damaged:
+            raise IntegrityError(info.id, info.events, "; ".join(info.damaged))
+    return found
+
+
 async def _log(thread: Thread) -> object:
     return [event async for event in thread.events()]
 
@@ -99,7 +108,7 @@ def _asked_of(name: str, question: Callable[[Thread, Path], Awaitable[object]]) 
 
 def _questions() -> dict[str, Question]:
     questions: dict[str, Question] = {
-        "threads": lambda engine, _: engine.threads(),
+        "threads": lambda engine, _: _listed(engine),
         "anchors": lambda engine, _: engine.anchors(),
         "correlated": lambda engine, _: engine.correlated("ride"),
         "preferences": lambda engine, _: engine.user("ann", tenant_id="acme").preferences.all(),

@@ -3,15 +3,20 @@
 import asyncio
 import errno
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import memory_engine
-from memory_engine import UserMessage
-from memory_engine.errors import StorageFailed
+from memory_engine import CompactionPolicy, EngineConfig, UserMessage
+from memory_engine.administration.retention import RetentionRule
+from memory_engine.errors import BackupFailed, StorageFailed
+from memory_engine.replay.export.export import export
 from memory_engine.storage.sqlite import SQLiteStore
+from memory_engine.storage.sqlite.faults import Point
 from memory_engine.testing import Faults, disk_error, disk_full
+from tests.scripted_compactors import Scripted
 
 POINTS = ("lock", "begin", "write", "commit")
 FAULTS = [
@@ -114,3 +119,130 @@ async def test_a_process_that_dies_at_any_point_leaves_a_whole_log(tmp_path: Pat
             is_written = path.endswith(("commit.after", "checkpoint.before", "checkpoint.after"))
             assert 1 + is_written == (await engine.thread("t").info()).events
             assert (await engine.thread("t").verify()).ok
+
+
+def beside_the_store(folder: Path) -> list[str]:
+    """What stands in the folder but for the store's own files."""
+    return sorted(file.name for file in folder.iterdir() if not file.name.startswith("m.db"))
+
+
+@pytest.mark.parametrize("point", ["sync", "rename"])
+async def test_a_backup_that_cannot_be_put_in_its_place_leaves_nothing(tmp_path: Path, point: Point) -> None:
+    """Not under its name nor beside it; the store goes on, and the next try succeeds."""
+    faults = Faults()
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(UserMessage(content="kept"))
+        with faults.files():
+            for error in (OSError(errno.EIO, "I/O error"), OSError(errno.ENOSPC, "No space left on device")):
+                faults.fail(point, error)
+                with pytest.raises(BackupFailed, match="copy"):
+                    await engine.backup(str(tmp_path / "copy"))
+                assert [] == beside_the_store(tmp_path)
+            assert 2 == (await thread.dispatch(UserMessage(content="more"))).seq
+            assert 2 == (await engine.backup(str(tmp_path / "copy"))).events
+        assert ["copy"] == beside_the_store(tmp_path)
+
+
+async def test_a_backup_whose_outcome_is_lost_is_whole(tmp_path: Path) -> None:
+    """It is there, verifies, and is not written over."""
+    faults = Faults()
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        await (await engine.create_thread("t")).dispatch(UserMessage(content="kept"))
+        with faults.files():
+            faults.fail("rename", OSError(errno.EIO, "I/O error"), when="after")
+            with pytest.raises(BackupFailed):
+                await engine.backup(str(tmp_path / "copy"))
+            with pytest.raises(FileExistsError):
+                await engine.backup(str(tmp_path / "copy"))
+    async with memory_engine.open(str(tmp_path / "copy")) as engine:
+        assert [True] == [report.ok for report in await engine.verify()]
+
+
+@pytest.mark.parametrize("point", ["sync", "rename"])
+async def test_an_export_that_cannot_be_put_in_its_place_leaves_the_old_one(tmp_path: Path, point: Point) -> None:
+    """Or nothing, where there was none; what stands under the name is always whole."""
+    faults, old = Faults(), tmp_path / "old.jsonl"
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch(UserMessage(content="kept"))
+        await thread.export(old)
+        before = old.read_bytes()
+        await thread.dispatch(UserMessage(content="more"))
+        with faults.files():
+            for target, force in ((tmp_path / "new.jsonl", False), (old, True)):
+                faults.fail(point, OSError(errno.EIO, "I/O error"))
+                with pytest.raises(OSError, match="I/O error"):
+                    await export(thread, target, force=force)
+            assert (["old.jsonl"], before) == (beside_the_store(tmp_path), old.read_bytes())
+            await export(thread, old, force=True)
+        assert before != old.read_bytes()
+
+
+YEAR = timedelta(days=365)
+
+
+@pytest.mark.parametrize("by", [YEAR, -YEAR])
+async def test_a_clock_that_jumps_loses_nothing(tmp_path: Path, by: timedelta) -> None:
+    """By a year on or back, amid a turn: seqs go on, waits end, and compactions are made as if it stood."""
+    faults = Faults()
+    policy = CompactionPolicy(threshold=8, tokens_min=0, keep_recent=2)
+    store = await SQLiteStore.open(str(tmp_path / "m.db"), faults=faults)
+    config = EngineConfig(compaction=policy)
+    async with memory_engine.open(store, clock=faults.clock(), config=config, compactor=Scripted()) as engine:
+        thread = await engine.create_thread("t")
+        for n in range(24):
+            if n in (5, 13):
+                faults.jump(by if n == 5 else -by, nth=2)  # also back to where it was
+            assert n < (await thread.dispatch(UserMessage(content=f"{n}: the bike is blue. " * 4))).seq
+            await thread.context()
+        await engine.settle()
+        said = [event.event.content async for event in thread.events() if isinstance(event.event, UserMessage)]
+        assert [f"{n}:" for n in range(24)] == [str(text).partition(" ")[0] for text in said]
+        seqs = [event.seq async for event in thread.events()]
+        assert list(range(1, len(seqs) + 1)) == seqs
+        assert 2 <= len([one async for one in thread.events() if one.type == "compaction_completed"])
+        assert 0 < len((await thread.search("which bike is blue")).hits)
+        assert (await thread.verify()).ok
+
+
+async def test_a_clock_that_jumps_on_and_back_deletes_nothing_early(tmp_path: Path) -> None:
+    """What was recorded while it was a year ahead is not old when it is back, nor is what came before."""
+    faults = Faults()
+    rules = [RetentionRule(act="delete", older_than=timedelta(days=90))]
+    store = await SQLiteStore.open(str(tmp_path / "m.db"), faults=faults)
+    async with memory_engine.open(store, clock=faults.clock()) as engine:
+        await (await engine.create_thread("before")).dispatch(UserMessage(content="Hello"))
+        faults.jump(YEAR)
+        await (await engine.create_thread("ahead")).dispatch(UserMessage(content="Hello"))
+        faults.jump(-YEAR)
+        await (await engine.create_thread("after")).dispatch(UserMessage(content="Hello"))
+        assert [()] == [tuple(one.threads) for one in (await engine.retain(rules)).rules]
+        faults.jump(YEAR)
+        await engine.retain(rules)
+        assert ["ahead"] == [info.id for info in await engine.threads()]
+
+
+async def test_a_retention_on_a_schedule_does_not_wait_by_the_clock(tmp_path: Path) -> None:
+    """A clock that goes back by a year does not put the next time off by a year."""
+    faults = Faults()
+    store = await SQLiteStore.open(str(tmp_path / "m.db"), faults=faults)
+    async with memory_engine.open(store, clock=faults.clock()) as engine:
+        faults.jump(-YEAR)
+        end = engine.retain_every(timedelta(microseconds=1), [RetentionRule(act="delete", older_than=YEAR)])
+        async with asyncio.timeout(60):
+            read = faults.reached["clock"]
+            while faults.reached["clock"] < read + 3:  # noqa: ASYNC110 - another task reads it
+                await asyncio.sleep(0)
+        end()
+
+
+async def test_a_clock_that_fails_refuses_the_event_alone(tmp_path: Path) -> None:
+    """Nothing was written; the next one is taken."""
+    faults = Faults()
+    async with memory_engine.open(str(tmp_path / "m.db"), clock=faults.clock()) as engine:
+        thread = await engine.create_thread("t")
+        faults.fail("clock", OSError(errno.EIO, "I/O error"))
+        with pytest.raises(OSError, match="I/O error"):
+            await thread.dispatch(UserMessage(content="lost"))
+        assert 1 == (await thread.dispatch(UserMessage(content="kept"))).seq

@@ -208,3 +208,108 @@ async def test_a_thread_whose_head_is_gone_does_not_vanish(tmp_path: Path) -> No
         await engine.thread("lost").delete()
         assert ["kept"] == [info.id for info in await engine.threads()]
         assert 2 == (await engine.thread("kept").dispatch(UserMessage(content="more"))).seq
+
+
+@pytest.mark.parametrize("damage", ["chunks = 65537", "tokens = tokens + 4096", "checksum = checksum - 1"])
+async def test_numbers_of_a_damaged_head_are_shown_to_nobody(path: str, damage: str) -> None:
+    """A list names it in their place, totals leave it out; opening or rebuilding the thread sets it right."""
+    await written(path)
+    async with memory_engine.open(path) as engine:
+        bad, good = await engine.threads()
+    tamper(path, f"UPDATE heads SET {damage} WHERE tid = 1")
+    async with memory_engine.open(path) as engine:
+        [found, other] = await engine.threads()
+        assert (0, 0, good) == (found.chunks, found.tokens, other)
+        assert ("head: its row is not what was written",) == found.damaged
+        assert found == await engine.thread("bad").info()
+        totals = await engine.stats()
+        assert (2, 2, good.chunks, good.tokens, ("bad",)) == (
+            totals.threads, totals.events, totals.chunks, totals.tokens, totals.damaged
+        )  # fmt: skip
+        assert [("bad", "head"), ("good", None)] == [
+            (report.thread_id, report.divergence and report.divergence.kind) for report in await engine.verify()
+        ]
+        await engine.thread("bad").dispatch(UserMessage(content="more"))
+        await engine.thread("bad").rebuild()
+        assert [(2, ()), (1, ())] == [(info.chunks, info.damaged) for info in await engine.threads()]
+        assert bad.tokens < (await engine.stats()).tokens
+
+
+async def test_a_head_from_before_there_were_checksums_is_whole(path: str) -> None:
+    """It has none, until the next event."""
+    await written(path)
+    tamper(path, "UPDATE heads SET checksum = NULL")
+    async with memory_engine.open(path) as engine:
+        assert [(1, ()), (1, ())] == [(info.chunks, info.damaged) for info in await engine.threads()]
+        assert [True, True] == [report.ok for report in await engine.verify()]
+        await engine.thread("good").dispatch(UserMessage(content="more"))
+    assert [(True,), (False,)] == asked(path, "SELECT checksum IS NULL FROM heads ORDER BY tid")
+
+
+NAMES = ("id", "kind", "user_id", "tenant_id", "agent_id", "parent_id")
+
+
+@pytest.mark.parametrize("column", NAMES)
+async def test_a_text_that_is_not_utf8_takes_no_other_thread_along(path: str, column: str) -> None:
+    """The store lists, searches, verifies, counts and is backed up; `verify` names the column; `rebuild` mends."""
+    await written(path)
+    tamper(path, f"UPDATE threads SET {column} = CAST(x'62e164' AS TEXT) WHERE id = 'bad'")
+    name = "b\\xe1d" if column == "id" else "bad"
+    async with memory_engine.open(path) as engine:
+        [found, other] = await engine.threads()
+        assert (name, "good") == (found.id, other.id)
+        assert ((f"{column}: it is not a text of UTF-8",), ()) == (found.damaged, other.damaged)
+        assert "b\\xe1d" == getattr(found, column)
+        assert (found.id, 2) == ((await engine.thread(name).info()).id, (await engine.stats()).threads)
+        assert 2 == len(await engine.anchors())
+        assert 2 == (await engine.backup(path + ".backup")).threads
+        reports = {report.thread_id: report.divergence for report in await engine.verify()}
+        assert reports.pop("good") is None
+        [divergence] = reports.values()
+        assert divergence is not None
+        assert ("record", (f"{column}: it is not a text of UTF-8",)) == (divergence.kind, divergence.difference)
+        assert "good" in {hit.thread_id for hit in await engine.search("hello good", thread_ids=["good", name])}
+        await engine.thread("good").dispatch(UserMessage(content="more"))
+        await engine.thread(name).rebuild()
+        assert [True, True] == [report.ok for report in await engine.verify()]
+        assert "b\\xe1d" == getattr((await engine.threads())[0], column)
+        assert 2 == (await engine.thread(name).dispatch(UserMessage(content="again"))).seq
+
+
+@pytest.mark.parametrize("column", NAMES)
+async def test_a_thread_with_a_text_that_is_not_utf8_can_be_deleted(path: str, column: str) -> None:
+    """By the name that the list gives it; it is read and exported by that too."""
+    await written(path)
+    tamper(path, f"UPDATE threads SET {column} = CAST(x'62e164' AS TEXT) WHERE id = 'bad'")
+    async with memory_engine.open(path) as engine:
+        thread = engine.thread((await engine.threads())[0].id)
+        assert ["Hello from bad"] == [placed.chunk.content for placed in (await thread.state()).placed()]
+        await thread.export(path + ".jsonl")
+        await thread.delete()
+        assert ["good"] == [info.id for info in await engine.threads()]
+        assert (await engine.thread("good").verify()).ok
+
+
+async def test_an_id_with_a_backslash_is_not_a_damaged_one(path: str) -> None:
+    """Both are found by what they are called."""
+    async with memory_engine.open(path) as engine:
+        for name in ("b\\xe1d", "b\\x41d"):
+            await (await engine.create_thread(name)).dispatch(UserMessage(content="Hello"))
+        assert ["b\\xe1d", "b\\x41d"] == [info.id for info in await engine.threads()]
+        for name in ("b\\xe1d", "b\\x41d"):
+            assert 1 == (await engine.thread(name).info()).events
+        with pytest.raises(errors.ThreadNotFound):
+            await engine.thread("bAd").info()
+
+
+async def test_a_status_that_is_not_utf8_takes_no_other_thread_along(path: str) -> None:
+    """It is shown as far as it can be read, and named."""
+    await written(path)
+    tamper(path, "UPDATE heads SET status = CAST(x'61e174' AS TEXT) WHERE tid = 1")
+    async with memory_engine.open(path) as engine:
+        assert [("a\\xe1t", False), ("active", True)] == [
+            (info.status, info.damaged == ()) for info in await engine.threads()
+        ]
+        assert [False, True] == [report.ok for report in await engine.verify()]
+        await engine.thread("bad").delete()
+        assert ["good"] == [info.id for info in await engine.threads()]

@@ -2,6 +2,8 @@
 
 import asyncio
 import sqlite3
+import threading
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -9,6 +11,9 @@ import pytest
 
 import memory_engine
 from memory_engine import UserMessage
+from memory_engine.recall.question import Question
+from memory_engine.recall.ranking import Candidate, Ranked, Statistics, rank
+from memory_engine.recall.search import AT_ONCE, RANKED_AT_ONCE
 
 MIB = 1024 * 1024
 
@@ -56,3 +61,27 @@ async def test_the_write_ahead_log_is_emptied_once_it_has_grown(path: str) -> No
             await thread.dispatch(UserMessage(content="Hello"))
             await asyncio.sleep(0.01)
         assert (await thread.verify()).ok
+
+
+async def test_a_dispatch_goes_on_while_searches_take_turns(path: str) -> None:
+    """Few of them compute at one time, large ones beside the loop; all of them are answered."""
+    at_work: list[int] = []
+    go_on = threading.Event()
+
+    def held(question: Question, candidates: Sequence[Candidate], statistics: Statistics, limit: int) -> list[Ranked]:
+        at_work.append(len(candidates))
+        assert go_on.wait(60)
+        return rank(question, candidates, statistics, limit)
+
+    async with memory_engine.open(path, ranker=held) as engine:
+        threads = [await engine.create_thread(f"t{n}") for n in range(10)]
+        for thread in threads:
+            await thread.dispatch_all([UserMessage(content=f"The bike {n} is blue.") for n in range(60)])
+        searching = [asyncio.ensure_future(engine.search("which bike is blue")) for _ in range(2 * AT_ONCE)]
+        while len(at_work) < AT_ONCE:  # noqa: ASYNC110 - worker threads count
+            await asyncio.sleep(0.001)
+        for thread in threads:
+            assert 61 == (await thread.dispatch(UserMessage(content="Hello"))).seq
+        assert (AT_ONCE, True) == (len(at_work), min(at_work) > RANKED_AT_ONCE)
+        go_on.set()
+        assert [10] * 2 * AT_ONCE == [len(found.hits) for found in await asyncio.gather(*searching)]

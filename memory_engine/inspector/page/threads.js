@@ -113,6 +113,7 @@ export class Threads {
         { class: "thread-line" },
         el("span", { class: "thread-name", text: oneLine(thread.id, 120), dir: "ltr" }),
         thread.forked_from && el("span", { class: "badge", text: "fork" }),
+        thread.damaged.length > 0 && el("span", { class: "badge strong", text: "damaged" }),
         thread.status !== "active" && el("span", { class: "badge strong", text: thread.status }),
       ),
       el(

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +29,7 @@ from memory_engine.replay.export.redactor import RedactedLog
 from memory_engine.replay.verify import VerifyProgress
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.store.new_file import beside, check_free, put_in_place
+from memory_engine.store.new_file import beside, check_free, put_in_place, sync
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
@@ -204,8 +203,7 @@ class _NewFile:
         """Let the file be there, on the disk; gives its bytes. Raises `FileExistsError` where another is by now."""
         if self._packed is not None:
             self._packed.close()
-        self._raw.flush()
-        os.fsync(self._raw.fileno())
+        sync(self._raw)
         size = self._raw.tell()
         self._raw.close()
         put_in_place(self._beside, self._path, force=self._force)

@@ -1,0 +1,60 @@
+"""Commands that do something again and again, until they are told to end."""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+
+from memory_engine.administration.retention import read_age
+from memory_engine.cli.terminal import Terminal
+from memory_engine.errors import MemoryEngineError
+
+
+def add_every(parser: argparse.ArgumentParser) -> None:
+    """The option `--every`."""
+    parser.add_argument("--every", metavar="AGE", type=_age, help='again and again, such as "24 hours", until Ctrl-C')
+
+
+def _age(text: str) -> timedelta:
+    """An age above zero, as argparse wants its types."""
+    try:
+        age = read_age(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not age:
+        raise argparse.ArgumentTypeError("it is a time above zero")
+    return age
+
+
+async def again_and_again(every: timedelta, terminal: Terminal, run: Callable[[], Awaitable[object]]) -> int:
+    """Run now and after each `every`, until SIGTERM: then the exit code is 0. Ctrl-C ends it as it does any command.
+
+    A run that fails (a busy file, a full disk) is told, and the next time is another one.
+    """
+    with told_to_end() as ended:
+        while not ended.is_set():
+            try:
+                await run()
+            except BrokenPipeError:  # nobody reads what is printed any more
+                raise
+            except (MemoryEngineError, OSError) as error:
+                terminal.warn(f"memory-engine: {error}")
+            terminal.out.flush()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), every.total_seconds())
+    return 0
+
+
+@contextmanager
+def told_to_end() -> Iterator[asyncio.Event]:
+    """Set by SIGTERM; Ctrl-C cancels the task, as it does everywhere."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # Windows has no such handlers
+        loop.add_signal_handler(signal.SIGTERM, ended.set)
+    try:
+        yield ended
+    finally:
+        with suppress(NotImplementedError):
+            loop.remove_signal_handler(signal.SIGTERM)
