@@ -25,10 +25,10 @@ from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.runtime.delivery import Observer, Observers, Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope, create_thread
-from memory_engine.runtime.threads import OpenThreads
+from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
@@ -77,6 +77,7 @@ class Engine:
         """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
         if self._close_task is None:
             self.kernel.tasks.closing = True
+            self.kernel[Observers].close()
             self._close_task = asyncio.get_running_loop().create_task(self._close())
         await finished(self._close_task)
 

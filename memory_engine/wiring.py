@@ -35,9 +35,9 @@ from memory_engine.recall.service import Recall
 from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.runtime.delivery import Observers, Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
-from memory_engine.runtime.threads import OpenThreads
+from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Backup, Copied, Store
 from memory_engine.views.conversation import plugin as conversation
