@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.arguments import checked_call, checked_function, checked_limit, checked_list, checked_text
+from memory_engine.core.arguments import (
+    checked_call,
+    checked_function,
+    checked_limit,
+    checked_list,
+    checked_text,
+    checked_type,
+)
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
@@ -189,8 +196,15 @@ class Engine:
         parent_id: str | None = None,
         status: str | None = None,
         limit: int | None = None,
+        after: str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads that match every given value exactly, oldest first; `limit` keeps the latest N."""
+        """The threads that match every given value exactly, in the order in which they were made.
+
+        `limit` keeps the latest N. To read them in pages, give `after=""` with a limit for the first one, then the id
+        of the last thread that you got: of those made after it the first N come. A page costs the same wherever it
+        begins, and what is made or deleted meanwhile neither repeats nor hides another thread; only a user, tenant or
+        agent who was deleted and came back stands at the end. Raises `ThreadNotFound` for an `after` that never was.
+        """
         named = {"kind": kind, "user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "parent_id": parent_id}
         for what, value in (named | {"status": status}).items():
             if value is not None and value != "":
@@ -203,6 +217,7 @@ class Engine:
             parent_id=parent_id,
             status=status,
             limit=checked_limit(limit),
+            after=None if after is None else checked_text("after", after),
         )
         return [ThreadInfo.of(record, head) for record, head in await self.store.threads(where)]
 

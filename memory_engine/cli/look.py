@@ -1,6 +1,7 @@
 """The commands that look: threads, show, context, stats, report, view. The command that prints events is in `log`."""
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -36,7 +37,10 @@ REASONS_MAX = 10
 def _declare_threads(parser: argparse.ArgumentParser) -> None:
     for what in ("kind", "user", "tenant", "status"):
         parser.add_argument(f"--{what}", metavar=what.upper(), help=f"only threads of exactly this {what}")
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N, or with --after the next N")
+    parser.add_argument(
+        "--after", metavar="THREAD", help="only those that were made after this one, and with '' from the first on"
+    )
 
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
@@ -48,12 +52,15 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             tenant_id=asked.tenant,
             status=asked.status,
             limit=asked.limit,
+            after=asked.after,
         )
     terminal.json(found)
     if not found:
         terminal.say("no thread matches")
         return 0
     _put_threads(found, terminal)
+    if asked.after is not None and len(found) == asked.limit:
+        terminal.say(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim")
     return 0
 
 

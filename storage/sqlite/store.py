@@ -255,7 +255,7 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.read_at(raw, thread_id, seqs)) if seqs else ()
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
-        """The threads that match, oldest first; with a limit the latest N."""
+        """The threads that match, in the order of `ThreadFilter`."""
         return await self._read(lambda raw: reads.threads(raw, where))
 
     async def forks(self, thread_id: str) -> Sequence[str]:
