@@ -123,6 +123,40 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class SchemaVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """The schema version that a store has, and the one that this package brings it to.
+
+    `waiting` says what each migration between the two brings, by its number and in order. A store of a newer package
+    has a greater version, and nothing waits.
+    """
+
+    stored: int
+    newest: int
+    waiting: Mapping[int, str] = {}
+
+
+Migrated = Callable[[int, str], None]
+"""Called on the event loop with the number of a migration and what it brought."""
+
+
+class StoreSchema(Protocol):
+    """The schema of a store that is not open. Each back end has one, made of the place that it would open."""
+
+    async def versions(self) -> SchemaVersions:
+        """The versions. Changes nothing.
+
+        Raises `SchemaError` for what is not a store of this package, `StorageFailed` where it cannot be reached.
+        """
+        ...
+
+    async def migrate(self, migrated: Migrated) -> SchemaVersions:
+        """Bring the store up to date, and return the versions then; safe when several processes race to it.
+
+        Raises what `versions` raises, `SchemaError` for a store of a newer package, and `StorageBusy`.
+        """
+        ...
+
+
 class Store(Protocol):
     """A back end. Reads see every commit acknowledged before they began."""
 
