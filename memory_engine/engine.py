@@ -27,7 +27,8 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata
-from memory_engine.errors import InvalidSearch, MemoryEngineError, ThreadNotFound
+from memory_engine.errors import BackupFailed, InvalidSearch, MemoryEngineError, ThreadNotFound
+from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, asked
@@ -42,7 +43,7 @@ from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.administration import erasing, holds, retention
+    from memory_engine.administration import erasing, holds, retention, store_copy
     from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import archive, importer, redaction
@@ -54,6 +55,7 @@ else:
     holds = lazy_module("memory_engine.administration.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
     retention = lazy_module("memory_engine.administration.retention")
+    store_copy = lazy_module("memory_engine.administration.store_copy")
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
@@ -407,7 +409,25 @@ class Engine:
         much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
         the store has no file.
         """
+        if is_url(str(path)):
+            raise BackupFailed(str(path), "a backup is one file: give a path; `Engine.copy_to` copies to another store")
         return await self.store.backup(str(path), progress or _nobody)
+
+    async def copy_to(
+        self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
+    ) -> "store_copy.CopyReport":
+        """Copy every thread of this store to the engine of another one, of any back end: the same ids and hashes.
+
+        With forks, scopes, ids that stay taken, holds and other acts, and what is known to be broken; views are read
+        on from where they were, the search index is made again. This store is only read: open it so, and what is
+        written to it meanwhile comes with the next copy. A copy that was cut off at any moment is simply done again.
+        At the end each thread is verified at the target; one that cannot be read here is named in the report and takes
+        no events there, and the others are copied all the same.
+
+        Raises `CopyRefused` for a target that holds other threads, `ReadOnly`, `StorageError` where the target fails.
+        """
+        checked_type("target", target, Engine, give="the engine of another store")
+        return await store_copy.copy_store(self.kernel, target.kernel, checked_call("progress", progress))
 
     async def export_all(
         self,

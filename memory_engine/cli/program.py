@@ -59,6 +59,7 @@ COMMANDS = {
     "stats": CommandEntry("print totals over the database", "look:STATS"),
     "backup": CommandEntry("copy a database while it is in use, and check the copy", "backup:BACKUP"),
     "restore": CommandEntry("make a new database of a backup", "backup:RESTORE"),
+    "copy": CommandEntry("copy a whole database into another one, and verify it", "copy:COPY"),
     "migrate": CommandEntry("say which schema version a database has, or bring it up to date", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
     "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),

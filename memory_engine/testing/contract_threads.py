@@ -178,6 +178,15 @@ class ThreadContract:
         with pytest.raises(ThreadExists):
             await store.create(ThreadRecord(id="t"), Head(), ())
 
+    async def test_the_ids_of_deleted_threads_are_told(self, store: Store) -> None:
+        """Those that stay taken, of threads of any kind; a scope's is free, whether it has come back or not."""
+        for thread_id in ("a", "b", "user:u", "user:v", "there"):
+            await store.create(ThreadRecord(id=thread_id, kind="user"), Head(), ())
+            if thread_id != "there":
+                await store.delete(thread_id)
+        await store.create(ThreadRecord(id="user:v"), Head(), ())
+        assert {"a", "b"} == set(await store.taken())
+
     async def test_a_deleted_scopes_id_is_free(self, store: Store) -> None:
         """Who was deleted can come back: as another thread, that a writer who knew the first cannot take for it."""
         await store.create(ThreadRecord(id="user:u"), Head(), ())
