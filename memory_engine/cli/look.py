@@ -24,6 +24,7 @@ from memory_engine.core.json_form import named
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.errors.base import shown_place
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data
 from memory_engine.store.reader import MomentLike
@@ -44,7 +45,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
 
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List threads, oldest first."""
+    """List threads, in the order in which they were made."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
@@ -191,14 +192,15 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         totals = await engine.stats()
-    terminal.json({"path": asked.db, **named(totals)})
+    place = shown_place(asked.db)
+    terminal.json({"path": place, **named(totals)})
     shown: Mapping[str, str] = {
         "threads": number(totals.threads),
         "events": number(totals.events),
         "chunks": f"{number(totals.chunks)} in the states of all threads",
         "tokens": f"{number(totals.tokens)} in these chunks, estimated",
         "payload": f"{size(totals.payload_bytes)} of events as JSON",
-        "file": f"{size(totals.bytes)} at {asked.db}",
+        "file": f"{size(totals.bytes)} at {place}",
     }
     for name, value in shown.items():
         terminal.say(f"{name:<8} {value}")
