@@ -9,6 +9,7 @@ when all that it is about is there: an engine that opens the target in between h
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -244,7 +245,9 @@ class _Copy:
         if origin is None:
             await store.create(record, Head(), ())
             return
-        start = await store.head(origin.thread_id)
+        start = Head()
+        with suppress(ThreadNotFound):
+            start = await store.head(origin.thread_id)
         if start.seq < origin.seq:
             why = f"thread {origin.thread_id!r}, whose past it shares, was not copied that far"
             raise IntegrityError(record.id, origin.seq, why)
