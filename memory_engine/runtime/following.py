@@ -136,9 +136,11 @@ class Following(AsyncIterator[RecordedEvent]):
         try:
             head = await self._kernel.store.head(self._thread_id)
         except ThreadNotFound:
-            if seen.seq or await self._exists():
+            if seen.seq:
                 raise
-            return None
+            if not await self._exists():
+                return None
+            head = await self._kernel.store.head(self._thread_id)  # a scope's may have been made a moment ago
         if not seen.seq:
             self._seen = Head(epoch=head.epoch)
         elif head.seq < seen.seq or head.epoch // SCOPE_EPOCHS != seen.epoch // SCOPE_EPOCHS:

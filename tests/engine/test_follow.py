@@ -11,6 +11,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, RecordedEvent, Thread, UserMessage
+from memory_engine.core.threads import Head
 from memory_engine.errors import (
     EngineClosed,
     EventNotFound,
@@ -288,6 +289,25 @@ async def test_a_user_who_is_not_there_yet_is_waited_for(place: str) -> None:
         assert "first" == content(await waiting)
         with pytest.raises(ThreadNotFound):
             await anext(engine.thread("nobody").follow())
+
+
+async def test_a_user_who_comes_between_two_looks_is_followed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread is made after it was looked for, and before anybody asks whether it is there."""
+    usual = engine.store.head
+    coming = iter((False, True))
+
+    async def head(thread_id: str) -> Head:
+        try:
+            return await usual(thread_id)
+        except ThreadNotFound:
+            if next(coming, False):
+                monkeypatch.undo()
+                await said(engine.user("u1"), "first")
+            raise
+
+    monkeypatch.setattr(engine.store, "head", head)
+    events = engine.user("u1").follow(poll_s=SOON)
+    assert "first" == content(await anext(events))
 
 
 async def test_a_store_that_is_busy_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
