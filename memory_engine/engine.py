@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.arguments import checked_call, checked_function, checked_limit, checked_list, checked_text
+from memory_engine.core.arguments import (
+    checked_call,
+    checked_function,
+    checked_limit,
+    checked_list,
+    checked_text,
+    checked_type,
+)
 from memory_engine.core.cancellation import finished
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
@@ -20,22 +27,23 @@ from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata
-from memory_engine.errors import InvalidSearch, MemoryEngineError, ThreadNotFound
+from memory_engine.errors import BackupFailed, InvalidSearch, MemoryEngineError, ThreadNotFound
+from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.runtime.delivery import Observer, Observers, Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope, create_thread
-from memory_engine.runtime.threads import OpenThreads
+from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
 if TYPE_CHECKING:
-    from memory_engine.administration import erasing, holds, retention
+    from memory_engine.administration import erasing, holds, retention, store_copy
     from memory_engine.replay import anchors, verify
     from memory_engine.replay.anchors import Anchor
     from memory_engine.replay.export import archive, importer, redaction
@@ -47,6 +55,7 @@ else:
     holds = lazy_module("memory_engine.administration.holds")
     importer = lazy_module("memory_engine.replay.export.importer")
     retention = lazy_module("memory_engine.administration.retention")
+    store_copy = lazy_module("memory_engine.administration.store_copy")
     verify = lazy_module("memory_engine.replay.verify")
 
 _log = logging.getLogger("memory_engine")
@@ -77,6 +86,7 @@ class Engine:
         """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
         if self._close_task is None:
             self.kernel.tasks.closing = True
+            self.kernel[Observers].close()
             self._close_task = asyncio.get_running_loop().create_task(self._close())
         await finished(self._close_task)
 
@@ -188,8 +198,15 @@ class Engine:
         parent_id: str | None = None,
         status: str | None = None,
         limit: int | None = None,
+        after: str | None = None,
     ) -> list[ThreadInfo]:
-        """The threads that match every given value exactly, oldest first; `limit` keeps the latest N."""
+        """The threads that match every given value exactly, in the order in which they were made.
+
+        `limit` keeps the latest N. To read them in pages, give `after=""` with a limit for the first one, then the id
+        of the last thread that you got: of those made after it the first N come. A page costs the same wherever it
+        begins, and what is made or deleted meanwhile neither repeats nor hides another thread; only a user, tenant or
+        agent who was deleted and came back stands at the end. Raises `ThreadNotFound` for an `after` that never was.
+        """
         named = {"kind": kind, "user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "parent_id": parent_id}
         for what, value in (named | {"status": status}).items():
             if value is not None and value != "":
@@ -202,6 +219,7 @@ class Engine:
             parent_id=parent_id,
             status=status,
             limit=checked_limit(limit),
+            after=None if after is None else checked_text("after", after),
         )
         return [ThreadInfo.of(record, head) for record, head in await self.store.threads(where)]
 
@@ -391,7 +409,25 @@ class Engine:
         much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
         the store has no file.
         """
+        if is_url(str(path)):
+            raise BackupFailed(str(path), "a backup is one file: give a path; `Engine.copy_to` copies to another store")
         return await self.store.backup(str(path), progress or _nobody)
+
+    async def copy_to(
+        self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
+    ) -> "store_copy.CopyReport":
+        """Copy every thread of this store to the engine of another one, of any back end: the same ids and hashes.
+
+        With forks, scopes, ids that stay taken, holds and other acts, and what is known to be broken; views are read
+        on from where they were, the search index is made again. This store is only read: open it so, and what is
+        written to it meanwhile comes with the next copy. A copy that was cut off at any moment is simply done again.
+        At the end each thread is verified at the target; one that cannot be read here is named in the report and takes
+        no events there, and the others are copied all the same.
+
+        Raises `CopyRefused` for a target that holds other threads, `ReadOnly`, `StorageError` where the target fails.
+        """
+        checked_type("target", target, Engine, give="the engine of another store")
+        return await store_copy.copy_store(self.kernel, target.kernel, checked_call("progress", progress))
 
     async def export_all(
         self,

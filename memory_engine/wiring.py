@@ -20,7 +20,8 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import DuplicateRegistration, IntegrityError, SchemaError
+from memory_engine.errors import BackupFailed, DuplicateRegistration, IntegrityError, SchemaError
+from memory_engine.errors.base import is_url
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -35,11 +36,11 @@ from memory_engine.recall.service import Recall
 from memory_engine.recall.vectors import Graphs
 from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
-from memory_engine.runtime.delivery import Observers, Relay
+from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
-from memory_engine.runtime.threads import OpenThreads
+from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.store.passages import Extractor
-from memory_engine.store.protocol import Backup, Copied, Store
+from memory_engine.store.protocol import Backup, Copied, Store, StoreSchema
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
 from memory_engine.views.layers import plugin as layers
@@ -163,9 +164,31 @@ async def restore(backup: str | Path, path: str | Path, progress: Copied | None 
     Raises `FileExistsError` where something is at `path`: a restored store takes nobody's place. Raises `SchemaError`
     for a file that is not a store, `StorageFailed` where there is none, `BackupFailed` for a damaged one.
     """
+    for place in (str(backup), str(path)):
+        if is_url(place):
+            raise BackupFailed(place, "a backup is one file, and so is its copy; `memory-engine copy` copies on")
     from memory_engine.storage.sqlite.backup import back_up_file
 
     return await back_up_file(str(backup), str(path), EngineConfig().busy_timeout_s, progress or (lambda *_: None))
+
+
+def schema_of(place: str) -> StoreSchema:
+    """The schema of a store that is not open, to be looked at and brought up to date (see `memory-engine migrate`).
+
+    Raises `SchemaError` for `":memory:"`, and for a URL of another kind of database.
+    """
+    if place == ":memory:":
+        raise SchemaError(place, "a store in memory is always new; give a path")
+    check_back_end(place)
+    from memory_engine.storage.sqlite.migration import SQLiteSchema
+
+    return SQLiteSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
+
+
+def check_back_end(place: str) -> None:
+    """Raise `SchemaError` for the URL of a database that there is no back end for."""
+    if is_url(place):
+        raise SchemaError(place, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
 
 
 def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
@@ -224,8 +247,7 @@ async def _open_store(path: str, durability: Durability, config: EngineConfig) -
         from memory_engine.storage.memory import MemoryStore
 
         return MemoryStore()
-    if path.startswith(("postgres://", "postgresql://")):
-        raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
+    check_back_end(path)
     from memory_engine.storage.sqlite.store import SQLiteStore
 
     if config.read_only:
@@ -347,7 +369,7 @@ def _vector_index(dimension: int) -> VectorIndex:
 
 def _graphs(path: str | Store) -> Graphs | None:
     """Beside the database file, if there is one."""
-    if not isinstance(path, str) or path == ":memory:":
+    if not isinstance(path, str) or path == ":memory:" or is_url(path):
         return None
     from memory_engine.storage.vectors.graphs import GraphFolder
 

@@ -190,13 +190,26 @@ class MemoryStore:
         return [self._event(kept, seq) for seq in sorted(set(seqs)) if 0 < seq <= kept.head.seq]
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
-        """The threads that match, oldest first; with a limit the latest N."""
+        """The threads that match, in the order of `ThreadFilter`."""
+        everything = iter(self._threads.items())
+        if where.after and all(thread_id != where.after for thread_id, _ in everything):  # else it stands behind it now
+            raise ThreadNotFound(where.after)
         found = [
             (_copied(kept.record), kept.head)
-            for kept in self._threads.values()
+            for _, kept in everything
             if kept.head.status != DELETED and _matches(kept, where)
         ]
-        return found if where.limit is None else found[max(0, len(found) - where.limit) :]
+        if where.limit is None:
+            return found
+        return found[max(0, len(found) - where.limit) :] if where.after is None else found[: where.limit]
+
+    async def taken(self) -> Sequence[str]:
+        """The ids of deleted threads that stay taken."""
+        return [
+            thread_id
+            for thread_id, kept in self._threads.items()
+            if kept.head.status == DELETED and not is_scope_id(kept.record.id)
+        ]
 
     async def forks(self, thread_id: str) -> Sequence[str]:
         """The ids of the threads that share this thread's past."""
@@ -389,9 +402,6 @@ def _copied(record: ThreadRecord) -> ThreadRecord:
 
 
 def _matches(kept: _Kept, where: ThreadFilter) -> bool:
-    for name, value in msgspec.structs.asdict(where).items():
-        if value is None or name == "limit":
-            continue
-        if (kept.head.status if name == "status" else getattr(kept.record, name)) != value:
-            return False
-    return True
+    return all(
+        (kept.head.status if name == "status" else getattr(kept.record, name)) == value for name, value in where.exact()
+    )

@@ -484,6 +484,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),
     (errors.InvalidRedaction, redact_what_holds_the_log_together),
     (errors.BackupFailed, lambda p: p.engine.backup("b.db")),
+    (errors.CopyRefused, lambda p: files.copied_over(p.engine)),
     (errors.ImportRefused, lambda p: p.engine.import_log(p.file("log.jsonl", b"{}\n"))),
     (errors.UnreadableAnchors, lambda p: read_anchors(p.file("anchors.jsonl", b"{}\n"))),
     (errors.WorkerFailed, worker_dies),

@@ -9,6 +9,7 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named
+from memory_engine.errors.base import shown_place
 from memory_engine.store.protocol import Backup, Copied
 from memory_engine.wiring import restore
 
@@ -43,7 +44,8 @@ async def _copied(source: str, copy: Callable[[Copied], Awaitable[Backup]], what
         progress.end()
     terminal.json(named(report))
     held = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}"
-    terminal.say(f"{source} → {report.path}: {held}, {size(report.bytes)}, in {duration(time.perf_counter() - begun)}")
+    took = duration(time.perf_counter() - begun)
+    terminal.say(f"{shown_place(source)} → {report.path}: {held}, {size(report.bytes)}, in {took}")
     for thread_id in report.broken:
         terminal.say(f"thread {thread_id!r}: its chain does not hold; `memory-engine verify` says where", "red")
     return FOUND_PROBLEMS if report.broken else 0

@@ -15,7 +15,7 @@ from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
 from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MemoryEngineError
-from memory_engine.errors.base import facts
+from memory_engine.errors.base import facts, is_url, shown_place
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.reader import MomentLike
 from memory_engine.wiring import open as open_engine
@@ -112,9 +112,10 @@ class NoDatabase(MemoryEngineError):
     why: str
 
     def __str__(self) -> str:
+        place = shown_place(self.path)
         return (
-            f"{self.path}: {self.why}; name a database with --db or ${VARIABLE}, "
-            f"or make one: memory-engine ingest FILE --db {self.path}"
+            f"{place}: {self.why}; name a database with --db or ${VARIABLE}, "
+            f"or make one: memory-engine ingest FILE --db {place}"
         )
 
 
@@ -138,8 +139,8 @@ async def existing(
 
 
 def check_is_there(path: str) -> None:
-    """Raise `NoDatabase` for a path with no database."""
-    if "://" in path:
+    """Raise `NoDatabase` for a path with no database. What stands at a URL, its back end has to say."""
+    if is_url(path):
         return
     if path == ":memory:":
         raise NoDatabase(path, "it is always empty at first")
@@ -153,7 +154,9 @@ def check_is_there(path: str) -> None:
 
 
 @asynccontextmanager
-async def writable(path: str, *, config: EngineConfig | None = None) -> AsyncIterator[Engine]:
+async def writable(
+    path: str, *, config: EngineConfig | None = None, entry_points: bool = False
+) -> AsyncIterator[Engine]:
     """Open a database, making it if it is not there."""
-    async with open_engine(path, config=config or EngineConfig()) as engine:
+    async with open_engine(path, config=config or EngineConfig(), entry_points=entry_points) as engine:
         yield engine

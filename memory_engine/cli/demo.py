@@ -26,6 +26,7 @@ from memory_engine.core.excerpts import counted, duration, escaped, number, one_
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
+from memory_engine.errors.base import shown_place
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.replay.verify import VerifyReport
 from memory_engine.runtime.config import EngineConfig
@@ -78,8 +79,8 @@ async def demo(asked: argparse.Namespace, terminal: Terminal) -> int:
             shown = await _dispatch(engine, name)
             results.append(await _narrate(engine, shown, terminal))
     seconds = time.perf_counter() - begun
-    terminal.json({"db": db, "seconds": round(seconds, 3), "conversations": results})
-    _end(db, seconds, terminal)
+    terminal.json({"db": shown_place(db), "seconds": round(seconds, 3), "conversations": results})
+    _end(shown_place(db), seconds, terminal)
     return 0 if all(result["verified"] for result in results) else FOUND_PROBLEMS
 
 

@@ -8,6 +8,7 @@ from memory_engine.cli.commands import Command
 from memory_engine.cli.options import FAILED, INTERRUPTED
 from memory_engine.cli.terminal import Terminal
 from memory_engine.errors import EventNotFound, MemoryEngineError, ThreadNotFound
+from memory_engine.errors.base import shown_place
 
 
 def run(command: Command, asked: argparse.Namespace) -> int:
@@ -55,7 +56,11 @@ def _of_system(error: OSError) -> str:
 
 
 def _failed(terminal: Terminal, kind: str, message: str) -> int:
-    """Say what went wrong: to programs on standard output, to people on standard error, in one line."""
+    """Say what went wrong: to programs on standard output, to people on standard error, in one line.
+
+    Drivers and other libraries repeat what they were given: no password of a URL gets through here.
+    """
+    message = shown_place(message)
     if terminal.as_json:
         terminal.json({"error": {"type": kind, "message": message}})
     else:

@@ -13,6 +13,7 @@ from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
 from memory_engine.core.limits import DEFAULT_LIMITS
 from memory_engine.core.threads import CompactionPolicy
+from memory_engine.errors.base import shown_place
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
 from memory_engine.ingest.records import Format
@@ -60,7 +61,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
     report = await ingest_files(paths, asked.db, options, terminal)
     seconds = time.perf_counter() - begun
     terminal.json(report_as_json(report, seconds))
-    _put_report(report, asked.db, seconds, terminal)
+    _put_report(report, shown_place(asked.db), seconds, terminal)
     return FOUND_PROBLEMS if report.invalid else 0
 
 

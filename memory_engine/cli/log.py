@@ -1,10 +1,9 @@
 """The command that prints events: of a thread or with a correlation id, and, with `--follow`, as they come."""
 
 import argparse
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Container
-from contextlib import suppress
+from functools import partial
 
 from attrs import frozen
 
@@ -13,13 +12,12 @@ from memory_engine.cli.terminal import Terminal
 from memory_engine.core.excerpts import columns, of_event, one_line, padded
 from memory_engine.core.records import RecordedEvent
 from memory_engine.engine import Engine
-from memory_engine.errors import StorageBusy, ThreadNotFound
+from memory_engine.errors import ThreadNotFound
 from memory_engine.replay.data import event_as_data
+from memory_engine.runtime.following import Lookout
 
 WIDE = 100
 """Columns from which on a log shows dates too."""
-POLL_S = 0.25
-"""Seconds between two looks for new events while following."""
 NEW_FEW = 64
 """The latest events of a correlation that are read to find new ones, before all are read."""
 THREAD_COLUMNS = 24
@@ -72,25 +70,22 @@ async def _of_thread(engine: Engine, asked: argparse.Namespace, terminal: Termin
     head = (await engine.store.head(asked.thread)).seq
     async for recorded in events.chosen(asked.after, asked.limit, head):
         yield recorded
-    while asked.follow:
-        await asyncio.sleep(POLL_S)
-        with suppress(StorageBusy):
-            try:
-                now = (await engine.store.head(asked.thread)).seq
-                async for recorded in events.between(head, now):
-                    yield recorded
-            except ThreadNotFound:
-                terminal.warn("the thread was deleted")
-                return
-            head = now
+    if not asked.follow:
+        return
+    try:
+        async for recorded in engine.thread(asked.thread).follow(after=head):
+            if events.is_wanted(recorded):
+                yield recorded
+    except ThreadNotFound:
+        terminal.warn("the thread was deleted")
 
 
 async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal) -> AsyncIterator[RecordedEvent]:
     """The events that bear the correlation id, in the order of their recording."""
-    wanted, seen = _wanted(asked), set[tuple[str, int]]()
+    wanted, seen, lookout = _wanted(asked), set[tuple[str, int]](), Lookout(engine.kernel)
     latest: int | None = asked.limit
-    while True:
-        found = await _newly_correlated(engine, asked, seen)
+    found: list[RecordedEvent] | None = await _newly_correlated(engine, asked, seen)
+    while found is not None:
         seen.update((one.thread_id, one.seq) for one in found)
         chosen = [one for one in found if wanted(one)]
         for recorded in chosen if latest is None else chosen[-latest:]:
@@ -98,7 +93,13 @@ async def _of_all_threads(engine: Engine, asked: argparse.Namespace, _: Terminal
         if not asked.follow:
             return
         latest = None
-        await asyncio.sleep(POLL_S)
+        found = await lookout.until(partial(_news_of, engine, asked, seen))
+
+
+async def _news_of(
+    engine: Engine, asked: argparse.Namespace, seen: Container[tuple[str, int]]
+) -> list[RecordedEvent] | None:
+    return await _newly_correlated(engine, asked, seen) or None
 
 
 async def _newly_correlated(

@@ -1,6 +1,7 @@
 """The commands that look: threads, show, context, stats, report, view. The command that prints events is in `log`."""
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -23,6 +24,7 @@ from memory_engine.core.json_form import named
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
+from memory_engine.errors.base import shown_place
 from memory_engine.recall.hits import Hit
 from memory_engine.replay.data import chunk_as_data
 from memory_engine.store.reader import MomentLike
@@ -36,11 +38,14 @@ REASONS_MAX = 10
 def _declare_threads(parser: argparse.ArgumentParser) -> None:
     for what in ("kind", "user", "tenant", "status"):
         parser.add_argument(f"--{what}", metavar=what.upper(), help=f"only threads of exactly this {what}")
-    parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N")
+    parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N, or with --after the next N")
+    parser.add_argument(
+        "--after", metavar="THREAD", help="only those that were made after this one, and with '' from the first on"
+    )
 
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List threads, oldest first."""
+    """List threads, in the order in which they were made."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
@@ -48,12 +53,15 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
             tenant_id=asked.tenant,
             status=asked.status,
             limit=asked.limit,
+            after=asked.after,
         )
     terminal.json(found)
     if not found:
         terminal.say("no thread matches")
         return 0
     _put_threads(found, terminal)
+    if asked.after is not None and len(found) == asked.limit:
+        terminal.say(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim")
     return 0
 
 
@@ -188,14 +196,15 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         totals = await engine.stats()
-    terminal.json({"path": asked.db, **named(totals)})
+    place = shown_place(asked.db)
+    terminal.json({"path": place, **named(totals)})
     shown: Mapping[str, str] = {
         "threads": number(totals.threads),
         "events": number(totals.events),
         "chunks": f"{number(totals.chunks)} in the states of all threads",
         "tokens": f"{number(totals.tokens)} in these chunks, estimated",
         "payload": f"{size(totals.payload_bytes)} of events as JSON",
-        "file": f"{size(totals.bytes)} at {asked.db}",
+        "file": f"{size(totals.bytes)} at {place}",
     }
     for name, value in shown.items():
         terminal.say(f"{name:<8} {value}")

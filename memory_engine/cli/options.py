@@ -1,4 +1,4 @@
-"""The parts of the command line that need no command: exit codes, shared options, the database's path."""
+"""The parts of the command line that need no command: exit codes, shared options, the database's place."""
 
 import argparse
 import os
@@ -15,9 +15,9 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     """The options that stand anywhere: before a command, or after it."""
     parser.add_argument(
         "--db",
-        metavar="PATH",
+        metavar="PLACE",
         default=argparse.SUPPRESS,
-        help=f"the database (default: ${VARIABLE}, else {DEFAULT})",
+        help=f"the database: a file's path, or a URL, postgresql://… (default: ${VARIABLE}, else {DEFAULT})",
     )
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     parser.add_argument(
@@ -29,5 +29,5 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
 
 
 def database_path(asked: str | None) -> str:
-    """The path of the option, else that of the environment, else `memory.db`."""
+    """The place of the option, else that of the environment, else `memory.db`."""
     return asked or os.environ.get(VARIABLE) or DEFAULT

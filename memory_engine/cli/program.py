@@ -8,7 +8,7 @@ import importlib
 import io
 import sys
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from memory_engine.cli.options import FAILED, add_shared, database_path
 
@@ -59,6 +59,8 @@ COMMANDS = {
     "stats": CommandEntry("print totals over the database", "look:STATS"),
     "backup": CommandEntry("copy a database while it is in use, and check the copy", "backup:BACKUP"),
     "restore": CommandEntry("make a new database of a backup", "backup:RESTORE"),
+    "copy": CommandEntry("copy a whole database into another one, and verify it", "copy:COPY"),
+    "migrate": CommandEntry("say which schema version a database has, or bring it up to date", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
     "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
@@ -75,6 +77,15 @@ def command_at(home: str) -> "Command":
     module, _, name = home.partition(":")
     command: Command = getattr(importlib.import_module(f"memory_engine.cli.{module}"), name)
     return command
+
+
+class _Parser(argparse.ArgumentParser):
+    """Repeats no password of a URL that stands where it does not belong."""
+
+    def error(self, message: str) -> NoReturn:
+        from memory_engine.errors.base import shown_place
+
+        super().error(shown_place(message))
 
 
 class _Version(argparse.Action):
@@ -95,7 +106,7 @@ class _Version(argparse.Action):
 
 def build_parser(words: Collection[str] = ()) -> argparse.ArgumentParser:
     """The parser of a command line of these words: of its commands, only those among them get their arguments."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="memory-engine",
         description="An event-sourced memory for agents: logs, states, compacted memory and contexts.",
         epilog=_EPILOG,

@@ -61,6 +61,7 @@ MemoryEngineError
 ├── ContextBudgetError
 ├── ErasureUnfinished            bytes that are still in the file
 ├── LegalHold                what was to be destroyed is held
+├── CopyRefused              a store with other threads is not copied over
 ├── ReadOnly, PastIsReadOnly     a write to a read-only engine, or to the past
 ├── PredicateFailed              the predicate of a bisection raised
 ├── WorkerFailed                 one of several processes that verify a file
@@ -156,6 +157,7 @@ from memory_engine.errors.operations import UnknownTask as UnknownTask
 from memory_engine.errors.operations import UnplacedChunk as UnplacedChunk
 from memory_engine.errors.replay import CannotRereduce as CannotRereduce
 from memory_engine.errors.replay import CompactionNotLive as CompactionNotLive
+from memory_engine.errors.replay import CopyRefused as CopyRefused
 from memory_engine.errors.replay import ImportRefused as ImportRefused
 from memory_engine.errors.replay import InvalidChange as InvalidChange
 from memory_engine.errors.replay import InvalidExpression as InvalidExpression

@@ -1,5 +1,6 @@
 """The root of the tree, the facts of a class, and the errors of input, threads and dispatching."""
 
+import re
 from typing import ClassVar, TypeVar, dataclass_transform
 
 
@@ -59,6 +60,26 @@ def facts(kind: type[AnError]) -> type[AnError]:
 def cut(text: str) -> str:
     """The value as a message shows it: at most 60 characters of it."""
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_url(place: str) -> bool:
+    """Whether the place of a store is a URL, and not the path of a file."""
+    return "://" in place
+
+
+def shown_place(text: str) -> str:
+    """The place of a store, or a text that names one, as it is shown: without the passwords of URLs in it.
+
+    What stands between a user's name and the last `@`, and parameters such as `password=…`, become `***`.
+    """
+    if not is_url(text):
+        return text
+    until = r".*@" if re.match(_SCHEME, text) else r"\S*@"  # in a sentence, what follows a space is not the URL's
+    text = re.sub(rf"({_SCHEME}[^\s:@/?#]*:){until}", r"\1***@", text, flags=re.DOTALL)
+    return re.sub(r"(?i)((?:password|passwd|passfile)=)[^\s&'\"]+", r"\1***", text)
+
+
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]*://"
 
 
 class InvalidInput(MemoryEngineError):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
+from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts, shown_place
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -142,7 +142,13 @@ class ContextBudgetError(MemoryEngineError):
 
 
 class StorageError(MemoryEngineError):
-    """The store could not do what it was asked."""
+    """The store could not do what it was asked. No error names the password of a store's URL."""
+
+    def _taken(self, values: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        taken = zip(self.__match_args__, super()._taken(values, named), strict=True)
+        return tuple(
+            shown_place(value) if name in ("path", "why") and isinstance(value, str) else value for name, value in taken
+        )
 
 
 @facts

@@ -139,6 +139,17 @@ class ImportRefused(StorageError):
 
 
 @facts
+class CopyRefused(InvalidInput):
+    """A store that holds what is not of the one to be copied. Nothing was written."""
+
+    thread_id: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"thread {self.thread_id!r} stands in the way at the target: {self.why}; nothing was copied"
+
+
+@facts
 class UnreadableAnchors(InvalidInput):
     """A file that is not a list of anchors."""
 

@@ -22,6 +22,7 @@ from attrs import define, field
 from memory_engine.core.cancellation import finished
 from memory_engine.engine import Engine
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
+from memory_engine.errors.base import is_url
 from memory_engine.replay.verify import Verifier, VerifyReport
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.threads import OpenThreads
@@ -207,7 +208,7 @@ async def _only_read(path: str, *, entry_points: bool) -> AsyncIterator[Engine]:
 
 def _check_is_there(path: str) -> None:
     """Opening a file that is not there would make it."""
-    if "://" not in path and not Path(path).is_file():
+    if not is_url(path) and not Path(path).is_file():
         raise StorageFailed(path, "there is no such file")
 
 

@@ -1,19 +1,17 @@
 """News as server-sent events: a log's head, or the store's totals.
 
-The store is polled, since other processes write to it; slow polls come less often.
+The store is looked at again and again, since other processes write to it; slow looks come less often.
 """
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
-from memory_engine.errors import MemoryEngineError, ThreadNotFound
+from memory_engine.errors import EngineClosed, MemoryEngineError, ThreadNotFound
 from memory_engine.inspector.answers import Inspection, Query, encode
+from memory_engine.runtime.following import Lookout
 from memory_engine.store.protocol import ThreadFilter
 
-POLL_S = 0.5
-SHARE = 20
-"""A poll waits at least this many times as long as the last one took."""
+POLL_S = (0.1, 0.5)
+"""Seconds between two looks: at first, and at most."""
 HEARTBEAT_S = 15.0
 """Seconds without news after which a comment keeps the connection alive."""
 TAKES = frozenset({"thread"})
@@ -27,8 +25,14 @@ async def live(inspection: Inspection, query: Query) -> AsyncGenerator[bytes, No
     """
     thread_id = query.text("thread", "")
     if thread_id:
-        return _told("head", lambda: _head(inspection, thread_id), await _head(inspection, thread_id))
-    return _told("threads", lambda: _threads(inspection), await _threads(inspection))
+        first = await _head(inspection, thread_id)
+        return _told("head", lambda: _head(inspection, thread_id), first, _lookout(inspection, thread_id))
+    return _told("threads", lambda: _threads(inspection), await _threads(inspection), _lookout(inspection))
+
+
+def _lookout(inspection: Inspection, thread_id: str | None = None) -> Lookout:
+    """Totals take a reading of all threads: a commit does not make for another one at once."""
+    return Lookout(inspection.engine.kernel, thread_id, POLL_S)
 
 
 async def _head(inspection: Inspection, thread_id: str) -> News:
@@ -41,27 +45,32 @@ async def _threads(inspection: Inspection) -> News:
     return {"total": len(found), "events": sum(head.seq for _, head in found)}
 
 
-async def _told(kind: str, look: Callable[[], Awaitable[News]], first: News) -> AsyncGenerator[bytes, None]:
-    known, said_at, took = first, time.monotonic(), 0.0
-    yield message(kind, first)
-    while True:
-        await asyncio.sleep(max(POLL_S, SHARE * took))
-        began = time.monotonic()
+async def _told(
+    kind: str, look: Callable[[], Awaitable[News]], first: News, lookout: Lookout
+) -> AsyncGenerator[bytes, None]:
+    known = first
+
+    async def changed() -> News | None:
         try:
             found = await look()
-        except ThreadNotFound as error:
+        except (ThreadNotFound, EngineClosed):
+            raise
+        except MemoryEngineError:  # a failing disk: the next look may succeed
+            return None
+        return found if found != known else None
+
+    yield message(kind, first)
+    while True:
+        try:
+            found = await lookout.until(changed, within_s=HEARTBEAT_S)
+        except (ThreadNotFound, EngineClosed) as error:
             yield message("end", {"why": str(error)})
             return
-        except MemoryEngineError:  # busy, or a failing disk: the next poll may succeed
-            found = known
-        took = time.monotonic() - began
-        if found != known:
-            yield message(kind, found)
-        elif time.monotonic() - said_at >= HEARTBEAT_S:
+        if found is None:
             yield b": alive\n\n"
         else:
-            continue
-        known, said_at = found, time.monotonic()
+            known = found
+            yield message(kind, found)
 
 
 def message(kind: str, news: News) -> bytes:

@@ -9,6 +9,9 @@ SNIPPETS_MAX = 64
 WORKING_MAX = 50
 """Entries that working memory holds by default."""
 
+POLL_S = (0.01, 1.0)
+"""Seconds between two looks at a store for what other processes have committed: at first, and at most."""
+
 
 def _positive(_config: object, attribute: "Attribute[int] | Attribute[float]", value: float) -> None:
     if value <= 0:

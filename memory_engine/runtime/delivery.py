@@ -1,7 +1,4 @@
-"""After a commit: facts go from outboxes to their threads, each once, and observers are told.
-
-Observers are told of events once they are durable.
-"""
+"""After a commit: facts go from outboxes to their threads, each once."""
 
 import asyncio
 import logging
@@ -13,7 +10,7 @@ import msgspec
 
 from memory_engine.core.events.delivery import Destination, FactsDelivered, RefusedFact
 from memory_engine.core.events.memory import ExecutionResume, MemoryForget, Reach
-from memory_engine.core.records import RecordedEvent, StoredEvent
+from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import PAUSED
 from memory_engine.errors import (
     EngineClosed,
@@ -241,39 +238,3 @@ class Relay:
             return target, await self._kernel.store.find(target, [fact.arrival])
         except (ThreadNotFound, InvalidIdentifier):
             return "", ()
-
-
-_engine_log = logging.getLogger("memory_engine")
-
-Observer = Callable[[RecordedEvent], None]
-"""Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
-
-
-class Observers:
-    """The observers of one engine."""
-
-    def __init__(self) -> None:
-        self._observers: list[Observer] = []
-
-    def add(self, observer: Observer) -> Callable[[], None]:
-        """Tell `observer` from now on; returns a function that ends it."""
-        self._observers.append(observer)
-        return lambda: self._observers.remove(observer)
-
-    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        """Tell of a commit in the loop's next round, so that its senders go on first."""
-        if self._observers:
-            asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
-
-    def _tell(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        for step in reduced:
-            recorded = runtime.recorded(step)
-            for observer in list(self._observers):
-                self._notify(observer, recorded)
-
-    def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
-        try:
-            with linked(UNLINKED):  # without the links of a sender: the commit may have several
-                observer(recorded)
-        except Exception:  # the boundary to user code: the event is durable, whatever an observer raises
-            _engine_log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)

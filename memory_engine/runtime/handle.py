@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Self, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 import msgspec
 
@@ -10,6 +10,7 @@ from memory_engine.core.arguments import checked_count, checked_text, checked_ty
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
+from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
@@ -25,12 +26,18 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
+from memory_engine.runtime.config import POLL_S
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
+
+if TYPE_CHECKING:
+    from memory_engine.runtime import following
+else:
+    following = lazy_module("memory_engine.runtime.following")
 
 V = TypeVar("V")
 
@@ -150,6 +157,25 @@ class ThreadHandle:
         last = last if upto is None else min(checked_type("upto", upto, int, give="a seq"), last)
         async for event in self.kernel.reader.events(self.id, after=max(0, after), upto=last):
             yield event
+
+    def follow(
+        self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = POLL_S
+    ) -> AsyncIterator[RecordedEvent]:
+        """The log and whatever comes, also what other processes commit: each event once, in order, without an end.
+
+        `after` is a moment (see `Thread.at`; `None`: the last event, so that only what is new comes). What this engine
+        dispatches comes at once; for the rest the store is looked at after `poll_s[0]` seconds, then more and more
+        rarely, at last every `poll_s[1]`. A scope's thread that is not there yet is waited for.
+
+        Break off or cancel whenever you like, also by a timeout around `anext`: it goes on where it was, and between
+        two events it holds nothing. To go on in another process, keep the `seq` of the last event that you took, and
+        follow after it. It ends by an error only: `EngineClosed` when the engine closes, `ThreadNotFound` when the
+        thread was deleted, `IntegrityError` where the log is broken. Raises `InvalidArgument` and `PastIsReadOnly` at
+        once, `SeqNotInLog` and `EventNotFound` with the first event.
+        """
+        self.check_present("following")
+        lookout = following.Lookout(self.kernel, self.id, poll_s)
+        return following.Following(self.kernel, self.id, self.exists, after, lookout)
 
     async def latest(self, limit: int) -> list[RecordedEvent]:
         """The latest `limit` events, oldest of them first."""

@@ -1,21 +1,82 @@
-"""The threads that are in memory: each loaded once, and dropped when nobody uses it."""
+"""The threads that are in memory, each loaded once and dropped when nobody uses it; who is told of their commits."""
 
 import asyncio
+import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from memory_engine.core.chain import load_state
 from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
 from memory_engine.runtime.commit import Reduced
+from memory_engine.runtime.correlation import UNLINKED, linked
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request
 from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
 from memory_engine.store.broken import broken_of, mark_broken
+
+_log = logging.getLogger("memory_engine")
+
+Observer = Callable[[RecordedEvent], None]
+"""Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
+
+
+class Observers:
+    """The observers of one engine."""
+
+    def __init__(self) -> None:
+        self._observers: list[Observer] = []
+        self._waiting: set[asyncio.Event] = set()
+
+    def add(self, observer: Observer) -> Callable[[], None]:
+        """Tell `observer` from now on; returns a function that ends it."""
+        self._observers.append(observer)
+        return lambda: self._observers.remove(observer)
+
+    @contextmanager
+    def news(self, thread_id: str | None) -> Iterator[asyncio.Event]:
+        """Set once this engine has committed an event of the thread (see `Lookout`), and when the engine closes."""
+        news = asyncio.Event()
+
+        def told(recorded: RecordedEvent) -> None:
+            if thread_id in ("", recorded.thread_id):
+                news.set()
+
+        end = self.add(told)
+        self._waiting.add(news)
+        try:
+            yield news
+        finally:
+            self._waiting.discard(news)
+            end()
+
+    def close(self) -> None:
+        """Wake those who wait for news: the engine closes."""
+        for news in self._waiting:
+            news.set()
+
+    def after_commit(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        """Tell of a commit in the loop's next round, so that its senders go on first."""
+        if self._observers:
+            asyncio.get_running_loop().call_soon(self._tell, runtime, reduced)
+
+    def _tell(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
+        for step in reduced:
+            recorded = runtime.recorded(step)
+            for observer in list(self._observers):
+                self._notify(observer, recorded)
+
+    def _notify(self, observer: Observer, recorded: RecordedEvent) -> None:
+        try:
+            with linked(UNLINKED):  # without the links of a sender: the commit may have several
+                observer(recorded)
+        except Exception:  # the boundary to user code: the event is durable, whatever an observer raises
+            _log.exception("an observer failed on seq %d of thread %r", recorded.seq, recorded.thread_id)
 
 
 class OpenThreads:

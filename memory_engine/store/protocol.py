@@ -1,7 +1,7 @@
 """The seam to storage: the values that a store keeps, and the protocol that every back end implements."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -88,7 +88,12 @@ KEPT_ROWS = frozenset({"imported", BROKEN_ROWS})
 
 
 class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Exact matches; `None` matches anything. No value acts as a pattern."""
+    """Exact matches; `None` matches anything. No value acts as a pattern.
+
+    Threads come in the order in which they were made, with a `limit` the latest N. With `after` only those that were
+    made after the thread of this id come (`""`: after none), with a limit the first N of them: a page. A thread that
+    was deleted keeps its place, so that a page may begin after it.
+    """
 
     id: str | None = None
     kind: str | None = None
@@ -98,6 +103,13 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     status: str | None = None
     limit: int | None = None
+    after: str | None = None
+
+    def exact(self) -> Iterator[tuple[str, str]]:
+        """What must match, by name; `status` is the head's, the others are the record's."""
+        for name, value in msgspec.structs.asdict(self).items():
+            if value is not None and name not in ("limit", "after"):
+                yield name, value
 
 
 class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +125,40 @@ class StoreStats(msgspec.Struct, frozen=True, kw_only=True):
     payload_bytes: int
     bytes: int
     damaged: tuple[str, ...] = ()
+
+
+class SchemaVersions(msgspec.Struct, frozen=True, kw_only=True):
+    """The schema version that a store has, and the one that this package brings it to.
+
+    `waiting` says what each migration between the two brings, by its number and in order. A store of a newer package
+    has a greater version, and nothing waits.
+    """
+
+    stored: int
+    newest: int
+    waiting: Mapping[int, str] = {}
+
+
+Migrated = Callable[[int, str], None]
+"""Called on the event loop with the number of a migration and what it brought."""
+
+
+class StoreSchema(Protocol):
+    """The schema of a store that is not open. Each back end has one, made of the place that it would open."""
+
+    async def versions(self) -> SchemaVersions:
+        """The versions. Changes nothing.
+
+        Raises `SchemaError` for what is not a store of this package, `StorageFailed` where it cannot be reached.
+        """
+        ...
+
+    async def migrate(self, migrated: Migrated) -> SchemaVersions:
+        """Bring the store up to date, and return the versions then; safe when several processes race to it.
+
+        Raises what `versions` raises, `SchemaError` for a store of a newer package, and `StorageBusy`.
+        """
+        ...
 
 
 class Store(Protocol):
@@ -188,7 +234,14 @@ class Store(Protocol):
         ...
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
-        """The threads that match, oldest first; with a limit the latest N. Deleted ones are left out."""
+        """The threads that match, in the order of `ThreadFilter`. Deleted ones are left out.
+
+        Raises `ThreadNotFound` for an `after` that never was.
+        """
+        ...
+
+    async def taken(self) -> Sequence[str]:
+        """The ids of deleted threads that stay taken, in any order."""
         ...
 
     async def forks(self, thread_id: str) -> Sequence[str]:

@@ -102,6 +102,41 @@ class ThreadContract:
         found = [[record.id for record, _ in await store.threads(ThreadFilter(limit=n))] for n in limits]
         assert [list("01234"), [], list("34"), list("01234"), list("01234")] == found
 
+    async def test_pages_of_threads_go_on_after_an_id(self, store: Store) -> None:
+        """`after` gives the first N that were made after that thread, `""` the first of all; none comes twice."""
+        for number in range(7):
+            await store.create(
+                ThreadRecord(id=str(number), user_id="uv"[number % 2], created_at_us=-number), Head(), ()
+            )
+        asked = [("", None), ("", 3), ("2", 3), ("5", 3), ("6", 3), ("2", 0), ("4", None)]
+        found = [await store.threads(ThreadFilter(after=after, limit=limit)) for after, limit in asked]
+        pages = ["".join(record.id for record, _ in rows) for rows in found]
+        assert ["0123456", "012", "345", "6", "", "", "56"] == pages
+        of_one = await store.threads(ThreadFilter(after="0", limit=2, user_id="u"))
+        assert ["2", "4"] == [record.id for record, _ in of_one]
+
+    async def test_a_page_begins_after_what_was_deleted(self, store: Store) -> None:
+        """A deleted thread keeps its place; an id that never was is an error, and no end of the list."""
+        for number in range(5):
+            await store.create(ThreadRecord(id=str(number)), Head(), ())
+        await store.delete("1")
+        await store.delete("2")
+        await store.create(ThreadRecord(id="new"), Head(), ())
+        found = [await store.threads(ThreadFilter(after=after, limit=2)) for after in ("0", "1", "2", "4")]
+        assert [["3", "4"], ["3", "4"], ["3", "4"], ["new"]] == [[record.id for record, _ in rows] for rows in found]
+        with pytest.raises(ThreadNotFound):
+            await store.threads(ThreadFilter(after="?"))
+
+    async def test_a_scope_that_came_back_stands_where_it_was_made_again(self, store: Store) -> None:
+        """Behind those that were made before."""
+        for thread_id in ("user:u", "t"):
+            await store.create(ThreadRecord(id=thread_id), Head(), ())
+        await store.delete("user:u")
+        await store.create(ThreadRecord(id="user:u"), Head(), ())
+        await store.create(ThreadRecord(id="last"), Head(), ())
+        found = [await store.threads(ThreadFilter(after=after)) for after in ("", "t", "user:u")]
+        assert [["t", "user:u", "last"], ["user:u", "last"], ["last"]] == [[r.id for r, _ in rows] for rows in found]
+
     async def test_threads_are_found_by_status(self, store: Store) -> None:
         """The status is the head's, and a listing shows the head as it is."""
         await filled(store, "open", 1)
@@ -142,6 +177,15 @@ class ThreadContract:
         await store.delete("t")
         with pytest.raises(ThreadExists):
             await store.create(ThreadRecord(id="t"), Head(), ())
+
+    async def test_the_ids_of_deleted_threads_are_told(self, store: Store) -> None:
+        """Those that stay taken, of threads of any kind; a scope's is free, whether it has come back or not."""
+        for thread_id in ("a", "b", "user:u", "user:v", "there"):
+            await store.create(ThreadRecord(id=thread_id, kind="user"), Head(), ())
+            if thread_id != "there":
+                await store.delete(thread_id)
+        await store.create(ThreadRecord(id="user:v"), Head(), ())
+        assert {"a", "b"} == set(await store.taken())
 
     async def test_a_deleted_scopes_id_is_free(self, store: Store) -> None:
         """Who was deleted can come back: as another thread, that a writer who knew the first cannot take for it."""

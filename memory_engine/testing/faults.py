@@ -253,6 +253,10 @@ class FaultyStore:
         """Pass on."""
         return await self._store.threads(where)
 
+    async def taken(self) -> Sequence[str]:
+        """Pass on."""
+        return await self._store.taken()
+
     async def forks(self, thread_id: str) -> Sequence[str]:
         """Pass on."""
         return await self._store.forks(thread_id)

@@ -8,6 +8,7 @@ one reading of the file, and the writing of what is not zero yet.
 import sqlite3
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -115,9 +116,14 @@ def wipe(raw: sqlite3.Connection, path: str, lock: int) -> bool:
 
 
 def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
-    """Where pieces stand in the files of a store. Another process reads them, as `pages` says."""
-    beside = sorted(Path(f"{path}-graphs").glob("*"))
-    files = [str(file) for file in (Path(path), Path(f"{path}-wal"), *beside) if file.is_file()]
+    """Where pieces stand in the files of a store. Another process reads them, as `pages` says.
+
+    A graph that goes away meanwhile holds nothing any more.
+    """
+    files: dict[str, int] = {}
+    for file in (Path(path), Path(f"{path}-wal"), *sorted(Path(f"{path}-graphs").glob("*"))):
+        with suppress(FileNotFoundError):
+            files[str(file)] = file.stat().st_size
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(_PAGES), "find", *files],
         input="\n".join(piece.hex() for piece in pieces),
@@ -126,9 +132,9 @@ def find_bytes(path: str, pieces: Sequence[bytes]) -> Traces:
         text=True,
     )
     places: dict[bytes, list[str]] = {}
-    for file, offset, n in msgspec.json.decode(done.stdout, type=list[tuple[str, int, int]]):
-        places.setdefault(pieces[n], []).append(f"{Path(file).name} at byte {offset:,}")
-    return Traces(files=files, size=sum(Path(file).stat().st_size for file in files), places=places)
+    for name, offset, n in msgspec.json.decode(done.stdout, type=list[tuple[str, int, int]]):
+        places.setdefault(pieces[n], []).append(f"{Path(name).name} at byte {offset:,}")
+    return Traces(files=tuple(files), size=sum(files.values()), places=places)
 
 
 def said(raw: sqlite3.Connection, texts: Sequence[bytes]) -> frozenset[bytes]:

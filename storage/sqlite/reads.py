@@ -7,8 +7,8 @@ from contextlib import suppress
 import msgspec
 
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import IntegrityError
+from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord, is_scope_id
+from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.storage import passage_search
 from memory_engine.storage.sqlite.schema import (
     EVENT_COLUMNS,
@@ -242,19 +242,36 @@ def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRe
     """Threads by exact matches, oldest first; also those whose head's row is gone, for nothing vanishes unnoticed."""
     conditions: list[str] = ["h.status IS NOT ?"]
     values: list[object] = [DELETED]
-    for name, value in msgspec.structs.asdict(where).items():
-        if value is not None and name != "limit":
-            matching = f"{'h' if name == 'status' else 't'}.{name} = ?"
-            condition, of_it = with_id(value) if name == "id" else (matching, (value,))
-            conditions.append(condition)
-            values.extend(of_it)
+    for name, value in where.exact():
+        matching = f"{'h' if name == 'status' else 't'}.{name} = ?"
+        condition, of_it = with_id(value) if name == "id" else (matching, (value,))
+        conditions.append(condition)
+        values.extend(of_it)
+    if where.after is not None:
+        conditions.append("t.tid > ?")
+        values.append(_place_of(raw, where.after) if where.after else 0)
     rows = rows_of(
         raw,
         f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
-        f"WHERE {' AND '.join(conditions)} ORDER BY t.tid DESC LIMIT ?",
+        f"WHERE {' AND '.join(conditions)} ORDER BY t.tid {'DESC' if where.after is None else ''} LIMIT ?",
         (*values, -1 if where.limit is None else where.limit),
     )
-    return [(thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH])) for row in rows][::-1]
+    found = [(thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH])) for row in rows]
+    return found[::-1] if where.after is None else found
+
+
+def _place_of(raw: sqlite3.Connection, thread_id: str) -> int:
+    """Where a thread stands among all, also a deleted one. Raises `ThreadNotFound`."""
+    row = raw.execute("SELECT tid FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    if row is None:
+        raise ThreadNotFound(thread_id)
+    return int(row[0])
+
+
+def taken(raw: sqlite3.Connection) -> list[str]:
+    """Ids of deleted threads. A scope's is free again, and so is the one that its row has now in the place of it."""
+    rows = raw.execute("SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid WHERE h.status = ?", (DELETED,))
+    return [thread_id for (thread_id,) in rows if not is_scope_id(thread_id) and not thread_id.startswith("\0")]
 
 
 def forks(raw: sqlite3.Connection, thread_id: str) -> list[str]:

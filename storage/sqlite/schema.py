@@ -22,13 +22,16 @@ from memory_engine.core.threads import (
 )
 from memory_engine.errors import SchemaError
 from memory_engine.storage.passages import SCHEMA as PASSAGES
+from memory_engine.store.protocol import Migrated
 
 APPLICATION_ID = 0x6D656D65
 """`meme`, in the file's header: marks a file of this package."""
 
 MIGRATIONS: tuple[str, ...] = (
+    # Each begins with a comment that says what it brings: `memory-engine migrate` prints it.
     # 1. Position of an event: tid << 32 | seq, so that one b-tree serves as the log and its order.
     """
+    -- threads, their heads, events, states and rows of views
     CREATE TABLE threads (
         tid INTEGER PRIMARY KEY AUTOINCREMENT,
         id TEXT NOT NULL UNIQUE,
@@ -106,16 +109,18 @@ MIGRATIONS: tuple[str, ...] = (
         SELECT RAISE (ABORT, 'events are immutable');
     END;
     """,
-    # 2. The latest event of each tracked type, so that a view knows whether it is up to date.
+    # 2.
     """
+    -- the latest event of each tracked type, so that a view knows whether it is up to date
     ALTER TABLE heads ADD COLUMN marks TEXT NOT NULL DEFAULT '{}';
     UPDATE heads SET marks = json_object('session_started', seq, 'session_ended', seq, 'memory_forget', seq)
     WHERE tid > 0 AND seq > 0;
     """,
-    # 3. The index for search: passages, their words and their vectors.
-    PASSAGES,
-    # 4. Administrative acts: who asked for what, and whether it is finished.
+    # 3.
+    f"-- the index for search: passages, their words and their vectors\n{PASSAGES}",
+    # 4.
     """
+    -- administrative acts: who asked for what, and whether it is finished
     CREATE TABLE acts (
         id TEXT PRIMARY KEY,
         kind TEXT NOT NULL,
@@ -127,15 +132,21 @@ MIGRATIONS: tuple[str, ...] = (
         outcome TEXT NOT NULL
     ) STRICT;
     """,
-    # 5. A checksum of each head's row: its numbers are shown without reading the log. Of older rows there is none.
+    # 5. Of older rows there is none.
     """
+    -- a checksum of each head's row, whose numbers are shown without reading the log
     ALTER TABLE heads ADD COLUMN checksum INTEGER;
     """,
 )
 
 
-def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Bring a file to the newest schema. Safe when several processes race to it.
+def brings(number: int) -> str:
+    """What a migration brings, in a line."""
+    return MIGRATIONS[number - 1].strip().partition("\n")[0].removeprefix("-- ")
+
+
+def migrate(connection: sqlite3.Connection, path: str, migrated: Migrated | None = None) -> None:
+    """Bring a file to the newest schema. Safe when several processes race to it. `migrated` is told of each step.
 
     Raises `SchemaError` for a file that is not a store of this package, or is of a newer version.
     """
@@ -147,6 +158,8 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
             for statement in _statements(MIGRATIONS[number]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {number + 1}")
+            if migrated is not None:
+                migrated(number + 1, brings(number + 1))
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:  # after any error the transaction must not stay open; it goes on to the caller
@@ -156,6 +169,14 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 def check_version(connection: sqlite3.Connection, path: str) -> int:
     """The schema version of the file, 0 for a new one. Raises `SchemaError` (see `migrate`)."""
+    version = stored_version(connection, path)
+    if version > len(MIGRATIONS):
+        raise SchemaError(path, f"its schema is version {version}, this package knows up to {len(MIGRATIONS)}; upgrade")
+    return version
+
+
+def stored_version(connection: sqlite3.Connection, path: str) -> int:
+    """The schema version of the file, also a newer one. Raises `SchemaError` for a file of another program."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     if application != APPLICATION_ID:
@@ -163,8 +184,6 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
         if version or tables:
             raise SchemaError(path, "it is an SQLite file of another program; give a path of its own")
         return 0
-    if version > len(MIGRATIONS):
-        raise SchemaError(path, f"its schema is version {version}, this package knows up to {len(MIGRATIONS)}; upgrade")
     return int(version)
 
 

@@ -6,7 +6,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -21,6 +21,7 @@ from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
 from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
 from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
+from memory_engine.storage.sqlite.file import check_place, check_sqlite_version, close_for_good, signature, version_of
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -36,6 +37,7 @@ from memory_engine.store.protocol import (
     Backup,
     CommitUnit,
     Copied,
+    Migrated,
     ProjectionChange,
     StoreStats,
     ThreadFilter,
@@ -52,8 +54,6 @@ T = TypeVar("T")
 _log = logging.getLogger("memory_engine.storage")
 
 Durability = Literal["normal", "full"]
-SQLITE_MIN = (3, 37, 0)
-SQLITE_SAFE_WAL = (3, 51, 3)
 SHORTEN_S = 0.25
 """Seconds between two tries to empty the write-ahead log."""
 MEASURE_S = 0.01
@@ -99,7 +99,7 @@ class SQLiteStore:
         self.passages = SQLitePassages(writer, self._read)
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - what a file is opened with, by keyword
         cls,
         path: str,
         *,
@@ -107,19 +107,24 @@ class SQLiteStore:
         busy_timeout_s: float = 5.0,
         readers: int = 2,
         faults: FaultPlan | None = None,
+        migrated: Migrated | None = None,
     ) -> "SQLiteStore":
-        """Open or make the file, bringing its schema up to date. `faults` is for tests: it is told of every write.
+        """Open or make the file, bringing its schema up to date; `migrated` is told of each migration.
+
+        `faults` is for tests: it is told of every write.
 
         Raises `SchemaError` for a file of another program or of a newer version,
         `StorageFailed` where it cannot be opened, `StorageBusy` past the timeout.
         """
         check_sqlite_version(path)
-        _check_place(path)
+        check_place(path)
         try:
             lock = FileLock(path, busy_timeout_s) if faults is None else ToldLock(path, busy_timeout_s, faults)
         except OSError as error:
             raise StorageFailed(path, str(error)) from error
-        return await _whole(cls._prepared(path, lock, durability, busy_timeout_s, readers, faults=faults))
+        return await _whole(
+            cls._prepared(path, lock, durability, busy_timeout_s, readers, faults=faults, migrated=migrated)
+        )
 
     @classmethod
     async def open_read_only(cls, path: str, *, busy_timeout_s: float = 5.0, readers: int = 2) -> "SQLiteStore":
@@ -131,7 +136,7 @@ class SQLiteStore:
         older schema is brought up to date where it can be written.
         """
         check_sqlite_version(path)
-        _check_place(path)
+        check_place(path)
         return await _whole(cls._still_prepared(path, busy_timeout_s, readers))
 
     @classmethod
@@ -141,7 +146,7 @@ class SQLiteStore:
         is_still, version = False, 0
         is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
         try:
-            version = await _version_of(path, busy_timeout_s, is_still=False)
+            version = await version_of(path, busy_timeout_s, check_version)
         except StorageFailed as error:
             if await asyncio.to_thread(size_of, path + "-wal"):
                 why = (
@@ -150,13 +155,13 @@ class SQLiteStore:
                 )
                 raise StorageFailed(path, why) from error
             is_still = True
-            version = await _version_of(path, busy_timeout_s, is_still=True)
+            version = await version_of(path, busy_timeout_s, check_version, is_still=True)
         if version < len(MIGRATIONS):
             await cls._brought_up(path, version, busy_timeout_s)
         opened = [await Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)]
         store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path), busy_timeout_s)
         store._leaves = is_alone and not is_still
-        store._still = await asyncio.to_thread(_signature, path) if is_still else None
+        store._still = await asyncio.to_thread(signature, path) if is_still else None
         return store
 
     @classmethod
@@ -177,12 +182,14 @@ class SQLiteStore:
         readers: int,
         *,
         faults: FaultPlan | None,
+        migrated: Migrated | None,
     ) -> "SQLiteStore":
         opened: list[Connection] = []
         try:
             factory = sqlite3.Connection if faults is None else connecting(faults)
             opened.append(await Connection.writer(path, busy_timeout_s, factory))
-            await opened[0].run(lambda raw: _prepare(raw, lock, path, durability))
+            told = _on_the_loop(migrated)
+            await opened[0].run(lambda raw: _prepare(raw, lock, path, durability, told))
             opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
             for connection in opened:
@@ -261,8 +268,12 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.read_at(raw, thread_id, seqs)) if seqs else ()
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
-        """The threads that match, oldest first; with a limit the latest N."""
+        """The threads that match, in the order of `ThreadFilter`."""
         return await self._read(lambda raw: reads.threads(raw, where))
+
+    async def taken(self) -> Sequence[str]:
+        """The ids of deleted threads that stay taken."""
+        return await self._read(reads.taken)
 
     async def forks(self, thread_id: str) -> Sequence[str]:
         """The ids of the threads that share this thread's past."""
@@ -391,10 +402,10 @@ class SQLiteStore:
             await reader.close()
         await self._writer.close()
         if self._leaves:
-            await asyncio.to_thread(_close_for_good, self._path)
+            await asyncio.to_thread(close_for_good, self._path)
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        if self._still is not None and await asyncio.to_thread(_signature, self._path) != self._still:
+        if self._still is not None and await asyncio.to_thread(signature, self._path) != self._still:
             raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
@@ -422,55 +433,21 @@ async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore
         raise
 
 
-async def _version_of(path: str, busy_timeout_s: float, *, is_still: bool) -> int:
-    """The schema version of a file that is there, by a connection that cannot write."""
-    connection = await Connection.reader(path, busy_timeout_s, is_still=is_still)
-    try:
-        return await connection.run(lambda raw: check_version(raw, path))
-    finally:
-        await connection.close()
+def _on_the_loop(migrated: Migrated | None) -> Migrated | None:
+    """The same function, to be called by a connection's thread."""
+    if migrated is None:
+        return None
+    loop, there = asyncio.get_running_loop(), migrated
+
+    def told(number: int, what: str) -> None:
+        loop.call_soon_threadsafe(there, number, what)
+
+    return told
 
 
-def _close_for_good(path: str) -> None:
-    """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
-
-    It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
-    """
-    if size_of(path + "-wal"):
-        return
-    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
-        last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-
-
-def _signature(path: str) -> tuple[int, ...]:
-    """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
-    file = Path(path).stat()
-    return file.st_size, file.st_mtime_ns, size_of(path + "-wal")
-
-
-def _check_place(path: str) -> None:
-    folder = Path(path).resolve().parent
-    if not folder.is_dir():
-        raise StorageFailed(path, f"the directory {folder} does not exist; create it")
-    if Path(path).is_dir():
-        raise StorageFailed(path, "it is a directory; give the path of a file")
-
-
-def check_sqlite_version(path: str) -> None:
-    """Refuse an SQLite without STRICT tables; warn once of one that has the write-ahead log bug.
-
-    SQLite before 3.51.3 can lose pages when two connections write or checkpoint at one
-    instant (https://sqlite.org/wal.html#walresetbug). The lock beside the file keeps this
-    package's processes from that; other programs that write to the file do not take it.
-    """
-    version = sqlite3.sqlite_version
-    if sqlite3.sqlite_version_info < SQLITE_MIN:
-        raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
-    if sqlite3.sqlite_version_info < SQLITE_SAFE_WAL:
-        _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)
-
-
-def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability) -> None:
+def _prepare(
+    raw: sqlite3.Connection, lock: FileLock, path: str, durability: Durability, migrated: Migrated | None
+) -> None:
     """Settings of the connection, and the schema. In the lock: several processes may open a new file at once."""
     with lock:
         check_version(raw, path)  # before anything is changed: the file may be another program's
@@ -478,5 +455,5 @@ def _prepare(raw: sqlite3.Connection, lock: FileLock, path: str, durability: Dur
         raw.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
         raw.execute("PRAGMA wal_autocheckpoint = 1000")
         raw.execute("PRAGMA secure_delete = OFF")
-        migrate(raw, path)
+        migrate(raw, path, migrated)
         lock.watch()

@@ -359,3 +359,21 @@ async def test_two_engines_share_one_file(tmp_path: Path) -> None:
         said = [recorded.event async for recorded in one.thread("t").events()]
         assert {str(n) for n in range(40)} == {event.content for event in said if isinstance(event, e.UserMessage)}
         assert (40, True) == (len(said), (await other.thread("t").verify()).ok)
+
+
+async def test_threads_are_read_in_pages(path: str) -> None:
+    """Each comes once, whatever is made and deleted on the way; wrong cursors are errors."""
+    async with memory_engine.open(path) as engine:
+        for n in range(5):
+            await engine.create_thread(str(n), user_id="u")
+        first = await engine.threads(user_id="u", after="", limit=2)
+        await engine.thread("1").delete()
+        await engine.create_thread("5", user_id="u")
+        second = await engine.threads(user_id="u", after=first[-1].id, limit=3)
+        third = await engine.threads(user_id="u", after=second[-1].id, limit=3)
+        assert [["0", "1"], ["2", "3", "4"], ["5"]] == [[info.id for info in page] for page in (first, second, third)]
+        assert ["4", "5"] == [info.id for info in await engine.threads(limit=2)]
+        with pytest.raises(errors.ThreadNotFound):
+            await engine.threads(after="nobody")
+        with pytest.raises(errors.InvalidArgument):
+            await engine.threads(after=3)  # type: ignore[arg-type]

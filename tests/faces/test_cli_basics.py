@@ -64,6 +64,9 @@ def test_threads_as_json_is_a_list_with_ids(run: Run, db: str) -> None:
     ("filters", "expected"),
     [
         (("--limit", "1"), ["support"]),
+        (("--after", "", "--limit", "1"), THREADS[:1]),
+        (("--after", THREADS[0], "--limit", "1"), THREADS[1:2]),
+        (("--after", THREADS[-1]), []),
         (("--kind", "agent"), []),
         (("--status", "active"), THREADS),
         (("--user", "%"), []),

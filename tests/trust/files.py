@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import memory_engine
-from memory_engine import EngineConfig, Thread, UserMessage
+from memory_engine import Engine, EngineConfig, Thread, UserMessage
 from memory_engine.testing import FaultyStore
 
 
@@ -69,3 +69,9 @@ async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest
     patched.setattr("memory_engine.administration.erasing.WAIT_S", 0.0)
     store.is_read = True
     await thread.delete()
+
+
+async def copied_over(target: Engine) -> None:
+    """Copy a store to one with a thread that it has not."""
+    async with memory_engine.open(":memory:") as source:
+        await source.copy_to(target)

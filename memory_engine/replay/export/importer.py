@@ -103,7 +103,7 @@ class _Import:
             )
         begun = head if head is not None else await self._create(record)
         if report.added:
-            await self._exclusively(record.id, lambda: self._write(record.id, begun))
+            await at_rest(self._kernel, record.id, lambda: self._write(record.id, begun))
             self._kernel[ProjectionWorker].touched(record.id)
         return report
 
@@ -144,24 +144,6 @@ class _Import:
                 raise HeadMoved from None  # since a moment ago
             raise
 
-    async def _exclusively(self, thread_id: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Write while the thread is not loaded here, or else while no event of it is on the way."""
-        runtime = self._kernel[OpenThreads].get(thread_id)
-        if runtime is None or self._kernel[OpenThreads].let_go(runtime):
-            await work()
-            return
-        open_here = runtime
-        await self._kernel[CompactionService].settle(open_here)
-
-        async def write() -> None:
-            try:
-                await work()
-            finally:
-                await open_here.reload()
-                self._kernel.caches.drop(thread_id)
-
-        await open_here.exclusively(write)
-
     async def _write(self, thread_id: str, head: Head) -> None:
         """Commit the events after the head, batch by batch: after each the thread holds a beginning of the log."""
         after = head.seq
@@ -195,6 +177,25 @@ class _Import:
             tracked = self._registry.tracks(row.type) or row.type not in self._known
             head = next_head(head, row, batch.tally, tracked=tracked)
         return msgspec.structs.replace(head, open_compaction=0)
+
+
+async def at_rest(kernel: Kernel, thread_id: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Write to a thread, past its queue, while it is not loaded here, or else while no event of it is on the way."""
+    runtime = kernel[OpenThreads].get(thread_id)
+    if runtime is None or kernel[OpenThreads].let_go(runtime):
+        await work()
+        return
+    open_here = runtime
+    await kernel[CompactionService].settle(open_here)
+
+    async def write() -> None:
+        try:
+            await work()
+        finally:
+            await open_here.reload()
+            kernel.caches.drop(thread_id)
+
+    await open_here.exclusively(write)
 
 
 async def _taken(file: LogFile, stop: int) -> FileBatch | None:

@@ -1,0 +1,63 @@
+"""The command `copy`: a whole database into another one, of whatever kind, verified at the end."""
+
+import argparse
+import time
+from pathlib import Path
+
+from memory_engine.administration.store_copy import CopyReport
+from memory_engine.cli.commands import Command, WrongArgument, existing, writable
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted, duration
+from memory_engine.errors.base import is_url, shown_place
+
+
+def _declare_copy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FROM", help="the database to copy, a path or a URL; it is only read")
+    parser.add_argument(
+        "target", metavar="TO", help="a new database, or one that a copy was cut off in: a path or a URL"
+    )
+
+
+async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Copy all threads. Returns 1 where one could not be copied whole, or does not hold together."""
+    if asked.target == ":memory:":
+        raise WrongArgument("a copy in memory would be gone with this command: name a file or a URL")
+    if _is_same(asked.source, asked.target):
+        raise WrongArgument(f"{shown_place(asked.target)} is the database to be copied: name another one")
+    begun = time.perf_counter()
+    progress: dict[str, Progress] = {what: Progress(what, terminal) for what in ("copying", "verifying")}
+    try:
+        async with (
+            existing(asked.source, read_only=True, entry_points=asked.plugins) as source,
+            writable(asked.target, entry_points=asked.plugins) as target,
+        ):
+            report = await source.copy_to(
+                target,
+                progress=lambda what, threads, events: progress[what].update({"threads": threads, "events": events}),
+            )
+    finally:
+        for one in progress.values():
+            one.end()
+    terminal.json(report)
+    _put_report(report, f"{shown_place(asked.source)} → {shown_place(asked.target)}", begun, terminal)
+    return 0 if report.ok else FOUND_PROBLEMS
+
+
+def _put_report(report: CopyReport, way: str, begun: float, terminal: Terminal) -> None:
+    held = f"{counted(report.threads, 'thread')}, {counted(report.events, 'event')}"
+    added = f"{counted(report.added, 'event')} added now"
+    terminal.say(f"{way}: {held}, {added}, verified, in {duration(time.perf_counter() - begun)}", "bold")
+    for thread_id, why in report.failed.items():
+        terminal.say(f"thread {thread_id!r} is not whole there: {why}", "red")
+    for thread_id in report.diverged:
+        terminal.say(f"thread {thread_id!r} diverges there; `memory-engine verify {thread_id}` says where", "red")
+
+
+def _is_same(source: str, target: str) -> bool:
+    if is_url(source) or is_url(target):
+        return source == target
+    return Path(source).resolve() == Path(target).resolve()
+
+
+COPY = Command(_declare_copy, copy)

@@ -1,0 +1,62 @@
+"""The command `migrate`: the schema version of a database, and bringing it up to date."""
+
+import argparse
+
+from memory_engine.cli.commands import Command, check_is_there
+from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.terminal import Progress, Terminal
+from memory_engine.core.excerpts import counted
+from memory_engine.errors.base import shown_place
+from memory_engine.store.protocol import SchemaVersions
+from memory_engine.wiring import schema_of
+
+
+def _declare_migrate(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="say which version it has; 1 where it is another; no change")
+    what.add_argument("--apply", action="store_true", help="bring it up to the version of this package")
+
+
+async def migrate(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Check or change the schema version. Returns 1 where a checked one differs from this package's."""
+    check_is_there(asked.db)
+    schema, place = schema_of(asked.db), shown_place(asked.db)
+    before = await schema.versions()
+    found = await schema.migrate(_Steps(terminal).done) if asked.apply else before
+    terminal.json({"path": place, "stored": before.stored, "newest": before.newest, "waiting": before.waiting})
+    if asked.check:
+        _put_check(before, place, terminal)
+    else:
+        brought = f", brought up from {before.stored}" if before.stored != found.stored else ", as it was"
+        terminal.say(f"{place}: schema version {found.stored}{brought}", "bold")
+    return FOUND_PROBLEMS if found.stored != found.newest else 0
+
+
+class _Steps:
+    """A line for each migration as it is done, and the time that a long one takes beside them."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._progress = Progress("migrating", terminal)
+        self._progress.update({"migrations": 0})
+
+    def done(self, number: int, what: str) -> None:
+        """Tell of a migration."""
+        self._progress.end()
+        self._progress.update({"migrations": number})
+        self._terminal.say(f"{number:>4}  {what}")
+
+
+def _put_check(found: SchemaVersions, place: str, terminal: Terminal) -> None:
+    terminal.say(f"{place}: schema version {found.stored}, this package has {found.newest}", "bold")
+    for number, what in found.waiting.items():
+        terminal.say(f"{number:>4}  {what}")
+    if found.stored > found.newest:
+        terminal.say("a newer package has written it: upgrade this one", "red")
+    elif found.waiting:
+        terminal.say(
+            f"{counted(len(found.waiting), 'migration')} to do: memory-engine migrate --apply, or open it once"
+        )
+
+
+MIGRATE = Command(_declare_migrate, migrate)

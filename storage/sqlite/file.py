@@ -1,0 +1,67 @@
+"""The file of a store while no store has it open: whether it can be one, and what version it has."""
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+
+from memory_engine.errors import SchemaError, StorageFailed
+from memory_engine.storage.sqlite.connection import Connection
+from memory_engine.storage.sqlite.writer import size_of
+
+_log = logging.getLogger("memory_engine.storage")
+
+SQLITE_MIN = (3, 37, 0)
+SQLITE_SAFE_WAL = (3, 51, 3)
+
+
+async def version_of(
+    path: str, busy_timeout_s: float, version: Callable[[sqlite3.Connection, str], int], *, is_still: bool = False
+) -> int:
+    """The schema version of a file that is there, by a connection that cannot write."""
+    connection = await Connection.reader(path, busy_timeout_s, is_still=is_still)
+    try:
+        return await connection.run(lambda raw: version(raw, path))
+    finally:
+        await connection.close()
+
+
+def close_for_good(path: str) -> None:
+    """Take away the files that reading has made beside a file: SQLite does it where the last to close might write.
+
+    It does nothing while others have the file open, and nothing is in the write-ahead log that they left behind.
+    """
+    if size_of(path + "-wal"):
+        return
+    with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0)) as last:
+        last.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+
+
+def signature(path: str) -> tuple[int, ...]:
+    """What changes when a file is written to: its size and time, and the size of its write-ahead log."""
+    file = Path(path).stat()
+    return file.st_size, file.st_mtime_ns, size_of(path + "-wal")
+
+
+def check_place(path: str) -> None:
+    """Raise `StorageFailed` where no file can stand."""
+    folder = Path(path).resolve().parent
+    if not folder.is_dir():
+        raise StorageFailed(path, f"the directory {folder} does not exist; create it")
+    if Path(path).is_dir():
+        raise StorageFailed(path, "it is a directory; give the path of a file")
+
+
+def check_sqlite_version(path: str) -> None:
+    """Refuse an SQLite without STRICT tables; warn once of one that has the write-ahead log bug.
+
+    SQLite before 3.51.3 can lose pages when two connections write or checkpoint at one
+    instant (https://sqlite.org/wal.html#walresetbug). The lock beside the file keeps this
+    package's processes from that; other programs that write to the file do not take it.
+    """
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < SQLITE_MIN:
+        raise SchemaError(path, f"Python's SQLite is {version}; 3.37 or newer is needed")
+    if sqlite3.sqlite_version_info < SQLITE_SAFE_WAL:
+        _log.info("SQLite %s: let no other program write to or checkpoint %s (fixed in 3.51.3)", version, path)

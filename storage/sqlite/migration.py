@@ -1,0 +1,48 @@
+"""The schema of a file that no store has open: its version, and bringing it up to date."""
+
+import asyncio
+from pathlib import Path
+
+from memory_engine.errors import SchemaError, StorageFailed
+from memory_engine.storage.sqlite.file import close_for_good, version_of
+from memory_engine.storage.sqlite.schema import MIGRATIONS, brings, stored_version
+from memory_engine.storage.sqlite.store import SQLiteStore
+from memory_engine.storage.sqlite.writer import size_of
+from memory_engine.store.protocol import Migrated, SchemaVersions
+
+
+class SQLiteSchema:
+    """See `memory_engine.store.protocol.StoreSchema`. The file has to be there: none is made."""
+
+    def __init__(self, path: str, *, busy_timeout_s: float = 5.0) -> None:
+        self._path = path
+        self._busy_timeout_s = busy_timeout_s
+
+    async def versions(self) -> SchemaVersions:
+        """The file's version and the package's. Nothing is left beside the file."""
+        path = self._path
+        if not await asyncio.to_thread(Path(path).is_file):
+            raise StorageFailed(path, "there is no such file")
+        is_alone = not await asyncio.to_thread(Path(path + "-shm").exists)
+        try:
+            stored = await version_of(path, self._busy_timeout_s, stored_version)
+        except StorageFailed:
+            if await asyncio.to_thread(size_of, path + "-wal"):
+                raise
+            stored = await version_of(path, self._busy_timeout_s, stored_version, is_still=True)
+        else:
+            if is_alone:
+                await asyncio.to_thread(close_for_good, path)
+        waiting = {number: brings(number) for number in range(stored + 1, len(MIGRATIONS) + 1)}
+        return SchemaVersions(stored=stored, newest=len(MIGRATIONS), waiting=waiting)
+
+    async def migrate(self, migrated: Migrated) -> SchemaVersions:
+        """Bring the file up to date, in one transaction."""
+        if (await self.versions()).waiting:
+            store = await SQLiteStore.open(self._path, busy_timeout_s=self._busy_timeout_s, migrated=migrated)
+            await store.close()
+        found = await self.versions()
+        if found.stored > found.newest:
+            why = f"its schema is version {found.stored}, this package knows up to {found.newest}; upgrade"
+            raise SchemaError(self._path, why)
+        return found

@@ -1,0 +1,184 @@
+"""Wherever the command line takes the path of a database it takes a URL, and no password of one is ever shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import memory_engine
+from memory_engine.cli.program import COMMANDS
+from memory_engine.errors import BackupFailed, SchemaError, StorageBusy, StorageFailed
+from memory_engine.errors.base import is_url, shown_place
+from memory_engine.files.verify_file import verify_file
+from memory_engine.wiring import restore, schema_of
+from tests.command_line import Run
+
+URL = "postgresql://u:s3cret@127.0.0.1:1/db"
+SHOWN = "postgresql://u:***@127.0.0.1:1/db"
+SECRET = "s3cret"
+
+WORDS: dict[str, list[list[str]]] = {
+    "acts": [[], ["--finish"]],
+    "anchors": [[]],
+    "backup": [["copy.db"]],
+    "bisect": [["t", "--expr", "True"]],
+    "compact": [["t"]],
+    "compactions": [["t"]],
+    "compare-compactors": [],
+    "context": [["t"]],
+    "copy": [[URL, "copy.db"], ["FILE.db", URL], [URL, URL]],
+    "delete": [["t", "--yes"]],
+    "demo": [[]],
+    "diff": [["t", "1", "2"]],
+    "docs": [
+        ["list", "--tenant", "acme"],
+        ["search", "q", "--tenant", "acme"],
+        ["add", "talk.jsonl", "--tenant", "acme"],
+    ],
+    "erase": [["t", "--seq", "1", "--yes"], ["--user", "u", "--yes"], ["--prove", "--text", "x"]],
+    "export": [["t", "out.jsonl"], ["--all", "out"]],
+    "fork": [["t"]],
+    "hold": [["t"], ["t", "--release"]],
+    "import": [["talk.jsonl"]],
+    "ingest": [["talk.jsonl"]],
+    "inspect": [["--port", "0"]],
+    "ledger": [["t"]],
+    "log": [["t"], ["--correlation", "k", "--follow"]],
+    "migrate": [["--check"], ["--apply"]],
+    "rebuild": [[], ["t"]],
+    "redo-compaction": [["t"]],
+    "report": [["t"]],
+    "rereduce": [["t", "1"], ["t", "1", "--dry-run"]],
+    "restore": [[URL, "new.db"], ["FILE.db", URL]],
+    "retain": [["rules.toml", "--dry-run"], ["rules.toml", "--yes"]],
+    "search": [["q", "--thread", "t"]],
+    "show": [["t"]],
+    "stats": [[]],
+    "threads": [[]],
+    "to-pytest": [["t", "--seqs", "1..2"]],
+    "undo-compaction": [["t"]],
+    "verify": [[], ["t"], ["--jobs", "2"], ["--anchors", "anchors.jsonl"]],
+    "view": [["t"]],
+    "what-if": [["t"]],
+    "why": [["t", "1.0"]],
+}
+"""What each command is called with. `compare-compactors` reads logs of a folder, and no database that is named."""
+
+
+def test_every_command_is_tried() -> None:
+    """A new one gets a line here."""
+    assert set(COMMANDS) == set(WORDS)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that commands read."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "talk.jsonl").write_text('{"role": "user", "content": "Hello"}\n')
+    (tmp_path / "anchors.jsonl").write_text("")
+    (tmp_path / "rules.toml").write_text('[[rule]]\nname = "old"\nact = "delete"\nolder_than = "180 days"\n')
+    return tmp_path
+
+
+def names(folder: Path) -> list[str]:
+    """The files of a folder."""
+    return sorted(file.name for file in folder.iterdir())
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+@pytest.mark.parametrize(("command", "words"), [(name, words) for name, all_ in WORDS.items() for words in all_])
+def test_an_unreachable_server_is_an_error_that_keeps_the_password(
+    run: Run, folder: Path, command: str, words: list[str], form: tuple[str, ...]
+) -> None:
+    """A typed error with the place, exit code 2, and neither a file nor a folder of the URL's name."""
+    if "FILE.db" in words:
+        run("ingest", "talk.jsonl", "--db", "FILE.db")
+    before = names(folder)
+    code, out, err = run(command, *words, "--db", URL, *form)
+    assert 2 == code, (out, err)
+    assert SECRET not in out + err
+    told = json.loads(out)["error"]["message"] if form else err
+    assert SHOWN in told
+    assert before == names(folder)
+
+
+def test_a_url_where_none_belongs_is_not_repeated_with_its_password(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The usage that argparse prints shows the words that it does not know."""
+    for words in (("threads", URL), (URL,), ("copy", URL, "x", URL), ("--nonsense", URL)):
+        with pytest.raises(SystemExit):
+            run(*words)
+        told = "".join(capsys.readouterr())
+        assert SECRET not in told
+        assert told
+
+
+def test_a_url_comes_from_the_environment_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it stands in no list of processes."""
+    monkeypatch.setenv("MEMORY_ENGINE_DB", URL)
+    code, _, err = run("stats")
+    assert (2, True, False) == (code, SHOWN in err, SECRET in err)
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        (URL, SHOWN),
+        ("postgresql://u@h/db", "postgresql://u@h/db"),
+        ("postgresql://h:5432/db", "postgresql://h:5432/db"),
+        ("postgres://u:p%40ss@h/db?sslmode=require", "postgres://u:***@h/db?sslmode=require"),
+        ("postgresql://u:my p@ss/word@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://:only@h/db", "postgresql://:***@h/db"),
+        ("postgresql://h/db?user=u&password=p&x=1", "postgresql://h/db?user=u&password=***&x=1"),
+        ("postgresql:///db?sslpassword=p", "postgresql:///db?sslpassword=***"),
+        (
+            "could not reach postgresql://u:p@h/db, ask ines@x.org",
+            "could not reach postgresql://u:***@h/db, ask ines@x.org",
+        ),
+        (SHOWN, SHOWN),
+        ("memory.db", "memory.db"),
+        ("/a:b@c/password=x.db", "/a:b@c/password=x.db"),
+        (":memory:", ":memory:"),
+        ("", ""),
+    ],
+)
+def test_a_place_is_shown_without_its_password(place: str, shown: str) -> None:
+    """In a URL, and in a sentence that names one; a path stays as it is."""
+    assert shown == shown_place(place)
+
+
+def test_a_url_is_told_from_a_path() -> None:
+    """By the two slashes after its scheme."""
+    assert [True, True, False, False, False] == [
+        is_url(place) for place in (URL, "mysql://h/db", "a/b.db", "C:\\m.db", ":memory:")
+    ]
+
+
+@pytest.mark.parametrize("kind", [StorageFailed, SchemaError, BackupFailed])
+def test_no_error_of_a_store_holds_a_password(kind: type[StorageFailed]) -> None:
+    """Not in its text, its facts, nor when it is shown to a developer; a driver's text neither."""
+    error = kind(URL, f"connection to {URL} refused")
+    assert SECRET not in f"{error} {error!r} {error.args} {error.path} {error.why}"
+    assert SECRET not in str(StorageBusy(URL, 1.0))
+
+
+async def test_no_call_takes_a_url_for_a_path(folder: Path) -> None:
+    """Opening, verifying, restoring, backing up and migrating raise typed errors, and make nothing."""
+    before = names(folder)
+    for place in (URL, "mysql://u:s3cret@h/db"):
+        with pytest.raises(SchemaError) as opened:
+            async with memory_engine.open(place):
+                pass
+        with pytest.raises(SchemaError):
+            schema_of(place)
+        with pytest.raises(SchemaError):
+            await verify_file(place)
+        for paths in ((place, "new.db"), ("old.db", place)):
+            with pytest.raises(BackupFailed):
+                await restore(*paths)
+        async with memory_engine.open(":memory:") as engine:
+            with pytest.raises(BackupFailed, match="one file"):
+                await engine.backup(place)
+        assert SECRET not in str(opened.value)
+    assert before == names(folder)
