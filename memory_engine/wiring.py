@@ -20,7 +20,7 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import DuplicateRegistration, IntegrityError, SchemaError
+from memory_engine.errors import DuplicateRegistration, IntegrityError, MissingExtra
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -105,7 +105,8 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open a memory: a path of an SQLite file, `":memory:"`, or a store of your own (closed with the engine).
+    """Open a memory: a path of an SQLite file, `":memory:"`, the URL of a PostgreSQL database
+    (`postgresql://user@host/database`, extra `postgres`), or a store of your own (closed with the engine).
 
     `plugins` add events, reducers, compactors, projections and renderers; `entry_points=True`
     also takes those that installed packages publish. `durability="full"` makes every commit
@@ -121,7 +122,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
     `StorageError` where the file cannot be used, `InvalidCompactor` and `TypeError` for an object that is not a
-    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` without its extra.
+    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a URL without its extra.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -219,13 +220,25 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
         yield Plugin("compact_model", compactors=[(model_compactor(model), 1)])
 
 
+def is_on_a_server(path: str) -> bool:
+    """Whether a store's place is the URL of a database server, and not a path."""
+    return path.startswith(("postgres://", "postgresql://"))
+
+
 async def _open_store(path: str, durability: Durability, config: EngineConfig) -> Store:
     if path == ":memory:":
         from memory_engine.storage.memory import MemoryStore
 
         return MemoryStore()
-    if path.startswith(("postgres://", "postgresql://")):
-        raise SchemaError(path, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
+    if is_on_a_server(path):
+        try:
+            from memory_engine.storage.postgres import PostgresStore
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            raise MissingExtra("a memory in PostgreSQL", "postgres") from None
+        busy_s, read_only = config.busy_timeout_s, config.read_only
+        return await PostgresStore.open(path, durability=durability, busy_timeout_s=busy_s, read_only=read_only)
     from memory_engine.storage.sqlite.store import SQLiteStore
 
     if config.read_only:
@@ -347,7 +360,7 @@ def _vector_index(dimension: int) -> VectorIndex:
 
 def _graphs(path: str | Store) -> Graphs | None:
     """Beside the database file, if there is one."""
-    if not isinstance(path, str) or path == ":memory:":
+    if not isinstance(path, str) or path == ":memory:" or is_on_a_server(path):
         return None
     from memory_engine.storage.vectors.graphs import GraphFolder
 

@@ -279,11 +279,11 @@ class SQLiteStore:
         """The number of acts that have deleted or erased something: the length of the file beside the database."""
         return self._generation.number
 
-    def lease(self, thread_id: str) -> bool | None:
+    async def lease(self, thread_id: str) -> bool | None:
         """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
         return self._leases.take(thread_id)
 
-    def release(self, thread_id: str) -> None:
+    async def release(self, thread_id: str) -> None:
         """Give a thread back."""
         self._leases.release(thread_id)
 
