@@ -105,8 +105,10 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open a memory: a path of an SQLite file, `":memory:"`, the URL of a PostgreSQL database
-    (`postgresql://user@host/database`, extra `postgres`), or a store of your own (closed with the engine).
+    """Open a memory: a file's path, `":memory:"`, a database's URL, or a store of your own (closed with the engine).
+
+    A path is that of an SQLite file, a URL that of a PostgreSQL database (`postgresql://user@host/database`, which
+    needs the extra `postgres`).
 
     `plugins` add events, reducers, compactors, projections and renderers; `entry_points=True`
     also takes those that installed packages publish. `durability="full"` makes every commit

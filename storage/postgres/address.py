@@ -56,7 +56,9 @@ def parse(url: str, *, schema: str | None = None) -> Address:
         parts = urlsplit(url)
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError:
-        raise InvalidArgument("the URL of a store", safe, "it cannot be read; write % and / in it as %25, %2F") from None
+        raise InvalidArgument(
+            "the URL of a store", safe, "it cannot be read; write % and / in it as %25, %2F"
+        ) from None
     ours = {name: value for name, value in given if name in ("schema", "prepared", "connections")}
     theirs = [(name, value) for name, value in given if name not in ours]
     password = re.search(r"^[^:]*:(.*)$", parts.netloc.rpartition("@")[0], re.DOTALL)

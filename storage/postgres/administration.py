@@ -5,6 +5,7 @@ written elsewhere (its write-ahead log and archives of it, replicas, backups) is
 """
 
 from collections.abc import Collection, Sequence
+from functools import partial
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
@@ -84,9 +85,7 @@ async def replace(connection: Connection, schema: str, thread_id: str, rows: Seq
     for table in _DERIVED:
         await reads.fetch(f"DELETE FROM @.{table} WHERE tid = $1", tid)
     for table in ("projection_rows", "checkpoints"):
-        await reads.fetch(
-            f"DELETE FROM @.{table} WHERE tid = $1 AND projection <> ALL ($2)", tid, sorted(KEPT_ROWS)
-        )
+        await reads.fetch(f"DELETE FROM @.{table} WHERE tid = $1 AND projection <> ALL ($2)", tid, sorted(KEPT_ROWS))
     await tell(connection, schema)
 
 
@@ -104,14 +103,17 @@ async def wipe(pool: Pool) -> bool:
     schema = pool.address.schema
     horizon = await pool.write(lambda connection: connection.fetchval("SELECT pg_current_xact_id()::xid"))
     for table in (*THREAD_TABLES, "acts"):
-        sql = in_schema(f"VACUUM @.{table}", schema)
-        await pool.bare(lambda connection, sql=sql: connection.execute(sql))
+        await pool.bare(partial(_vacuum, in_schema(f"VACUUM @.{table}", schema)))
     older = (
         "SELECT count(*) FROM (SELECT backend_xmin AS x FROM pg_catalog.pg_stat_activity WHERE pid <> pg_backend_pid() "
         "UNION ALL SELECT xmin FROM pg_catalog.pg_replication_slots "
         "UNION ALL SELECT transaction FROM pg_catalog.pg_prepared_xacts) s WHERE age(s.x) > age($1::xid)"
     )
     return not await pool.read(lambda connection: connection.fetchval(older, horizon))
+
+
+async def _vacuum(sql: str, connection: Connection) -> None:
+    await connection.execute(sql)
 
 
 async def traces(connection: Connection, schema: str, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:

@@ -83,11 +83,12 @@ async def _vectors(reads: Reads, tid: UUID) -> list[str]:
         usual, *odd = by_size
         if odd or usual % 4 or not usual:
             others = sum(by_size[size] for size in odd)
-            lines.append(f"vectors of {model}: {others:,} are not of {usual // 4:,} dimensions as {by_size[usual]:,} are")
-    for row in await reads.fetch(
+            lines.append(
+                f"vectors of {model}: {others:,} are not of {usual // 4:,} dimensions as {by_size[usual]:,} are"
+            )
+    lost = await reads.fetch(
         "SELECT model, count(*) AS n FROM @.vectors v WHERE v.tid = $1 AND NOT EXISTS "
         "(SELECT 1 FROM @.passages p WHERE p.tid = v.tid AND p.place = v.place) GROUP BY model ORDER BY model",
         tid,
-    ):
-        lines.append(f"vectors of {row['model']}: {row['n']:,} are of no passage")
-    return lines
+    )
+    return [*lines, *(f"vectors of {row['model']}: {row['n']:,} are of no passage" for row in lost)]

@@ -42,7 +42,14 @@ _NOT_TEXT = ("22021", "22P05")
 _READ_ONLY = "25006"
 LOST = (OSError, EOFError, exceptions.InterfaceError, exceptions.TargetServerAttributeNotMatched)
 """What the driver raises where there is no connection, or no more."""
-ERRORS = (asyncpg.PostgresError, exceptions.InterfaceError, exceptions.InternalClientError, OSError, EOFError, ValueError)
+ERRORS = (
+    asyncpg.PostgresError,
+    exceptions.InterfaceError,
+    exceptions.InternalClientError,
+    OSError,
+    EOFError,
+    ValueError,
+)
 """What the driver raises; also `ValueError`, of which its `DataError` is one, for values that no column takes."""
 
 

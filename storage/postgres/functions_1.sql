@@ -3,7 +3,7 @@
 -- may read a whole table.
 
 CREATE FUNCTION @.destroy_passages(p_tid uuid, p_places bigint[]) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $body$
 DECLARE
     v_count bigint;
     v_size bigint;
@@ -35,7 +35,7 @@ $body$;
 CREATE FUNCTION @.end_passages(
     p_tid uuid, p_seq bigint, p_what integer[], p_key bytea[], p_beyond bytea[], p_number bigint[]
 ) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $body$
 DECLARE
     v_before bigint := p_seq << 12;
     v_keys bytea[];
@@ -94,7 +94,7 @@ END;
 $body$;
 
 CREATE FUNCTION @.drop_passages(p_tid uuid) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $body$
 BEGIN
     DELETE FROM @.passage_indexes WHERE tid = p_tid;
     DELETE FROM @.passages WHERE tid = p_tid;
@@ -113,7 +113,7 @@ CREATE FUNCTION @.write_passages(
     r_origins text[], r_ended bigint[], r_size integer[], r_terms bytea[],
     d_n integer[], d_seq bigint[], d_what integer[], d_key bytea[], d_beyond bytea[], d_number bigint[]
 ) RETURNS integer[]
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
 DECLARE
     v_n integer;
     v_stood integer[];
@@ -163,7 +163,7 @@ CREATE FUNCTION @.write_rows(
     k_n integer[], k_name text[], k_version bigint[], k_head bytea[], k_digest bytea[], k_tail bytea[], k_value bytea[],
     c_n integer[], c_name text[], c_version bigint[], c_seq bigint[]
 ) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
 BEGIN
     IF cardinality(g_n) > 0 THEN
         DELETE FROM @.projection_rows r
@@ -196,7 +196,7 @@ $body$;
 CREATE FUNCTION @.put_live(
     p_tid uuid[], p_tenant text[], l_n integer[], l_seq bigint[], l_place integer[], l_key bytea[], l_container text[]
 ) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
 BEGIN
     DELETE FROM @.live r USING unnest(l_n, l_seq, l_place, l_key) l(n, seq, place, key)
     WHERE l.key IS NULL AND r.tid = p_tid[l.n] AND r.seq = l.seq AND r.n = l.place;
@@ -215,7 +215,7 @@ CREATE FUNCTION @.put_events(
     e_occurred bigint[], e_cause bytea[], e_correlation bytea[], e_salt bytea[], e_hash bytea[], e_payload bytea[],
     e_spilled bytea[], e_record bytea[]
 ) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off AS $body$
 BEGIN
     INSERT INTO @.blobs (tid, tenant_id, digest, body)
     SELECT DISTINCT ON (p_tid[e.n], e.spilled) p_tid[e.n], p_tenant[e.n], e.spilled, e.payload
@@ -261,7 +261,7 @@ CREATE FUNCTION @.commit_units(
     r_origins text[], r_ended bigint[], r_size integer[], r_terms bytea[],
     d_n integer[], d_seq bigint[], d_what integer[], d_key bytea[], d_beyond bytea[], d_number bigint[]
 ) RETURNS bigint[]
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $body$
 DECLARE
     v_outcome bigint[] := array_fill(0::bigint, ARRAY[cardinality(u_tid)]);
     v_made integer[] := '{}';

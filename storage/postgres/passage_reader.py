@@ -22,31 +22,38 @@ def _list(term: str, first: str, last: str, rows: str = "w") -> str:
     )
 
 
+class Values:
+    """The values of a statement's parameters."""
+
+    def __init__(self, given: list[object]) -> None:
+        self.given = given
+
+    def add(self, value: object) -> str:
+        """Add one; the parameter's name in the statement."""
+        self.given.append(value)
+        return f"${len(self.given)}"
+
+
 def filter_of(tid: UUID, wanted: LookUp) -> tuple[str, list[object]]:
     """The condition on a row `p` of a passage that a look-up lets through, with its values, from `$1` on."""
-    values: list[object] = [tid, last_place(wanted), wanted.upto or NEVER]
+    values = Values([tid, last_place(wanted), wanted.upto or NEVER])
     conditions = ["p.tid = $1 AND p.place <= $2 AND (p.ended = 0 OR p.ended > $3)"]
-
-    def taken(value: object) -> str:
-        values.append(value)
-        return f"${len(values)}"
-
     if wanted.kinds:
-        conditions.append(f"p.kind = ANY ({taken([as_bytes(kind) for kind in wanted.kinds])})")
+        conditions.append(f"p.kind = ANY ({values.add([as_bytes(kind) for kind in wanted.kinds])})")
     if wanted.unwanted:
-        conditions.append(f"p.kind <> ALL ({taken([as_bytes(kind) for kind in wanted.unwanted])})")
+        conditions.append(f"p.kind <> ALL ({values.add([as_bytes(kind) for kind in wanted.unwanted])})")
     parts = []
     for prefix, seq in wanted.within:
         start = as_bytes(prefix)
-        bounds = f"p.key >= {taken(start)} AND p.key < {taken(beyond_bytes(start))}"
-        parts.append(f"{bounds} AND p.place >= {taken(first_place(seq))}")
+        bounds = f"p.key >= {values.add(start)} AND p.key < {values.add(beyond_bytes(start))}"
+        parts.append(f"{bounds} AND p.place >= {values.add(first_place(seq))}")
     if parts:
         conditions.append(f"({' OR '.join(parts)})")
     if wanted.since_us is not None:
-        conditions.append(f"p.at_us >= {taken(wanted.since_us)}")
+        conditions.append(f"p.at_us >= {values.add(wanted.since_us)}")
     if wanted.until_us is not None:
-        conditions.append(f"p.at_us <= {taken(wanted.until_us)}")
-    return " AND ".join(conditions), values
+        conditions.append(f"p.at_us <= {values.add(wanted.until_us)}")
+    return " AND ".join(conditions), values.given
 
 
 async def waiting(reads: Reads, tid: UUID, after: int, last: int, limit: int | None = None) -> list[Waiting]:
@@ -149,26 +156,22 @@ class Reader:
         """
         found: defaultdict[str, list[list[int]]] = defaultdict(list)
         for part in parts:
-            let_through, values = filter_of(self._tid, self._wanted) if fitting else ("", [self._tid])
-
-            def taken(value: object, values: list[object] = values) -> str:
-                values.append(value)
-                return f"${len(values)}"
-
-            first, last = taken(max(span[0], part.first)), taken(span[1])
+            let_through, given = filter_of(self._tid, self._wanted)
+            values = Values(given if fitting else [self._tid])
+            first, last = values.add(max(span[0], part.first)), values.add(span[1])
             query = _list("t.term", first, last)
             for marks in ([mark(part.family)] if part.family else [], [mark(kind) for kind in part.kinds]):
                 if marks:
-                    asked = taken([term_key(one) for one in marks])
+                    asked = values.add([term_key(one) for one in marks])
                     query += f" AND w_x.place IN ({_list(f'ANY ({asked})', first, last, 'm')})"
             if fitting:
                 query += f" AND EXISTS (SELECT 1 FROM @.passages p WHERE {let_through} AND p.place = w_x.place)"
             rows = await self._reads.fetch(
                 "SELECT t.n, array_agg(l.place ORDER BY l.place DESC) AS places "
-                f"FROM unnest({taken([term_key(term) for term in terms])}::bytea[]) WITH ORDINALITY t(term, n) "
-                f"CROSS JOIN LATERAL ({query} ORDER BY w.last DESC, w_x.place DESC LIMIT {taken(most)}) l "
+                f"FROM unnest({values.add([term_key(term) for term in terms])}::bytea[]) WITH ORDINALITY t(term, n) "
+                f"CROSS JOIN LATERAL ({query} ORDER BY w.last DESC, w_x.place DESC LIMIT {values.add(most)}) l "
                 "GROUP BY t.n",
-                *values,
+                *values.given,
             )
             lists = {row["n"]: row["places"] for row in rows}
             for n, term in enumerate(terms, 1):

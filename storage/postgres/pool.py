@@ -9,8 +9,8 @@ a commit, and hands a cancellation on to the statement under way.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
@@ -56,7 +56,7 @@ class Pool:
         self._free: list[Connection] = []
         self._open: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._closed = False
 
     async def read(self, work: Work[T]) -> T:
@@ -86,15 +86,15 @@ class Pool:
         """
         return await self._own(self._called(work))
 
-    def spawn(self, work: Awaitable[T]) -> "asyncio.Task[T]":
+    def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
         """A task that `close` waits for."""
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)  # type: ignore[arg-type]  # what it gives does not matter here
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(observed)
-        return task  # type: ignore[return-value]  # an awaitable that is no task becomes one
+        return task
 
-    async def _own(self, work: Awaitable[T]) -> T:
+    async def _own(self, work: Coroutine[object, object, T]) -> T:
         return await asyncio.shield(self.spawn(work))
 
     def _single(self, work: Work[T]) -> Work[T]:
@@ -195,7 +195,10 @@ class Pool:
 async def connect(address: Address) -> Connection:
     """A new connection. Raises the driver's errors, without a password."""
     return await asyncpg.connect(
-        address.dsn, timeout=_CONNECT_S, statement_cache_size=100 if address.prepared else 0, max_cacheable_statement_size=0
+        address.dsn,
+        timeout=_CONNECT_S,
+        statement_cache_size=100 if address.prepared else 0,
+        max_cacheable_statement_size=0,
     )
 
 

@@ -56,7 +56,10 @@ class Reads:
         return await self._connection.fetchrow(in_schema(sql, self._schema), *values)
 
     async def there(self, thread_id: str, *, lock: str = "") -> asyncpg.Record:
-        """The key, the tenant, the seq and the origin of a thread that is there. Raises `ThreadNotFound`, `IntegrityError`."""
+        """The key, the tenant, the seq and the origin of a thread that is there.
+
+        Raises `ThreadNotFound`, and `IntegrityError` where it has no head.
+        """
         row = await self.one(
             "SELECT h.tid, h.tenant_id, h.seq, t.forked_tid FROM @.heads h JOIN @.threads t ON t.tid = h.tid "
             f"WHERE h.tid = $1 AND h.status <> $2 {lock}",
@@ -73,7 +76,9 @@ class Reads:
             "SELECT 1 FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid WHERE t.tid = $1 AND h.tid IS NULL",
             tid_of(thread_id),
         )
-        return ThreadNotFound(thread_id) if lost is None else IntegrityError(thread_id, 0, "the row of its head is gone")
+        return (
+            ThreadNotFound(thread_id) if lost is None else IntegrityError(thread_id, 0, "the row of its head is gone")
+        )
 
     async def load(self, thread_id: str) -> LoadedThread:
         """A thread's record, head and live rows with the events behind them."""
@@ -222,9 +227,7 @@ class Reads:
                 raise IntegrityError(thread_id, seq, "the log has a gap")
         return [found[seq] for seq in wanted]
 
-    async def _events_at(
-        self, thread_id: str, thread: asyncpg.Record, seqs: Sequence[int]
-    ) -> dict[int, StoredEvent]:
+    async def _events_at(self, thread_id: str, thread: asyncpg.Record, seqs: Sequence[int]) -> dict[int, StoredEvent]:
         found: dict[int, StoredEvent] = {}
         for part in await self._parts(thread_id, thread) if seqs else ():
             some = [seq for seq in seqs if part.first <= seq <= part.last]
@@ -257,7 +260,8 @@ class Reads:
 
     async def threads(self, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:
         """Threads by exact matches, oldest first; also those whose head's row is gone, for nothing vanishes."""
-        conditions, values = ["h.status IS DISTINCT FROM $1"], [DELETED]
+        conditions = ["h.status IS DISTINCT FROM $1"]
+        values: list[object] = [DELETED]
         for name, value in msgspec.structs.asdict(where).items():
             if value is None or name == "limit":
                 continue

@@ -56,7 +56,7 @@ class PostgresStore:
         return f"PostgresStore({self._pool.address.shown!r})"
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913 - what `memory_engine.open` passes on, and how long a lease lasts
         cls,
         url: str,
         *,

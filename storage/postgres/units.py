@@ -69,9 +69,8 @@ COMMIT = "SELECT @.commit_units($1::integer, $2::boolean, $3::bigint, {})".forma
     )
 )  # fmt: skip
 WRITE_ROWS = "SELECT @.write_rows({})".format(_parameters(1, "uuid text", _RANGE, _ROW, _CHECKPOINT))
-WRITE_PASSAGES = "SELECT @.write_passages($1::uuid[], $2::text[], $3::bigint, {})".format(
-    _parameters(4, _CHANGE, _PASSAGE, _ENDING)
-)
+_CHANGED = _parameters(4, _CHANGE, _PASSAGE, _ENDING)
+WRITE_PASSAGES = f"SELECT @.write_passages($1::uuid[], $2::text[], $3::bigint, {_CHANGED})"
 PUT_EVENTS = "SELECT @.put_events({})".format(_parameters(1, "uuid text", _EVENT))
 
 

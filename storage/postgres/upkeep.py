@@ -1,4 +1,4 @@
-"""What a store does beside its calls: leases are renewed, the generation is looked at, words of passages are indexed."""
+"""What a store does beside its calls: it renews leases, looks at the generation, indexes words of passages."""
 
 import asyncio
 import logging

@@ -137,7 +137,9 @@ class Writer:
             [unit] = units
             if isinstance(error, StorageRefused) and unit.passages is not None:
                 # the thread's index may be damaged: it derives from the log, and must not stop an event
-                _log.warning("the search index of thread %r is dropped, to be made again: %s", unit.thread_id, error.why)
+                _log.warning(
+                    "the search index of thread %r is dropped, to be made again: %s", unit.thread_id, error.why
+                )
                 await self._drop_index(unit.thread_id)
                 return await self._alone(unit)
             return [error]
@@ -162,6 +164,7 @@ class Writer:
         arguments = commit_arguments(units)
         loop = asyncio.get_running_loop()
         began, tries, is_unknown = loop.time(), 0, False
+        codes: Sequence[int] = ()
         while True:
             tries += 1
             try:

@@ -71,9 +71,7 @@ class SQLitePassages:
 
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages, some milliseconds at a time."""
-        while await self._writer.run(
-            lambda raw: passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK)
-        ):
+        while await self._writer.run(lambda raw: passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK)):
             pass
 
     async def threads(self) -> Sequence[str]:

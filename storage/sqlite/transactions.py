@@ -160,9 +160,7 @@ class Transactions:
 
         Each comes once. The cost grows with the threads returned, not with the thousands that may have a few.
         """
-        found = (
-            [tid for tid, n in self._unindexed.items() if n >= WAITING_MIN] if is_idle else list(self._full)
-        )
+        found = [tid for tid, n in self._unindexed.items() if n >= WAITING_MIN] if is_idle else list(self._full)
         for tid in found:
             del self._unindexed[tid]
         self._full.clear()
