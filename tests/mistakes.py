@@ -59,6 +59,7 @@ from memory_engine.replay.anchors import read_anchors
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.what_if import Change
 from memory_engine.replay.what_if.change import SkipEvent
+from memory_engine.storage.postgres import PostgresStore
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
@@ -66,6 +67,7 @@ from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
 from tests.trust import files
 
+NOBODY = "postgresql://app@/memory?host=/nowhere"
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
 CRITICAL = Chunk(id="3.0", type="note", retention=Retention.CRITICAL)
@@ -447,11 +449,12 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
     (errors.ErasureUnfinished, lambda p: files.deleted_while_read(p.thread, p.store, p.patched)),
     (errors.StorageBusy, lambda p: files.locked(p.path)),
+    (errors.StorageUnreachable, lambda _: PostgresStore.open(NOBODY, busy_timeout_s=0.01)),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
     (errors.StorageRefused, lambda p: files.refused_by_a_row(p.path)),
     (errors.UnreadableRow, lambda p: files.view_of_a_broken_row(p.path)),
     (errors.StoreReplaced, lambda p: files.written_to_a_file_that_is_gone(p.path)),
-    (errors.SchemaError, lambda p: opened("postgres://localhost/memory")),
+    (errors.SchemaError, lambda p: opened(str(p.file("notes.db", b"no database" * 100)))),
     (errors.IntegrityError, tampered),
     (errors.EventDecodeError, lambda p: builtin_registry().decode("user_message", 1, b"{")),
     (errors.HeadMoved, lambda p: p.store.commit(unit("t", event(9), after=Head()))),
