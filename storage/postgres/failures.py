@@ -40,8 +40,8 @@ _FAILING = ("53100", "58")
 _NO_SCHEMA = ("3F000", "42P01", "42883", "42703")
 _NOT_TEXT = ("22021", "22P05")
 _READ_ONLY = "25006"
-LOST = (OSError, EOFError, exceptions.InterfaceError, exceptions.TargetServerAttributeNotMatched)
-"""What the driver raises where there is no connection, or no more."""
+LOST = (OSError, EOFError, exceptions.InterfaceError, exceptions.InternalClientError)
+"""What the driver raises where there is no connection, or no more, or one that it has lost count of."""
 ERRORS = (
     asyncpg.PostgresError,
     exceptions.InterfaceError,

@@ -173,9 +173,11 @@ class Pool:
     def _let_go(self, connection: Connection, *, is_clean: bool) -> None:
         if is_clean and not connection.is_closed() and not connection.is_in_transaction():
             self._free.append(connection)
-        else:
-            self._open.discard(connection)
-            connection.terminate()
+        else:  # what cut this one off, or made the server one that only reads, has come over the idle ones too
+            for one in (connection, *self._free):
+                self._open.discard(one)
+                one.terminate()
+            self._free.clear()
         self._room.release()
 
     async def close(self) -> None:
