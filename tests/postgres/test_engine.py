@@ -66,10 +66,8 @@ async def test_a_thread_lives_as_in_a_file(url: str) -> None:
         assert compacted
         fork = await thread.fork(at=5, thread_id="f")
         await fork.dispatch(UserMessage(content="Another way."))
-        past = await thread.at(2)
-        assert ["Ann: My bike is blue."] == [
-            m["content"] for m in (await past.context()).messages if m["role"] == "user"
-        ]
+        then = (await (await thread.at(2)).context()).messages
+        assert ["Ann: My bike is blue."] == [one["content"] for one in then if one["role"] == "user"]
         assert (await thread.verify()).ok
         assert (await fork.verify()).ok
         state = await shown(thread)
@@ -117,7 +115,7 @@ async def test_a_view_finds_rows_whose_keys_hold_anything(url: str) -> None:
         )
         await thread.dispatch(UserMessage(content="With a \0 inside."))
         found = [await thread.memory.recall(key) for key in keys]
-        assert [f"Fact {n}" for n in range(len(keys))] == [entry.fact for entry in found if entry is not None]
+        assert [f"Fact {n}" for n in range(len(keys))] == [entry.value for entry in found if entry is not None]
         assert (await thread.verify()).ok
 
 

@@ -26,7 +26,7 @@ async def ask(url: str, sql: str, *values: object) -> list[asyncpg.Record]:
 
 
 async def test_every_table_and_unique_index_is_led_by_the_thread(store: PostgresStore, url: str) -> None:
-    """So each can be distributed by `tid`, and each row's tenant is a column of it. There are no keys across threads."""
+    """So each can be distributed by `tid`, and each row's tenant is a column of it. No key goes across threads."""
     columns = await ask(
         url,
         "SELECT table_name, array_agg(column_name::text ORDER BY ordinal_position) AS names, "
