@@ -9,6 +9,7 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named
+from memory_engine.core.secrets import without_password
 from memory_engine.store.protocol import Backup, Copied
 from memory_engine.wiring import restore
 
@@ -20,7 +21,9 @@ def _declare_backup(parser: argparse.ArgumentParser) -> None:
 async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Copy a database. Returns 1 where a thread's chain of hashes does not hold."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
-        return await _copied(asked.db, lambda copied: engine.backup(asked.target, copied), "copying", terminal)
+        return await _copied(
+            without_password(asked.db), lambda copied: engine.backup(asked.target, copied), "copying", terminal
+        )
 
 
 def _declare_restore(parser: argparse.ArgumentParser) -> None:

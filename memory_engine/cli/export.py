@@ -13,6 +13,7 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
 from memory_engine.core.json_form import JsonForm
+from memory_engine.core.secrets import without_password
 from memory_engine.engine import Engine
 from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
 from memory_engine.replay.export.archive import MANIFEST
@@ -163,7 +164,7 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     finally:
         progress.end()
     terminal.json(report)
-    _put_import(report, asked.db, time.perf_counter() - begun, terminal)
+    _put_import(report, without_password(asked.db), time.perf_counter() - begun, terminal)
     return 0
 
 
@@ -187,7 +188,7 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     terminal.json(report)
     known = f", {counted(report.known, 'thread')} known before" if report.known else ""
     added = f"{counted(report.added, 'event')} added of {counted(report.threads, 'thread')}"
-    terminal.say(f"{added} into {asked.db}{known}, in {duration(time.perf_counter() - begun)}")
+    terminal.say(f"{added} into {without_password(asked.db)}{known}, in {duration(time.perf_counter() - begun)}")
     for thread_id, why in report.failed.items():
         terminal.say(f"thread {thread_id!r} was not taken: {why}", "red")
     return FOUND_PROBLEMS if report.failed else 0

@@ -12,6 +12,7 @@ from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
 from memory_engine.core.limits import DEFAULT_LIMITS
+from memory_engine.core.secrets import without_password
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.ingest.chat import holds_a_log
 from memory_engine.ingest.ingestion import Ingestion, IngestOptions, IngestReport
@@ -60,7 +61,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
     report = await ingest_files(paths, asked.db, options, terminal)
     seconds = time.perf_counter() - begun
     terminal.json(report_as_json(report, seconds))
-    _put_report(report, asked.db, seconds, terminal)
+    _put_report(report, without_password(asked.db), seconds, terminal)
     return FOUND_PROBLEMS if report.invalid else 0
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from memory_engine.cli.commands import Command, existing
 from memory_engine.cli.terminal import Terminal
+from memory_engine.core.secrets import without_password
 
 PORT = 8477
 PORTS = 65_535
@@ -47,11 +48,11 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
 
     async with (
         existing(asked.db, read_only=True, entry_points=asked.plugins) as engine,
-        serving(engine, port=asked.port, host=asked.host, path=asked.db) as address,
+        serving(engine, port=asked.port, host=asked.host, path=without_password(asked.db)) as address,
     ):
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})
         terminal.say(address, "bold")
-        terminal.say(f"shows {asked.db}, read-only, to whoever has this address; Ctrl-C ends it")
+        terminal.say(f"shows {without_password(asked.db)}, read-only, to whoever has this address; Ctrl-C ends it")
         terminal.out.flush()
         if asked.open:
             await asyncio.to_thread(webbrowser.open, address)

@@ -20,6 +20,7 @@ from memory_engine.cli.terminal import Column, Terminal
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.core.excerpts import counted, number, of_chunk, one_line, parents, size
 from memory_engine.core.json_form import named
+from memory_engine.core.secrets import without_password
 from memory_engine.core.state import State
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.core.tokens import TokenCounter
@@ -184,7 +185,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         totals = await engine.stats()
-    terminal.json({"path": asked.db, **named(totals)})
+    terminal.json({"path": without_password(asked.db), **named(totals)})
     shown: Mapping[str, str] = {
         "threads": number(totals.threads),
         "events": number(totals.events),

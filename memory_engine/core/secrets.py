@@ -7,7 +7,7 @@ too little: a rule that learns is silent about a text in which it finds any.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 from math import log2
@@ -199,6 +199,21 @@ def _codes(text: str) -> Iterator[tuple[int, int]]:
 
 _IN_ADDRESS = regex(r"[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]{0,100}:((?!\[secret\])[^\s@/]{1,200})@")
 """The password in an address: `postgres://app:hunter2@db`."""
+
+
+_USER_INFO = regex(r"(?P<login>postgres(?:ql)?://[^:@/?#]*):(?P<password>.*)@")
+_IN_QUERY = regex(r"(?P<name>[?&\s](?:ssl)?pass(?:word|file)=)[^&\s]*")
+
+
+def without_password(text: str, secrets: Iterable[str] = ()) -> str:
+    """A text without the passwords in the URLs of its databases, and without these secrets, each `***` then.
+
+    Whatever is shown of the place of a store goes through here.
+    """
+    text = _IN_QUERY.sub(r"\g<name>***", _USER_INFO.sub(r"\g<login>:***@", text))
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 # Secrets by their look.

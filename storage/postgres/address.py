@@ -6,14 +6,13 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 from attrs import field, frozen
 
+from memory_engine.core.secrets import without_password
 from memory_engine.errors import InvalidArgument
 
 SCHEMES = ("postgresql://", "postgres://")
 CONNECTIONS = 8
 """Connections that a store opens at most, unless its URL says otherwise."""
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_USER_INFO = re.compile(r"(?P<scheme>postgres(?:ql)?://)(?P<user>[^:@/?#]*):(?P<password>.*)@")
-_QUERY = re.compile(r"(?P<name>[?&\s](?:ssl)?pass(?:word|file)=)[^&\s]*")
 _YES_OR_NO = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
 
 
@@ -34,15 +33,7 @@ class Address:
 
     def redacted(self, text: str) -> str:
         """A text of the driver's or the server's without the password."""
-        return redacted(text, self.secrets)
-
-
-def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without the passwords in its URLs and without these secrets. Every text that may hold one goes here."""
-    text = _QUERY.sub(r"\g<name>***", _USER_INFO.sub(r"\g<scheme>\g<user>:***@", text))
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
+        return without_password(text, self.secrets)
 
 
 def parse(url: str, *, schema: str | None = None) -> Address:
@@ -51,7 +42,7 @@ def parse(url: str, *, schema: str | None = None) -> Address:
     Other options go to the driver (`sslmode`, `target_session_attrs` and so on). Raises `InvalidArgument`, which never
     shows a password.
     """
-    safe = redacted(url)
+    safe = without_password(url)
     try:
         parts = urlsplit(url)
         given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))

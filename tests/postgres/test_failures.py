@@ -10,6 +10,7 @@ import pytest
 
 import memory_engine
 from memory_engine import NewEvent, UserMessage
+from memory_engine.core.secrets import without_password
 from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.errors import (
     InvalidArgument,
@@ -21,10 +22,11 @@ from memory_engine.errors import (
     StorageUnreachable,
 )
 from memory_engine.storage.postgres import PostgresStore, pool
-from memory_engine.storage.postgres.address import parse, redacted
+from memory_engine.storage.postgres.address import parse
 from memory_engine.storage.postgres.rows import tid_of
 from memory_engine.store.protocol import ThreadFilter
 from memory_engine.testing.contract_rows import event, filled, head_at, ids_of, unit
+from tests.command_line import Run
 from tests.postgres.test_schema import ask
 
 PASSWORD = "s3cr:et/p@ss%"
@@ -78,7 +80,9 @@ def test_every_text_about_an_address_is_without_the_password() -> None:
     assert "s3cr" not in repr(address)
     said = f"cannot use {PASSWORD} nor {QUOTED} of postgresql://app:{QUOTED}@host/db?password=s3cr"
     assert "s3cr" not in address.redacted(said)
-    assert "postgres://u:***@h/d?a=1&password=***&b=2" == redacted("postgres://u:s3cr@h/d?a=1&password=s3cr&b=2")
+    assert "postgres://u:***@h/d?a=1&password=***&b=2" == without_password(
+        "postgres://u:s3cr@h/d?a=1&password=s3cr&b=2"
+    )
 
 
 async def test_a_role_without_privileges_is_told_of_them(store: PostgresStore, url: str) -> None:
@@ -235,3 +239,18 @@ async def test_cancelled_senders_lose_no_event_and_send_none_twice(url: str) -> 
             await thread.dispatch_all([new])
         assert [f"id-{n}" for n in range(24)] == [one.id async for one in thread.events()]
         assert (await thread.verify()).ok
+
+
+async def made_and_closed(url: str) -> None:
+    """Make the schema of a store."""
+    await (await PostgresStore.open(url)).close()
+
+
+def test_the_command_line_shows_no_password(url: str, run: Run) -> None:
+    """What it prints of the store's place, and what it cannot reach."""
+    address = with_login(url, f"postgres:{QUOTED}")
+    asyncio.run(made_and_closed(url))
+    code, printed, _ = run("--db", address, "stats", "--json")
+    assert (0, True, False) == (code, "postgres@" in printed, "s3cr" in printed)
+    code, printed, said = run("--db", with_login(url, f"nobody:{QUOTED}"), "threads")
+    assert (2, False) == (code, "s3cr" in printed + said)

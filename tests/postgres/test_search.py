@@ -77,8 +77,8 @@ async def test_a_search_finds_the_same(url: str, tmp_path: Path, name: str) -> N
     """Hits, their order and their texts, on the golden logs."""
     [path] = [path for path in logs_in(LOGS / RELEASE) if path.name == name]
     async with memory_engine.open(str(tmp_path / "log.db")) as file, memory_engine.open(url) as server:
-        for engine in (file, server):
-            thread_id = (await engine.import_log(path)).thread_id
+        thread_id = (await file.import_log(path)).thread_id
+        await server.import_log(path)
         for query in (*QUERIES, *WORDS):
             if query:
                 assert await file.thread(thread_id).search(query) == await server.thread(thread_id).search(query)
