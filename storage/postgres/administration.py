@@ -9,7 +9,7 @@ from functools import partial
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ACTIVE, DELETED
-from memory_engine.errors import IntegrityError
+from memory_engine.errors import IntegrityError, StorageFailed
 from memory_engine.storage.postgres.pool import Connection, Pool
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import as_bytes, count_in, in_schema, tid_of
@@ -36,6 +36,12 @@ _ROWS = (
 )
 _DERIVED = ("passage_indexes", "passages", "words", "vectors", "embedded")
 BEYOND = "the server's files, its write-ahead log and archives, replicas and backups: a client cannot read them"
+_MAY_VACUUM = (
+    "SELECT bool_and(pg_has_role(c.relowner, 'USAGE') OR coalesce("
+    "CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN has_table_privilege(c.oid, 'MAINTAIN') END, "
+    "false)) FROM pg_catalog.pg_class c "
+    "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')"
+)
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
 
@@ -98,9 +104,13 @@ async def wipe(pool: Pool) -> bool:
     """Let the server reuse the space of what was deleted and erased, in every table.
 
     Returns whether nobody may still read it: a transaction that began before keeps all that it may see. Other roles'
-    transactions are seen with the privileges of `pg_read_all_stats` only.
+    transactions are seen with the privileges of `pg_read_all_stats` only. Raises `StorageFailed` for a role that may
+    not VACUUM: the server would only warn of it.
     """
     schema = pool.address.schema
+    if not await pool.read(lambda connection: connection.fetchval(_MAY_VACUUM, schema)):
+        why = "the role may not VACUUM its tables; let their owner open it, or one with MAINTAIN on them, to finish it"
+        raise StorageFailed(pool.address.shown, why)
     horizon = await pool.write(lambda connection: connection.fetchval("SELECT pg_current_xact_id()::xid"))
     for table in (*THREAD_TABLES, "acts"):
         await pool.bare(partial(_vacuum, in_schema(f"VACUUM @.{table}", schema)))

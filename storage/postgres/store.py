@@ -175,7 +175,6 @@ class PostgresStore:
     async def wipe(self) -> bool:
         """Let the server reuse the space of what is gone; whether no transaction may still need it."""
         self._check("an administrative act")
-        await self._administer(lambda connection: administration.tell(connection, self._schema))
         return await administration.wipe(self._pool)
 
     @property

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import asyncpg
 import msgspec
@@ -23,10 +24,11 @@ from memory_engine.errors import (
 )
 from memory_engine.storage.postgres import PostgresStore, pool
 from memory_engine.storage.postgres.address import parse
-from memory_engine.storage.postgres.rows import tid_of
-from memory_engine.store.protocol import ThreadFilter
+from memory_engine.storage.postgres.rows import in_schema, tid_of
+from memory_engine.store.protocol import Store, ThreadFilter
 from memory_engine.testing.contract_rows import event, filled, head_at, ids_of, unit
 from tests.command_line import Run
+from tests.exports import talk
 from tests.postgres.test_schema import ask
 
 PASSWORD = "s3cr:et/p@ss%"
@@ -254,3 +256,33 @@ def test_the_command_line_shows_no_password(url: str, run: Run) -> None:
     assert (0, True, False) == (code, ":***@" in printed, "s3cr" in printed)
     code, printed, said = run("--db", with_login(url, f"nobody:{QUOTED}"), "threads")
     assert (2, False) == (code, "s3cr" in printed + said)
+
+
+async def test_the_privileges_of_the_page_are_enough(store: PostgresStore, url: str) -> None:
+    """A role with the GRANTs of docs/postgres.md does all but what needs the owner of the tables, and is told so."""
+    page = Path(__file__).parents[2].joinpath("docs", "postgres.md").read_text(encoding="utf-8")
+    role = f"r_{parse(url).schema}"
+    script = page.partition("```sql")[2].partition("```")[0].replace("memory_engine", "@").replace("agent", role)
+    for statement in script.split(";")[:-1]:
+        await ask(url, statement)
+    async with memory_engine.open(with_login(url, role)) as engine:
+        thread = await talk(engine)
+        await thread.search("bike")
+        await engine.user("ann").preferences.update("verbosity", "concise")
+        assert (await thread.verify()).ok
+        await thread.rebuild()
+        assert await engine.store.lease("t")
+        with pytest.raises(StorageFailed, match="VACUUM"):
+            await thread.delete()
+        assert "t" not in [one.id for one in await engine.threads()]
+        with pytest.raises(StorageFailed, match="privilege"):
+            await ask_as(engine.store, "UPDATE @.events SET type = 'x'")
+    async with memory_engine.open(url) as engine:
+        await engine.finish_acts()
+        assert [True] == [act.done_at_us > 0 for act in await engine.acts() if act.kind == "delete"]
+
+
+async def ask_as(store: Store, sql: str) -> None:
+    """Run a statement by the store's own role."""
+    assert isinstance(store, PostgresStore)
+    await store._pool.write(lambda connection: connection.execute(in_schema(sql, store._schema)))
