@@ -105,18 +105,14 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open a memory: a file's path, `":memory:"`, a database's URL, or a store of your own (closed with the engine).
+    """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it).
 
-    A path is that of an SQLite file, a URL that of a PostgreSQL database (`postgresql://user@host/database`, which
-    needs the extra `postgres`).
-
-    `plugins` add events, reducers, compactors, projections and renderers; `entry_points=True`
-    also takes those that installed packages publish. `durability="full"` makes every commit
-    survive a power failure, for an fsync each. `compactor` is asked before the embedded one.
-    `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with
-    the engine; the embedded compactor stays the fallback.
-    The views ask `memory_model` for shorter answers and summaries of a conversation, and to compact
-    layers of memory; without one, or where it fails, they do it themselves.
+    `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
+    projections and renderers; `entry_points=True` also takes those that installed packages publish.
+    `durability="full"` makes every commit survive a power failure, for an fsync each. `compactor` is asked before the
+    embedded one. `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with the
+    engine; the embedded compactor stays the fallback. The views ask `memory_model` for shorter answers and summaries of
+    a conversation, and to compact layers of memory; without one, or where it fails, they do it themselves.
     `embedder` lets searches find by meaning too: an embedder, `"minilm"` for a small one that computes here, or a
     model's litellm name. `ranker` orders what a search found in place of the embedded one, `reranker` reads the best of
     it and orders them again.

@@ -59,7 +59,6 @@ from memory_engine.replay.anchors import read_anchors
 from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.what_if import Change
 from memory_engine.replay.what_if.change import SkipEvent
-from memory_engine.storage.postgres import PostgresStore
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
@@ -67,7 +66,6 @@ from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
 from tests.trust import files
 
-NOBODY = "postgresql://app@/memory?host=/nowhere"
 SAID = e.UserMessage(content="Hello")
 LONG = e.ExternalInject(content="x" * 4_000, retention="critical")
 CRITICAL = Chunk(id="3.0", type="note", retention=Retention.CRITICAL)
@@ -449,7 +447,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.LegalHold, lambda p: files.deleted_while_held(p.thread)),
     (errors.ErasureUnfinished, lambda p: files.deleted_while_read(p.thread, p.store, p.patched)),
     (errors.StorageBusy, lambda p: files.locked(p.path)),
-    (errors.StorageUnreachable, lambda _: PostgresStore.open(NOBODY, busy_timeout_s=0.01)),
+    (errors.StorageUnreachable, lambda _: files.of_a_server_that_is_away()),
     (errors.StorageFailed, lambda p: opened(str(p.folder / "nowhere" / "log.db"))),
     (errors.StorageRefused, lambda p: files.refused_by_a_row(p.path)),
     (errors.UnreadableRow, lambda p: files.view_of_a_broken_row(p.path)),

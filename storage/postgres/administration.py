@@ -37,10 +37,9 @@ _ROWS = (
 _DERIVED = ("passage_indexes", "passages", "words", "vectors", "embedded")
 BEYOND = "the server's files, its write-ahead log and archives, replicas and backups: a client cannot read them"
 _MAY_VACUUM = (
-    "SELECT bool_and(pg_has_role(c.relowner, 'USAGE') OR coalesce("
-    "CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN has_table_privilege(c.oid, 'MAINTAIN') END, "
-    "false)) FROM pg_catalog.pg_class c "
-    "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')"
+    "SELECT bool_and(pg_has_role(c.relowner, 'USAGE') OR CASE WHEN $2 THEN has_table_privilege(c.oid, 'MAINTAIN') "
+    "ELSE false END) FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')"
 )
 _ACT_COLUMNS = "id, kind, plan, asked_by, reason, asked_at_us, done_at_us, outcome"
 
@@ -108,7 +107,7 @@ async def wipe(pool: Pool) -> bool:
     not VACUUM: the server would only warn of it.
     """
     schema = pool.address.schema
-    if not await pool.read(lambda connection: connection.fetchval(_MAY_VACUUM, schema)):
+    if not await pool.read(lambda connection: _may_vacuum(connection, schema)):
         why = "the role may not VACUUM its tables; let their owner open it, or one with MAINTAIN on them, to finish it"
         raise StorageFailed(pool.address.shown, why)
     horizon = await pool.write(lambda connection: connection.fetchval("SELECT pg_current_xact_id()::xid"))
@@ -120,6 +119,11 @@ async def wipe(pool: Pool) -> bool:
         "UNION ALL SELECT transaction FROM pg_catalog.pg_prepared_xacts) s WHERE age(s.x) > age($1::xid)"
     )
     return not await pool.read(lambda connection: connection.fetchval(older, horizon))
+
+
+async def _may_vacuum(connection: Connection, schema: str) -> bool:
+    has_maintain = connection.get_server_version().major >= 17
+    return bool(await connection.fetchval(_MAY_VACUUM, schema, has_maintain))
 
 
 async def _vacuum(sql: str, connection: Connection) -> None:

@@ -19,7 +19,7 @@ from memory_engine.errors import (
 from memory_engine.storage.postgres.address import Address
 
 
-class Kind(enum.Enum):
+class FailureKind(enum.Enum):
     """What can be done about an error."""
 
     AWAY = "away"
@@ -53,12 +53,12 @@ ERRORS = (
 """What the driver raises; also `ValueError`, of which its `DataError` is one, for values that no column takes."""
 
 
-def kind_of(error: BaseException) -> Kind:
+def kind_of(error: BaseException) -> FailureKind:
     """What can be done about an error."""
     code = _code(error)
     if code.startswith(_AWAY) or (not code and _is_lost(error)):
-        return Kind.AWAY
-    return Kind.AGAIN if code in _AGAIN else Kind.OTHER
+        return FailureKind.AWAY
+    return FailureKind.AGAIN if code in _AGAIN else FailureKind.OTHER
 
 
 def _is_lost(error: BaseException) -> bool:
@@ -74,7 +74,7 @@ def _code(error: BaseException) -> str:
 def is_of_a_statement(error: BaseException) -> bool:
     """Whether the connection that raised it is as good as before once its transaction is rolled back."""
     return isinstance(error, MemoryEngineError) or (
-        isinstance(error, asyncpg.PostgresError | ValueError) and kind_of(error) is not Kind.AWAY
+        isinstance(error, asyncpg.PostgresError | ValueError) and kind_of(error) is not FailureKind.AWAY
         and _code(error) != _READ_ONLY
     )  # fmt: skip
 

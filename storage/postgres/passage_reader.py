@@ -78,7 +78,7 @@ async def waiting(reads: Reads, tid: UUID, after: int, last: int, limit: int | N
     ]
 
 
-class Reader:
+class IndexReader:
     """See `PassageReader`."""
 
     def __init__(self, reads: Reads, tid: UUID, wanted: LookUp) -> None:

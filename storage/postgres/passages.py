@@ -14,7 +14,7 @@ from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_lookup
 from memory_engine.storage.passage_lookup import LAST_PLACE
 from memory_engine.storage.passage_rows import INDEXED_BULK, WAITING_MIN
-from memory_engine.storage.postgres.passage_reader import Reader, filter_of, waiting
+from memory_engine.storage.postgres.passage_reader import IndexReader, filter_of, waiting
 from memory_engine.storage.postgres.pool import Connection, Pool, T, Work
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import array_of, as_bytes, in_schema, term_key, tid_of
@@ -48,7 +48,7 @@ class PostgresPassages:
         async def found(connection: Connection) -> LookedUp:
             reads = Reads(connection, self._schema)
             thread = await reads.there(thread_id)
-            return await passage_lookup.look_up(Reader(reads, thread["tid"], wanted), thread["seq"], wanted)
+            return await passage_lookup.look_up(IndexReader(reads, thread["tid"], wanted), thread["seq"], wanted)
 
         return await self._pool.read_all(found)
 

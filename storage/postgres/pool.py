@@ -10,7 +10,7 @@ a commit, and hands a cancellation on to the statement under way.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import asyncpg
 
@@ -20,7 +20,7 @@ from memory_engine.storage.postgres.address import Address
 from memory_engine.storage.postgres.failures import (
     ERRORS,
     UNDECODABLE,
-    Kind,
+    FailureKind,
     is_of_a_statement,
     kind_of,
     storage_error,
@@ -56,7 +56,7 @@ class Pool:
         self._free: list[Connection] = []
         self._open: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[object]] = set()
         self._closed = False
 
     async def read(self, work: Work[T]) -> T:
@@ -110,7 +110,7 @@ class Pool:
             raise
         except BaseException as error:  # after any error the connection goes back, or away; it goes on to the caller
             self._let_go(connection, is_clean=is_of_a_statement(error))
-            if isinstance(error, Exception) and kind_of(error) is Kind.AWAY:
+            if isinstance(error, Exception) and kind_of(error) is FailureKind.AWAY:
                 raise OutcomeUnknown from error
             raise
         self._let_go(connection, is_clean=True)
@@ -126,7 +126,7 @@ class Pool:
                 connection = await self._taken()
                 try:
                     result = await work(connection)
-                except BaseException as error:  # as above
+                except BaseException as error:  # it goes back, or away, whatever it was; the error goes on
                     self._let_go(connection, is_clean=is_of_a_statement(error))
                     raise
                 self._let_go(connection, is_clean=True)
@@ -140,9 +140,9 @@ class Pool:
                 raise undecodable(self.address, error) from error
             except ERRORS as error:
                 kind = kind_of(error)
-                if kind is Kind.AWAY and loop.time() > began + self.busy_timeout_s:
+                if kind is FailureKind.AWAY and loop.time() > began + self.busy_timeout_s:
                     raise self.unreachable(began, error) from error
-                if kind is Kind.OTHER or (kind is Kind.AGAIN and tries >= TRIES_MAX):
+                if kind is FailureKind.OTHER or (kind is FailureKind.AGAIN and tries >= TRIES_MAX):
                     raise storage_error(self.address, error) from error
             await asyncio.sleep(pause_s(tries))
 
@@ -221,7 +221,7 @@ async def _within(connection: Connection, begin: str, work: Work[T]) -> T:
     try:
         await connection.execute("COMMIT")
     except ERRORS as error:
-        if kind_of(error) is Kind.AWAY and begin == "BEGIN":
+        if kind_of(error) is FailureKind.AWAY and begin == "BEGIN":
             raise OutcomeUnknown from error
         raise
     return result

@@ -32,7 +32,7 @@ LAST_SEQ = (1 << 62) - 1
 T = TypeVar("T")
 
 
-class Part(msgspec.Struct, frozen=True):
+class LogPart(msgspec.Struct, frozen=True):
     """A log that a thread's history is made of, from a seq to another."""
 
     tid: UUID
@@ -111,12 +111,12 @@ class Reads:
             raise await self.without_head(thread_id)
         return head_from_row(row)
 
-    async def lineage(self, thread_id: str) -> list[Part]:
+    async def lineage(self, thread_id: str) -> list[LogPart]:
         """The logs that a thread's history is made of, oldest first.
 
         Raises `IntegrityError` where forks lead in a circle, or to nowhere.
         """
-        parts: dict[UUID, Part] = {}
+        parts: dict[UUID, LogPart] = {}
         last = LAST_SEQ
         at: UUID | None = tid_of(thread_id)
         while at is not None:
@@ -125,14 +125,14 @@ class Reads:
                 circle, nowhere = "the threads that it was forked from lead back to it", "the thread it was forked from"
                 raise IntegrityError(thread_id, last, circle if row is not None else f"{nowhere} is gone")
             first = ((row["forked_seq"] or 0) if row["forked_tid"] is not None else 0) + 1
-            parts[at] = Part(at, first, last)
+            parts[at] = LogPart(at, first, last)
             at, last = row["forked_tid"], min(last, first - 1)
         return list(parts.values())[::-1]
 
-    async def _parts(self, thread_id: str, thread: asyncpg.Record) -> list[Part]:
+    async def _parts(self, thread_id: str, thread: asyncpg.Record) -> list[LogPart]:
         """Its lineage. Most threads are not forks, and one of these need not be asked for."""
         if thread["forked_tid"] is None:
-            return [Part(tid_of(thread_id), 1, LAST_SEQ)]
+            return [LogPart(tid_of(thread_id), 1, LAST_SEQ)]
         return await self.lineage(thread_id)
 
     async def read(

@@ -18,8 +18,8 @@ from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import in_schema
 from memory_engine.storage.postgres.schema import VERSION, migrate, version_of
 from memory_engine.storage.postgres.units import WRITE_ROWS, record_facts, row_columns
-from memory_engine.storage.postgres.upkeep import LEASE_S, Leases, Upkeep
-from memory_engine.storage.postgres.writer import NoWriter, Writer
+from memory_engine.storage.postgres.upkeep import LEASE_S, LeaseRows, Upkeep
+from memory_engine.storage.postgres.writer import BatchWriter, RefusingWriter
 from memory_engine.store.protocol import (
     Act,
     Backup,
@@ -47,8 +47,8 @@ class PostgresStore:
         self._read_only = read_only
         self._generation = 0
         self._closing: asyncio.Task[None] | None = None
-        self._writer = NoWriter() if read_only else Writer(pool, is_full=is_full, learned=self._learned)
-        self._leases = Leases(pool, lease_s)
+        self._writer = RefusingWriter() if read_only else BatchWriter(pool, is_full=is_full, learned=self._learned)
+        self._leases = LeaseRows(pool, lease_s)
         self.passages = PostgresPassages(pool, self._check)
         self._upkeep = Upkeep(pool, self.passages, self._leases, self._learned, writes=not read_only)
 
@@ -84,7 +84,7 @@ class PostgresStore:
         store = cls(pool, is_full=durability == "full", read_only=read_only, lease_s=lease_s)
         try:
             await store._upkeep.look()
-        except BaseException:  # as above
+        except BaseException:  # no task and no connection stays behind it; it goes on to the caller
             await finished(store.close())
             raise
         return store

@@ -26,7 +26,7 @@ UNINDEXED_MAX = 8_192
 """The most passages of a thread that wait for such a pause."""
 
 
-class Leases:
+class LeaseRows:
     """Which threads this engine works on: a row each, with its owner, its number and when it ends.
 
     Times are the server's. The number grows with each owner. It guards nothing by itself: who takes a thread over
@@ -99,7 +99,7 @@ class Upkeep:
     """Tasks of an open store. `learned` is told the generation."""
 
     def __init__(
-        self, pool: Pool, passages: PostgresPassages, leases: Leases, learned: Callable[[int], None], *, writes: bool
+        self, pool: Pool, passages: PostgresPassages, leases: LeaseRows, learned: Callable[[int], None], *, writes: bool
     ) -> None:
         self._pool = pool
         self._passages = passages

@@ -20,7 +20,14 @@ from memory_engine.errors import (
     ThreadExists,
     ThreadNotFound,
 )
-from memory_engine.storage.postgres.failures import ERRORS, Kind, is_failing, kind_of, refused_write, storage_error
+from memory_engine.storage.postgres.failures import (
+    ERRORS,
+    FailureKind,
+    is_failing,
+    kind_of,
+    refused_write,
+    storage_error,
+)
 from memory_engine.storage.postgres.pool import TRIES_MAX, Connection, OutcomeUnknown, Pool, pause_s
 from memory_engine.storage.postgres.rows import in_schema, tid_of
 from memory_engine.storage.postgres.units import COMMIT, commit_arguments
@@ -40,7 +47,7 @@ _Waiting = tuple[CommitUnit, "asyncio.Future[None]"]
 Outcome = MemoryEngineError | None
 
 
-class Writer:
+class BatchWriter:
     """Commits units. `learned` is told the store's generation with every answer."""
 
     def __init__(self, pool: Pool, *, is_full: bool, learned: Callable[[int], None]) -> None:
@@ -178,9 +185,9 @@ class Writer:
                 raise
             except ERRORS as error:
                 kind = kind_of(error)
-                if kind is Kind.AWAY and loop.time() > began + self._pool.busy_timeout_s:
+                if kind is FailureKind.AWAY and loop.time() > began + self._pool.busy_timeout_s:
                     raise self._pool.unreachable(began, error, is_unknown=is_unknown) from error
-                if kind is Kind.OTHER or (kind is Kind.AGAIN and tries >= TRIES_MAX):
+                if kind is FailureKind.OTHER or (kind is FailureKind.AGAIN and tries >= TRIES_MAX):
                     raise storage_error(self._pool.address, error) from error
             await asyncio.sleep(pause_s(tries))
         self._learned(codes[-1])
@@ -212,7 +219,7 @@ class Writer:
         return found is not None
 
 
-class NoWriter:
+class RefusingWriter:
     """Stands in the writer's place where a store is only read. Raises `ReadOnly`."""
 
     def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":

@@ -263,8 +263,9 @@ async def test_the_privileges_of_the_page_are_enough(store: PostgresStore, url: 
     page = Path(__file__).parents[2].joinpath("docs", "postgres.md").read_text(encoding="utf-8")
     role = f"r_{parse(url).schema}"
     script = page.partition("```sql")[2].partition("```")[0].replace("memory_engine", "@").replace("agent", role)
-    for statement in script.split(";")[:-1]:
-        await ask(url, statement)
+    granting = await asyncpg.connect(parse(url).dsn)
+    await granting.execute(script.replace("@", parse(url).schema))
+    await granting.close()
     async with memory_engine.open(with_login(url, role)) as engine:
         thread = await talk(engine)
         await thread.search("bike")

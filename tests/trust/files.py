@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import EngineConfig, Thread, UserMessage
+from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
 
 
@@ -69,3 +70,8 @@ async def deleted_while_read(thread: Thread, store: FaultyStore, patched: pytest
     patched.setattr("memory_engine.administration.erasing.WAIT_S", 0.0)
     store.is_read = True
     await thread.delete()
+
+
+async def of_a_server_that_is_away() -> None:
+    """Open a store where nobody listens."""
+    await PostgresStore.open("postgresql://app@/memory?host=/nowhere", busy_timeout_s=0.01)
