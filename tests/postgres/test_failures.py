@@ -17,6 +17,7 @@ from memory_engine.errors import (
     InvalidArgument,
     InvalidIdentifier,
     MemoryEngineError,
+    SchemaError,
     StorageBusy,
     StorageError,
     StorageFailed,
@@ -73,6 +74,14 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> 
     with pytest.raises(InvalidArgument) as raised:
         parse(url)
     assert "s3cr" not in f"{raised.value} {raised.value!r}"
+
+
+async def test_a_url_of_another_database_is_refused() -> None:
+    """It is not taken for the path of a file, and its password is not shown."""
+    with pytest.raises(SchemaError, match="PostgreSQL") as raised:
+        async with memory_engine.open("mysql://app:s3cr@host/db"):
+            pass
+    assert "s3cr" not in str(raised.value)
 
 
 def test_every_text_about_an_address_is_without_the_password() -> None:
@@ -252,8 +261,10 @@ def test_the_command_line_shows_no_password(url: str, run: Run) -> None:
     """What it prints of the store's place, and what it cannot reach."""
     address = with_login(url, f"postgres:{QUOTED}")
     asyncio.run(made_and_closed(url))
-    code, printed, _ = run("--db", address, "stats", "--json")
-    assert (0, True, False) == (code, ":***@" in printed, "s3cr" in printed)
+    for words in (["stats"], ["stats", "--json"], ["verify"]):
+        code, printed, said = run("--db", address, *words)
+        assert (0, False) == (code, "s3cr" in printed + said)
+    assert ":***@" in run("--db", address, "stats")[1]
     code, printed, said = run("--db", with_login(url, f"nobody:{QUOTED}"), "threads")
     assert (2, False) == (code, "s3cr" in printed + said)
 
