@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -298,3 +300,21 @@ async def ask_as(store: Store, sql: str) -> None:
     """Run a statement by the store's own role."""
     assert isinstance(store, PostgresStore)
     await store._pool.write(lambda connection: connection.execute(in_schema(sql, store._schema)))
+
+
+def test_without_the_driver_a_url_names_the_extra() -> None:
+    """The package itself needs no driver of a server."""
+    script = (
+        "import asyncio, sys\n"
+        "sys.modules['asyncpg'] = None\n"
+        "import memory_engine\n"
+        "async def opened():\n"
+        "    async with memory_engine.open('postgresql://app@host/db'):\n"
+        "        pass\n"
+        "try:\n"
+        "    asyncio.run(opened())\n"
+        "except memory_engine.errors.MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "memory-engine[postgres]" in done.stdout
