@@ -1,7 +1,7 @@
 """The composition root: the one place that knows every package and puts an engine together."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -20,7 +20,7 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import BackupFailed, DuplicateRegistration, IntegrityError, SchemaError
+from memory_engine.errors import BackupFailed, DuplicateRegistration, IntegrityError, MissingExtra, SchemaError
 from memory_engine.errors.base import is_url
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
@@ -106,15 +106,14 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     clock: Clock | None = None,
     ids: IdSource | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open a memory: a path of an SQLite file, `":memory:"`, or a store of your own (closed with the engine).
+    """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it).
 
-    `plugins` add events, reducers, compactors, projections and renderers; `entry_points=True`
-    also takes those that installed packages publish. `durability="full"` makes every commit
-    survive a power failure, for an fsync each. `compactor` is asked before the embedded one.
-    `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with
-    the engine; the embedded compactor stays the fallback.
-    The views ask `memory_model` for shorter answers and summaries of a conversation, and to compact
-    layers of memory; without one, or where it fails, they do it themselves.
+    `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
+    projections and renderers; `entry_points=True` also takes those that installed packages publish.
+    `durability="full"` makes every commit survive a power failure, for an fsync each. `compactor` is asked before the
+    embedded one. `compact_model` makes the summaries: a model's litellm name, or a model, which is closed with the
+    engine; the embedded compactor stays the fallback. The views ask `memory_model` for shorter answers and summaries of
+    a conversation, and to compact layers of memory; without one, or where it fails, they do it themselves.
     `embedder` lets searches find by meaning too: an embedder, `"minilm"` for a small one that computes here, or a
     model's litellm name. `ranker` orders what a search found in place of the embedded one, `reranker` reads the best of
     it and orders them again.
@@ -122,7 +121,7 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
     `StorageError` where the file cannot be used, `InvalidCompactor` and `TypeError` for an object that is not a
-    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` without its extra.
+    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a URL without its extra.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -180,6 +179,11 @@ def schema_of(place: str) -> StoreSchema:
     if place == ":memory:":
         raise SchemaError(place, "a store in memory is always new; give a path")
     check_back_end(place)
+    if is_url(place):
+        with _with_postgres():
+            from memory_engine.storage.postgres.migration import PostgresSchema
+
+        return PostgresSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
     from memory_engine.storage.sqlite.migration import SQLiteSchema
 
     return SQLiteSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
@@ -187,8 +191,20 @@ def schema_of(place: str) -> StoreSchema:
 
 def check_back_end(place: str) -> None:
     """Raise `SchemaError` for the URL of a database that there is no back end for."""
-    if is_url(place):
-        raise SchemaError(place, 'this version keeps its memory in SQLite files; give a path, or ":memory:"')
+    if is_url(place) and not place.startswith(("postgres://", "postgresql://")):
+        why = "it is neither a path nor the URL of a PostgreSQL database (postgresql://user@host/database)"
+        raise SchemaError(place, why)
+
+
+@contextmanager
+def _with_postgres() -> Iterator[None]:
+    """Say which extra is missing where the driver of PostgreSQL is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise MissingExtra("a memory in PostgreSQL", "postgres") from None
 
 
 def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
@@ -248,6 +264,11 @@ async def _open_store(path: str, durability: Durability, config: EngineConfig) -
 
         return MemoryStore()
     check_back_end(path)
+    if is_url(path):
+        with _with_postgres():
+            from memory_engine.storage.postgres import PostgresStore
+        busy_s, read_only = config.busy_timeout_s, config.read_only
+        return await PostgresStore.open(path, durability=durability, busy_timeout_s=busy_s, read_only=read_only)
     from memory_engine.storage.sqlite.store import SQLiteStore
 
     if config.read_only:

@@ -252,11 +252,11 @@ class MemoryStore:
         """Another number whenever something was deleted or erased."""
         return self._generation
 
-    def lease(self, thread_id: str) -> bool | None:
+    async def lease(self, thread_id: str) -> bool | None:
         """Nobody knows: engines that share it live and die with one process."""
         return None
 
-    def release(self, thread_id: str) -> None:
+    async def release(self, thread_id: str) -> None:
         """Nothing was taken."""
 
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from memory_engine.storage import passage_search, passage_vectors, passages
+from memory_engine.storage.passage_rows import INDEXED_BULK
 from memory_engine.store.passages import LookedUp, LookUp, PassageChange
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class MemoryPassages:
         """Index the words of the waiting passages."""
         self._head_of(thread_id)
         with self._transaction() as raw:
-            while passages.index_words(raw, self._tid(thread_id), passages.INDEXED_BULK):
+            while passages.index_words(raw, self._tid(thread_id), INDEXED_BULK):
                 pass
 
     async def threads(self) -> Sequence[str]:

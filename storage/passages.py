@@ -6,14 +6,20 @@ look-up (`storage.passage_search`) reads them from the rows. It sees both, at on
 """
 
 import sqlite3
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
-from zlib import crc32
 
 import msgspec
 
-from memory_engine.core.text import terms as analysed
+from memory_engine.storage.passage_rows import (
+    INDEXED_MAX,
+    WAITING_MIN,
+    Waiting,
+    beyond,
+    count,
+    stored_terms,
+    terms_of,
+    waiting_from,
+)
 from memory_engine.store.passages import (
     PLACES_BITS,
     PassageChange,
@@ -72,16 +78,6 @@ TABLES = (
         PRIMARY KEY (tid, model)
     ) STRICT, WITHOUT ROWID""",
 )
-WAITING_MIN = 64
-"""Passages that wait at least before their words go into the full-text index."""
-INDEXED_MAX = 256
-"""Passages indexed in one transaction: some milliseconds."""
-INDEXED_BULK = 1_024
-"""Passages in one transaction where somebody waits for all: each at half the cost, in tens of milliseconds."""
-RAW = "\x01"
-"""Begins the text of a passage whose words are not indexed yet."""
-MARK = "¶"
-"""Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
 _BITS = 40
 _IN_MAX = 500
 _LAST_TID = (1 << 23) - 1
@@ -185,45 +181,17 @@ def write(raw: sqlite3.Connection, tid: int, change: PassageChange) -> bool:
     return True
 
 
-def count(terms: str) -> int:
-    """How many terms there are."""
-    return terms.count(" ") + 1 if terms else 0
-
-
 def _to_row(tid: int, row: PassageRow) -> tuple[object, ...]:
     origins = msgspec.json.encode(row.origins).decode() if row.origins else ""
-    terms = RAW + row.text if row.text else f"{_marks(row.kind, row.key)} {row.terms}"
     said = (row.kind, row.role, row.speaker, row.at_us)
-    return (base(tid) + row.place, *said, tid, row.key, origins, row.ended, count(row.terms), terms)
-
-
-def _words(kind: str, key: str, stored: str) -> str:
-    """The text of a passage for the full-text index: its marks and its terms."""
-    return f"{_marks(kind, key)} {' '.join(analysed(stored[1:]))}" if stored.startswith(RAW) else stored
-
-
-def _marks(kind: str, key: str) -> str:
-    whole = family(key)
-    return f"{mark(kind)} {mark(whole)}" if whole else mark(kind)
-
-
-def mark(name: str) -> str:
-    """The word that stands for a kind or a family in the full-text index."""
-    return f"{MARK}{crc32(name.encode(errors='replace')):08x}"
-
-
-def family(key: str) -> str:
-    """The prefix of all keys of one layer or document: the key up to its second colon."""
-    parts = key.split(":", 2)
-    return f"{parts[0]}:{parts[1]}:" if len(parts) > 2 else ""
+    return (base(tid) + row.place, *said, tid, row.key, origins, row.ended, count(row.terms), stored_terms(row))
 
 
 def from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) -> PassageRow:
     """A stored row as it was given."""
     pos, kind, role, speaker, at_us, key, origins, ended, terms = row
     drawn = _ORIGINS.decode(origins) if origins else ()
-    words = _words(kind, key, terms).split(" ", 2 if key and family(key) else 1)[-1]
-    return PassageRow(pos - base(tid), kind, role, speaker, at_us, key, words, drawn, ended)
+    return PassageRow(pos - base(tid), kind, role, speaker, at_us, key, terms_of(kind, key, terms), drawn, ended)
 
 
 def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
@@ -247,12 +215,6 @@ def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     )
     if step.drops or step.drop_keys:
         _destroy(raw, tid, _doomed(raw, tid, step))
-
-
-def beyond(prefix: str) -> str | bytes:
-    """The bound after all keys that begin with a prefix, and before later ones: a text, or bytes (after any text)."""
-    stem = prefix.rstrip(chr(sys.maxunicode))
-    return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1)) if stem else b""
 
 
 def _keys_of(raw: sqlite3.Connection, tid: int, seq: int) -> list[str]:
@@ -305,30 +267,21 @@ def _unindex(raw: sqlite3.Connection, folded: int, where: str, values: Sequence[
     )
 
 
-class Waiting(NamedTuple):
-    """A passage whose words are not indexed yet: its marks and terms, and their number where they are new."""
-
-    pos: int
-    kind: str
-    key: str
-    at_us: int
-    ended: int
-    words: str
-    size: int | None
-
-
 def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -> bool:
     """Index the words of the oldest waiting passages, if they are enough. Returns whether more may wait."""
     index = raw.execute("SELECT folded FROM passage_indexes WHERE tid = ?", (tid,)).fetchone()
     some = waiting(raw, (index[0], base(tid + 1) - 1), at_most) if index is not None else []
     if len(some) < WAITING_MIN:
         return False
-    raw.executemany("INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(one.pos, one.words) for one in some])
-    taken = [(one.words, one.size, one.pos, tid) for one in some if one.size is not None]
+    first = base(tid)
+    raw.executemany(
+        "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(first + one.place, one.words) for one in some]
+    )
+    taken = [(one.words, one.size, first + one.place, tid) for one in some if one.size is not None]
     raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
     raw.execute(
         "UPDATE passage_indexes SET folded = ?, terms = terms + ? WHERE tid = ?",
-        (some[-1].pos, sum(one[1] for one in taken), tid),
+        (first + some[-1].place, sum(one[1] for one in taken), tid),
     )
     return len(some) == at_most
 
@@ -339,14 +292,10 @@ def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> 
         "SELECT pos, kind, key, at_us, ended, terms FROM passages WHERE pos > ? AND pos <= ? ORDER BY pos LIMIT ?",
         (*span, limit),
     )
-    found = []
-    for pos, kind, key, at_us, ended, stored in rows:
-        words, size = stored, None
-        if stored.startswith(RAW):
-            terms = analysed(stored[1:])
-            words, size = f"{_marks(kind, key)} {' '.join(terms)}", len(terms)
-        found.append(Waiting(pos, kind, key, at_us, ended, words, size))
-    return found
+    first = span[0] >> _BITS << _BITS
+    return [
+        waiting_from(pos - first, kind, key, (at_us, ended), stored) for pos, kind, key, at_us, ended, stored in rows
+    ]
 
 
 def indexed_at(raw: sqlite3.Connection, words: Sequence[str]) -> list[str]:

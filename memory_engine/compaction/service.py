@@ -233,14 +233,14 @@ class CompactionService:
         """
         store, until = self._kernel.store, asyncio.get_running_loop().time() + wait_s
         while (  # noqa: ASYNC110 - another process has it, and none can tell this one
-            is_ours := store.lease(runtime.id)
+            is_ours := await store.lease(runtime.id)
         ) is False and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(LEASE_POLL_S)
         try:
             yield is_ours
         finally:
             if is_ours:
-                store.release(runtime.id)
+                await store.release(runtime.id)
 
     def _start(
         self, runtime: ThreadRuntime, trigger: Trigger, chunk_ids: Collection[str] | None

@@ -73,6 +73,7 @@ MemoryEngineError
 ├── HeadMoved, EventIdTaken      a store refused a commit; the engine tries again, or raises another error
 └── StorageError
     ├── StorageBusy              nothing was applied; try again
+    │   └── StorageUnreachable   a server that is away, or was lost while it wrote
     ├── StorageFailed            read-only from here on; reopen
     │   └── StoreReplaced        the file was removed or replaced while it was open
     ├── StorageRefused           one call only: rows of the file are damaged
@@ -134,6 +135,7 @@ from memory_engine.errors.effects import StorageBusy as StorageBusy
 from memory_engine.errors.effects import StorageError as StorageError
 from memory_engine.errors.effects import StorageFailed as StorageFailed
 from memory_engine.errors.effects import StorageRefused as StorageRefused
+from memory_engine.errors.effects import StorageUnreachable as StorageUnreachable
 from memory_engine.errors.effects import StoreReplaced as StoreReplaced
 from memory_engine.errors.effects import UnreadableRow as UnreadableRow
 from memory_engine.errors.operations import ConflictingPosition as ConflictingPosition

@@ -163,6 +163,27 @@ class StorageBusy(StorageError):
 
 
 @facts
+class StorageUnreachable(StorageBusy):
+    """The database server could not be reached within the timeout, or was lost while it wrote.
+
+    With `is_unknown` the call may have been applied: give it again, with the same event ids, and it is applied once.
+    """
+
+    path: str
+    waited_s: float
+    why: str
+    is_unknown: bool = False
+
+    def __str__(self) -> str:
+        outcome = (
+            "whether it was applied is not known: dispatch again with the same event ids"
+            if self.is_unknown
+            else "nothing was applied, try again"
+        )
+        return f"{self.path} could not be reached for {self.waited_s:.1f} s ({self.why}); {outcome}"
+
+
+@facts
 class StorageFailed(StorageError):
     """The disk or the file failed. The store is read-only; acknowledged commits stay readable."""
 

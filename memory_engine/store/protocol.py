@@ -189,7 +189,8 @@ class Store(Protocol):
         """Take a unit at once; the future is done when it is durable.
 
         It fails with `HeadMoved`, `EventIdTaken`, `ThreadNotFound`, `ThreadExists`, `StorageBusy`, `StorageRefused` or
-        `StorageFailed`, and then nothing of the unit was written. Units of one thread must not overlap.
+        `StorageFailed`, and then nothing of the unit was written (but see `StorageUnreachable`). Units of one thread
+        must not overlap.
         """
         ...
 
@@ -272,17 +273,21 @@ class Store(Protocol):
 
     @property
     def generation(self) -> int:
-        """Another number whenever any process has deleted or erased something: what is in memory may be gone."""
-        ...
+        """Another number whenever any process has deleted or erased something: what is in memory may be gone.
 
-    def lease(self, thread_id: str) -> bool | None:
-        """Take a thread for work that one engine at a time should do. Returns whether no other has it.
-
-        It ends with `release`, `close`, or the process. Nothing is refused without it. `None`: the store cannot tell.
+        A file says so at once. A server is asked again and again, so it is another number a moment later.
         """
         ...
 
-    def release(self, thread_id: str) -> None:
+    async def lease(self, thread_id: str) -> bool | None:
+        """Take a thread for work that one engine at a time should do. Returns whether no other has it.
+
+        It ends with `release`, `close`, or some time after its process. Nothing is refused without it. `None`: the
+        store cannot tell.
+        """
+        ...
+
+    async def release(self, thread_id: str) -> None:
         """Give a thread back (see `lease`)."""
         ...
 

@@ -278,13 +278,13 @@ class FaultyStore:
         """Pass on."""
         return self._store.generation
 
-    def lease(self, thread_id: str) -> bool | None:
+    async def lease(self, thread_id: str) -> bool | None:
         """Pass on."""
-        return self._store.lease(thread_id)
+        return await self._store.lease(thread_id)
 
-    def release(self, thread_id: str) -> None:
+    async def release(self, thread_id: str) -> None:
         """Pass on."""
-        self._store.release(thread_id)
+        await self._store.release(thread_id)
 
     async def traces(self, pieces: Sequence[bytes], texts: Collection[bytes]) -> Traces:
         """Pass on."""

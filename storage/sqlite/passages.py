@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from memory_engine.errors import StorageRefused
 from memory_engine.storage import passage_vectors, passages
+from memory_engine.storage.passage_rows import INDEXED_BULK
 from memory_engine.storage.sqlite import reads
 from memory_engine.storage.sqlite.transactions import find_tid
 from memory_engine.storage.sqlite.writer import NoWriter, Writer
@@ -55,7 +56,7 @@ class SQLitePassages:
         def write(raw: sqlite3.Connection) -> bool:
             tid = find_tid(raw, thread_id)
             done = passages.write(raw, tid, change)
-            while passages.index_words(raw, tid, passages.INDEXED_BULK):
+            while passages.index_words(raw, tid, INDEXED_BULK):
                 pass
             return done
 
@@ -70,9 +71,7 @@ class SQLitePassages:
 
     async def index_words(self, thread_id: str) -> None:
         """Index the words of the waiting passages, some milliseconds at a time."""
-        while await self._writer.run(
-            lambda raw: passages.index_words(raw, find_tid(raw, thread_id), passages.INDEXED_BULK)
-        ):
+        while await self._writer.run(lambda raw: passages.index_words(raw, find_tid(raw, thread_id), INDEXED_BULK)):
             pass
 
     async def threads(self) -> Sequence[str]:

@@ -305,11 +305,11 @@ class SQLiteStore:
     def _next_round(self) -> None:
         self._generation_now = None
 
-    def lease(self, thread_id: str) -> bool | None:
+    async def lease(self, thread_id: str) -> bool | None:
         """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
         return self._leases.take(thread_id)
 
-    def release(self, thread_id: str) -> None:
+    async def release(self, thread_id: str) -> None:
         """Give a thread back."""
         self._leases.release(thread_id)
 

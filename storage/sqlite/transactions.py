@@ -29,6 +29,7 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.storage import passages
+from memory_engine.storage.passage_rows import WAITING_MIN
 from memory_engine.storage.sqlite.connection import is_failing, storage_error
 from memory_engine.storage.sqlite.schema import HEAD_NAMES, head_to_row, id_to_row, position, with_id
 from memory_engine.store.protocol import CommitUnit, ProjectionChange
@@ -161,9 +162,7 @@ class Transactions:
 
         Each comes once. The cost grows with the threads returned, not with the thousands that may have a few.
         """
-        found = (
-            [tid for tid, n in self._unindexed.items() if n >= passages.WAITING_MIN] if is_idle else list(self._full)
-        )
+        found = [tid for tid, n in self._unindexed.items() if n >= WAITING_MIN] if is_idle else list(self._full)
         for tid in found:
             del self._unindexed[tid]
         self._full.clear()

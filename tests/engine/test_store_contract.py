@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from memory_engine.storage.memory import MemoryStore
+from memory_engine.storage.postgres import PostgresStore
 from memory_engine.storage.sqlite import SQLiteStore
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_views import StoreFactory
 from memory_engine.testing.store_contract import StoreContract
+from tests.postgres_server import new_url
 
 
 class TestMemoryStore(StoreContract):
@@ -46,6 +48,28 @@ class TestSQLiteStoreInFull(StoreContract):
     def store_factory(self, tmp_path: Path) -> StoreFactory:
         """One file for the test."""
         return functools.partial(SQLiteStore.open, str(tmp_path / "store.db"), durability="full")
+
+
+class TestPostgresStore(StoreContract):
+    """PostgreSQL, with a schema of its own for each test."""
+
+    persistent = True
+
+    @pytest.fixture
+    def store_factory(self) -> StoreFactory:
+        """One schema for the test."""
+        return functools.partial(PostgresStore.open, new_url())
+
+
+class TestPostgresStoreBehindAPooler(StoreContract):
+    """PostgreSQL where each transaction may get another connection of the server's: nothing is prepared."""
+
+    persistent = True
+
+    @pytest.fixture
+    def store_factory(self) -> StoreFactory:
+        """One schema for the test."""
+        return functools.partial(PostgresStore.open, new_url(prepared="no"))
 
 
 class TestFaultyStore(StoreContract):

@@ -8,6 +8,7 @@ import pytest
 
 import memory_engine
 from memory_engine import Engine, EngineConfig, Thread, UserMessage
+from memory_engine.storage.postgres import PostgresStore
 from memory_engine.testing import FaultyStore
 
 
@@ -75,3 +76,8 @@ async def copied_over(target: Engine) -> None:
     """Copy a store to one with a thread that it has not."""
     async with memory_engine.open(":memory:") as source:
         await source.copy_to(target)
+
+
+async def of_a_server_that_is_away() -> None:
+    """Open a store where nobody listens."""
+    await PostgresStore.open("postgresql://app@/memory?host=/nowhere", busy_timeout_s=0.01)

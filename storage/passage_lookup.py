@@ -1,0 +1,362 @@
+"""Looking up passages: which are candidates, and what stands around them. Every back end does it by this code.
+
+A back end gives the rows (`PassageReader`), all of one moment. What a look-up leaves out (other kinds, other times,
+what has ended) is left out while candidates are gathered, never from a list that was cut before: however much of it
+there is, it takes the place of nothing that is looked for.
+"""
+
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from heapq import nlargest
+from itertools import pairwise
+from math import log
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from memory_engine.storage.passage_rows import Waiting, family
+from memory_engine.store.passages import PLACES_BITS, LookedUp, LookUp, PassageRow, index_version
+
+T = TypeVar("T")
+
+READ_MAX = 16_000
+READ_MIN = 500
+"""Entries read of all terms' lists together, and at least of each: the latest passages that hold it."""
+LEFT_OUT_MAX = 2_000
+"""Up to this many passages that ended, or are unwanted, are known by their places; of more, each entry is looked up."""
+SUCCESSORS_OF = 30
+"""The best by words, and by meaning, whose successors become candidates too: these may answer them."""
+AROUND_OF = 15
+"""The best by words, and by meaning, of which also those a little further on or back become candidates."""
+AROUND = 3
+"""How far: an answer may come some turns after the words of its question."""
+NEVER = 1 << 62
+LAST_PLACE = (1 << 40) - 1
+"""Beyond all places of a thread."""
+
+
+class Stand(msgspec.Struct, frozen=True):
+    """How far an index has come: its version and seq, the place up to which words are indexed, and its counters."""
+
+    version: int
+    seq: int
+    folded: int
+    passages: int
+    terms: int
+
+
+class ListPart(msgspec.Struct, frozen=True):
+    """A part of a thread whose lists are read apart: from which place on, with which kinds, family and prefix of keys.
+
+    `family` is "" where a prefix has none; `prefix` is "" where the family says it all.
+    """
+
+    first: int
+    kinds: tuple[str, ...] = ()
+    family: str = ""
+    prefix: str = ""
+
+
+class PassageReader(Protocol):
+    """Rows of one thread's index, of one moment. Places are in the order named, each once."""
+
+    async def stand(self) -> Stand | None:
+        """How far the index has come; `None` where there is none."""
+        ...
+
+    async def counted(self, last: int) -> tuple[int, int]:
+        """The number of passages up to a place, and of their terms."""
+        ...
+
+    async def waiting(self, after: int, last: int) -> Sequence[Waiting]:
+        """The passages above a place up to another, in order."""
+        ...
+
+    async def said_between(self, since_us: int, until_us: int) -> tuple[int, int] | None:
+        """The first and the last place of what was said between two times; `None` for nothing."""
+        ...
+
+    async def ended_by(self, seq: int, limit: int) -> Sequence[int]:
+        """Places of passages that had ended at a seq, in any order."""
+        ...
+
+    async def of_kind(self, kind: str, span: tuple[int, int], limit: int) -> Sequence[int]:
+        """Places of indexed passages of a kind, in any order."""
+        ...
+
+    async def latest(
+        self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
+    ) -> Mapping[str, Sequence[Sequence[int]]]:
+        """For each term and each part, the indexed passages that hold it, the latest first, at most so many."""
+        ...
+
+    async def latest_fitting(
+        self, terms: Sequence[str], parts: Sequence[ListPart], span: tuple[int, int], most: int
+    ) -> Mapping[str, Sequence[Sequence[int]]]:
+        """The same, of the passages that the look-up lets through."""
+        ...
+
+    async def fitting(self, places: Sequence[int]) -> Collection[int]:
+        """Those of the places that the look-up lets through."""
+        ...
+
+    async def listed(self, since_us: int, until_us: int, limit: int) -> Sequence[int]:
+        """Places of what was said between two times and is let through, by time and then by place."""
+        ...
+
+    async def around(self, places: Sequence[int], before: int, after: int, last: int) -> Mapping[int, Sequence[int]]:
+        """For each place that many passages before it, and after it up to `last`: all of them in order."""
+        ...
+
+    async def neighbours(self, places: Sequence[int]) -> Mapping[int, tuple[int, int]]:
+        """For each place that there is: the ones before and after it in the thread, 0 where there is none."""
+        ...
+
+    async def rows(self, places: Sequence[int]) -> Mapping[int, PassageRow]:
+        """The passages at these places that there are."""
+        ...
+
+
+def at_once(work: "Coroutine[object, object, T]") -> T:
+    """The result of a coroutine that waits for nothing: one whose reader answers at once."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuntimeError("it waits for something")
+
+
+async def look_up(reader: PassageReader, head: int, wanted: LookUp) -> LookedUp:
+    """See `PassageIndex.look_up`."""
+    stand = await reader.stand()
+    if stand is None or stand.version != index_version():
+        return LookedUp(head=head)
+    passages, terms = stand.passages, stand.terms
+    last = last_place(wanted)
+    if wanted.upto:
+        passages, terms = await reader.counted(last)
+    unindexed = await reader.waiting(stand.folded, last)
+    terms += sum(one.size or 0 for one in unindexed)
+    postings = _Postings(reader, (0, min(stand.folded, last)), wanted)
+    holding, scores = await postings.score(passages, [one for one in unindexed if _waits(one, wanted)])
+    best = nlargest(wanted.limit, ((score, place) for place, score in scores.items()))
+    near: Sequence[int] = wanted.near
+    if wanted.near_max:
+        fitting = frozenset(await reader.fitting(near))
+        near = [place for place in near if place in fitting][: wanted.near_max]
+    sought = _Sought([place for _, place in best], near, await _listed(reader, wanted))
+    chosen = await _chosen(reader, last, sought, wanted)
+    return LookedUp(
+        seq=stand.seq,
+        head=head,
+        unindexed=len(unindexed),
+        passages=passages,
+        terms=terms,
+        holding=holding,
+        near=len(near),
+        listed=frozenset(sought.listed),
+        chosen=chosen.shown,
+        rows=chosen.rows,
+        before=chosen.before,
+        around={
+            place: {other: far for other, far in found.items() if far >= -AROUND}
+            for place, found in chosen.around.items()
+        },
+    )
+
+
+def last_place(wanted: LookUp) -> int:
+    """The last place that a look-up sees."""
+    return ((wanted.upto + 1) << PLACES_BITS) - 1 if wanted.upto else LAST_PLACE
+
+
+def first_place(seq: int) -> int:
+    """The place of an event's first passage."""
+    return seq << PLACES_BITS
+
+
+async def _listed(reader: PassageReader, wanted: LookUp) -> list[int]:
+    """The places of the passages of the times that are listed."""
+    found: list[int] = []
+    for since, until in wanted.listed:
+        found += await reader.listed(since, until, wanted.listed_max - len(found))
+    return found
+
+
+def _waits(one: Waiting, wanted: LookUp) -> bool:
+    """Whether a look-up lets a passage through whose words are not indexed yet."""
+    return _fits(PassageRow(one.place, one.kind, "", "", one.at_us, one.key, "", ended=one.ended), wanted)
+
+
+class _Postings:
+    """The passages that hold each of the asked terms, and that are let through."""
+
+    def __init__(self, reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> None:
+        self._reader = reader
+        self._wanted = wanted
+        self._span = span
+        self._parts = list(_parts(wanted))
+        self._most = max(READ_MIN, wanted.limit, READ_MAX // max(1, len(wanted.terms) * len(self._parts)))
+
+    async def score(self, passages: int, late: Sequence[Waiting]) -> tuple[dict[str, int], dict[int, float]]:
+        """How many passages hold each term, and the sum of idf of each passage that holds a rare enough one."""
+        terms = self._wanted.terms
+        held = _held(late, terms)
+        self._span = await _of_time(self._reader, self._span, self._wanted)
+        folded = await self._latest()
+        holding = {term: self._count(places) + len(held[term]) for term, places in folded.items()}
+        scores: dict[int, float] = {}
+        left = self._wanted.postings_max
+        for term in sorted(terms, key=lambda term: (holding[term], term)):
+            if left <= 0:
+                break
+            places = [*held[term], *folded[term]]
+            weight = log(1 + passages / holding[term]) if holding[term] else 0.0
+            for place in places[:left]:
+                scores[place] = scores.get(place, 0.0) + weight
+            left -= len(places)
+        return holding, scores
+
+    async def _latest(self) -> dict[str, Sequence[int]]:
+        """For each term the indexed passages that hold it, the latest first."""
+        terms, wanted = tuple(dict.fromkeys(self._wanted.terms)), self._wanted
+        left_out = await _left_out(self._reader, self._span, wanted)
+        is_read = (
+            left_out is None
+            or wanted.since_us is not None
+            or wanted.until_us is not None
+            or any(part.prefix for part in self._parts)
+        )
+        if not terms:
+            return {}
+        if is_read:
+            lists = await self._reader.latest_fitting(terms, self._parts, self._span, self._most)
+            return {term: self._merged(lists[term]) for term in terms}
+        without = left_out or frozenset()
+        lists = await self._reader.latest(terms, self._parts, self._span, self._most + len(without))
+        if not without:
+            return {term: self._merged(lists[term]) for term in terms}
+        standing = {term: [self._left(part, without) for part in lists[term]] for term in terms}
+        return {term: self._merged(standing[term]) for term in terms}
+
+    def _left(self, places: Sequence[int], without: frozenset[int]) -> list[int]:
+        return [place for place in places if place not in without][: self._most]
+
+    def _merged(self, parts: Sequence[Sequence[int]]) -> Sequence[int]:
+        if len(parts) == 1:
+            return parts[0]
+        return sorted({place for part in parts for place in part}, reverse=True)[: self._most]
+
+    def _count(self, places: Sequence[int]) -> int:
+        """The number of passages. Where only the latest were read, it is inferred from how close together these are."""
+        if len(places) < self._most:
+            return len(places)
+        first, last = self._span
+        return round(len(places) * (last - first) / max(1, last - places[-1]))
+
+
+def _parts(wanted: LookUp) -> Iterator[ListPart]:
+    """How to read each term's list."""
+    if not wanted.within:
+        yield ListPart(0, wanted.kinds)
+    for prefix, seq in wanted.within:
+        own = family(prefix)
+        yield ListPart(first_place(seq), wanted.kinds, own, "" if own == prefix else prefix)
+
+
+async def _of_time(reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> tuple[int, int]:
+    """The part of a span that holds all that was said between the times looked for."""
+    if wanted.since_us is None and wanted.until_us is None:
+        return span
+    since = -(1 << 63) if wanted.since_us is None else wanted.since_us
+    until = (1 << 63) - 1 if wanted.until_us is None else wanted.until_us
+    bounds = await reader.said_between(since, until)
+    return (span[0], span[0]) if bounds is None else (max(bounds[0], span[0]), min(bounds[1], span[1]))
+
+
+async def _left_out(reader: PassageReader, span: tuple[int, int], wanted: LookUp) -> frozenset[int] | None:
+    """The places of what had ended at the moment of the query or is unwanted; `None` where these are too many."""
+    found = list(await reader.ended_by(wanted.upto or NEVER, LEFT_OUT_MAX + 1))
+    for kind in wanted.unwanted:
+        found += await reader.of_kind(kind, span, LEFT_OUT_MAX + 1)
+    return frozenset(found) if len(found) <= LEFT_OUT_MAX else None
+
+
+def _held(late: Sequence[Waiting], terms: Sequence[str]) -> dict[str, list[int]]:
+    """The unindexed passages that hold each term."""
+    found: dict[str, list[int]] = {term: [] for term in terms}
+    for one in late:
+        for term in found.keys() & set(one.words.split()):
+            found[term].append(one.place)
+    return found
+
+
+class _Sought(msgspec.Struct, frozen=True):
+    """The places that a look-up gathers: those with the rarest words, the nearest, and those of the times listed."""
+
+    best: Sequence[int]
+    near: Sequence[int]
+    listed: Sequence[int]
+
+    def first(self, count: int) -> list[int]:
+        """The best so many by words, and by meaning."""
+        return list(dict.fromkeys((*self.best[:count], *self.near[:count])))
+
+
+class _Chosen(msgspec.Struct, frozen=True):
+    """The candidates' places, their rows and those before them, the place before each, and those around some."""
+
+    shown: list[int]
+    rows: dict[int, PassageRow]
+    before: dict[int, int]
+    around: dict[int, dict[int, int]]
+
+
+async def _chosen(reader: PassageReader, last: int, sought: _Sought, wanted: LookUp) -> _Chosen:
+    around = await _around(reader, last, sought.first(AROUND_OF)) if wanted.terms else {}
+    asked = dict.fromkeys((*sought.best, *(place for place in sought.near if place <= last), *sought.listed))
+    links = await reader.neighbours([place for place in asked if place not in around])
+    before = {after: place for place, (_, after) in links.items() if after}
+    before.update((place, earlier) for place, (earlier, _) in links.items() if earlier)
+    later = [links[place][1] for place in sought.first(SUCCESSORS_OF) if place in links and 0 < links[place][1] <= last]
+    for place, found in around.items():
+        before.update((after, earlier) for earlier, after in pairwise(sorted((place, *found))))
+    beside = (other for found in around.values() for other, far in found.items() if far >= -AROUND)
+    chosen = asked | dict.fromkeys(later) | dict.fromkeys(beside)
+    before = {place: before[place] for place in chosen if place in before}
+    rows = dict(await reader.rows(list(dict.fromkeys((*chosen, *before.values())))))
+    shown = [place for place in chosen if place in rows and _fits(rows[place], wanted)]
+    stands = {place for place, row in rows.items() if _stands(row, wanted)}
+    return _Chosen(shown, rows, {place: before[place] for place in shown if before.get(place) in stands}, around)
+
+
+async def _around(reader: PassageReader, last: int, places: Sequence[int]) -> dict[int, dict[int, int]]:
+    """For each place the few before and after it, with how far on they are (those before it: less than 0).
+
+    One more is before them than is looked at: the words of each are read with those of the one before.
+    """
+    beside = await reader.around(places, AROUND + 1, AROUND, last) if places else {}
+    found: dict[int, dict[int, int]] = {}
+    for place in places:
+        earlier = [other for other in reversed(beside[place]) if other < place]
+        later = [other for other in beside[place] if other > place]
+        found[place] = {other: -far for far, other in enumerate(earlier, 1)}
+        found[place].update((other, far) for far, other in enumerate(later, 1))
+    return found
+
+
+def _stands(row: PassageRow, wanted: LookUp) -> bool:
+    """Whether a passage had not ended yet at the moment of the query."""
+    return not row.ended or bool(wanted.upto and row.ended > wanted.upto)
+
+
+def _fits(row: PassageRow, wanted: LookUp) -> bool:
+    return (
+        _stands(row, wanted)
+        and (not wanted.kinds or row.kind in wanted.kinds)
+        and row.kind not in wanted.unwanted
+        and (not wanted.within or any(row.key.startswith(key) and row.seq >= seq for key, seq in wanted.within))
+        and (wanted.since_us is None or row.at_us >= wanted.since_us)
+        and (wanted.until_us is None or row.at_us <= wanted.until_us)
+    )

@@ -1,0 +1,88 @@
+"""What every back end writes into the row of a passage, and how it is read: its words, its marks, what keys begin with.
+
+A passage is written with its text. Its words go to the full-text index later, many passages at a time, since that is
+ten times cheaper than one at a time; until then a look-up reads them from the row.
+"""
+
+import sys
+from typing import NamedTuple
+from zlib import crc32
+
+from memory_engine.core.text import terms as analysed
+from memory_engine.store.passages import PassageRow
+
+WAITING_MIN = 64
+"""Passages that wait at least before their words go into the full-text index."""
+INDEXED_MAX = 256
+"""Passages indexed in one transaction: some milliseconds."""
+INDEXED_BULK = 1_024
+"""Passages in one transaction where somebody waits for all: each at half the cost, in tens of milliseconds."""
+RAW = "\x01"
+"""Begins the text of a passage whose words are not indexed yet."""
+MARK = "¶"
+"""Begins a word that stands for a passage's kind or family: no analysed text has it, and FTS5 takes it for a letter."""
+
+
+class Waiting(NamedTuple):
+    """A passage whose words are not indexed yet: its marks and terms, and their number where they are new."""
+
+    place: int
+    kind: str
+    key: str
+    at_us: int
+    ended: int
+    words: str
+    size: int | None
+
+
+def waiting_from(place: int, kind: str, key: str, said: tuple[int, int], stored: str) -> Waiting:
+    """A row that waits; `said` is when it was said and when it ended."""
+    words, size = stored, None
+    if stored.startswith(RAW):
+        terms = analysed(stored[1:])
+        words, size = f"{marks(kind, key)} {' '.join(terms)}", len(terms)
+    return Waiting(place, kind, key, *said, words, size)
+
+
+def stored_terms(row: PassageRow) -> str:
+    """What the row holds of its words: the text while it waits, else its marks and terms."""
+    return RAW + row.text if row.text else f"{marks(row.kind, row.key)} {row.terms}"
+
+
+def terms_of(kind: str, key: str, stored: str) -> str:
+    """The terms of a row, without its marks."""
+    words = f"{marks(kind, key)} {' '.join(analysed(stored[1:]))}" if stored.startswith(RAW) else stored
+    return words.split(" ", 2 if key and family(key) else 1)[-1]
+
+
+def count(terms: str) -> int:
+    """How many terms there are."""
+    return terms.count(" ") + 1 if terms else 0
+
+
+def marks(kind: str, key: str) -> str:
+    """The words that stand for the kind and the family of a passage."""
+    whole = family(key)
+    return f"{mark(kind)} {mark(whole)}" if whole else mark(kind)
+
+
+def mark(name: str) -> str:
+    """The word that stands for a kind or a family in the full-text index."""
+    return f"{MARK}{crc32(name.encode(errors='replace')):08x}"
+
+
+def family(key: str) -> str:
+    """The prefix of all keys of one layer or document: the key up to its second colon."""
+    parts = key.split(":", 2)
+    return f"{parts[0]}:{parts[1]}:" if len(parts) > 2 else ""
+
+
+def beyond(prefix: str) -> str | bytes:
+    """The bound after all keys that begin with a prefix, and before later ones: a text, or bytes (after any text)."""
+    stem = prefix.rstrip(chr(sys.maxunicode))
+    return stem[:-1] + ("\ue000" if stem[-1] == "\ud7ff" else chr(ord(stem[-1]) + 1)) if stem else b""
+
+
+def beyond_bytes(prefix: bytes) -> bytes:
+    """The same of UTF-8: its bytes are all below 255."""
+    return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else b"\xff"
