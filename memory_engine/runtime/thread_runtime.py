@@ -329,7 +329,8 @@ class ThreadRuntime:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
                     again.append(request)
-            await self.catch_up()
+            if not isinstance(error, EventIdTaken) or await self._kernel.store.head(self.id) != self.head:
+                await self.catch_up()  # an event of before, taken again, leaves the state as it is
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in attempt.requests if not request.future.done()]
             raise
