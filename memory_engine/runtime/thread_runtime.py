@@ -329,8 +329,8 @@ class ThreadRuntime:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
                     again.append(request)
-            if not isinstance(error, EventIdTaken) or await self._kernel.store.head(self.id) != self.head:
-                await self.catch_up()  # an event of before, taken again, leaves the state as it is
+            if not await self._is_current(error):
+                await self.catch_up()
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in attempt.requests if not request.future.done()]
             raise
@@ -343,6 +343,12 @@ class ThreadRuntime:
             self.queue.put_back(again)
             self._rest()
             self._go_on()
+
+    async def _is_current(self, error: MemoryEngineError) -> bool:
+        """Whether a commit failed only because an event of this very log was dispatched again."""
+        if self._is_stale or not isinstance(error, EventIdTaken):
+            return False
+        return await self._kernel.store.head(self.id) == self.head
 
     async def _bring_in(self, requests: Sequence[Request], views: Sequence[Projection[object]]) -> None:
         """Bring in the views that these requests change, then go on with them."""
