@@ -329,7 +329,8 @@ class ThreadRuntime:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
                     again.append(request)
-            if not await self._is_current(error):
+            is_taken = isinstance(error, EventIdTaken) and not self._is_stale
+            if not is_taken or await self._kernel.store.head(self.id) != self.head:
                 await self.catch_up()
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in attempt.requests if not request.future.done()]
@@ -343,12 +344,6 @@ class ThreadRuntime:
             self.queue.put_back(again)
             self._rest()
             self._go_on()
-
-    async def _is_current(self, error: MemoryEngineError) -> bool:
-        """Whether a commit failed only because an event of this very log was dispatched again."""
-        if self._is_stale or not isinstance(error, EventIdTaken):
-            return False
-        return await self._kernel.store.head(self.id) == self.head
 
     async def _bring_in(self, requests: Sequence[Request], views: Sequence[Projection[object]]) -> None:
         """Bring in the views that these requests change, then go on with them."""
@@ -434,13 +429,11 @@ class ThreadRuntime:
             stored = found.get(prepared.id)
             if stored is None:
                 continue
-            same = stored.payload == prepared.payload and stored.type == prepared.event.event_type
-            if not same:
+            if (stored.payload, stored.type) != (prepared.payload, prepared.event.event_type):
                 request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
                 return
-            request.receipts[stored.id] = self._receipt_of(
-                stored, read_back(self.id, stored, self._kernel.events), None
-            )
+            event = read_back(self.id, stored, self._kernel.events)
+            request.receipts[stored.id] = self._receipt_of(stored, event, None)
         if not request.pending:
             request.resolve()
 
