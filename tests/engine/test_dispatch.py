@@ -9,7 +9,6 @@ import pytest
 import memory_engine
 from memory_engine import BlockingReason, CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, errors
 from memory_engine import events as e
-from memory_engine.core.threads import LoadedThread
 from memory_engine.runtime.threads import OpenThreads
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import (
@@ -202,31 +201,6 @@ async def test_a_fork_knows_the_ids_of_its_past(engine: Engine) -> None:
     assert first.hash == (await fork.dispatch(say("a"), event_id="a")).hash
     assert 2 == (await fork.dispatch(say("B"), event_id="b")).seq
     assert ["a", "B"] == await texts(fork)
-
-
-class Read(MemoryStore):
-    """Remembers which threads were read whole."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.loaded: list[str] = []
-
-    async def load(self, thread_id: str) -> LoadedThread:
-        """Note it, and read."""
-        self.loaded.append(thread_id)
-        return await super().load(thread_id)
-
-
-async def test_an_event_of_before_does_not_have_its_thread_read_again() -> None:
-    """However long the state is: what was dispatched once is answered from the log."""
-    store = Read()
-    async with memory_engine.open(store) as engine:
-        thread = await engine.create_thread("t")
-        first = await thread.dispatch_all([NewEvent(say(name), name) for name in "abc"])
-        before = list(store.loaded)
-        assert first == await thread.dispatch_all([NewEvent(say(name), name) for name in "abc"])
-        assert before == store.loaded
-        assert 4 == (await thread.dispatch(say("d"))).seq
 
 
 async def test_a_lost_outcome_is_resolved_by_a_retry() -> None:
