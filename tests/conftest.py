@@ -22,12 +22,15 @@ LAST = ("recall", "replay", "unit")
 LITELLM = (
     "engine/test_litellm_model.py",
     "engine/test_model_compaction.py",
+    "engine/test_record.py",
+    "engine/test_recording.py",
+    "faces/test_sdk_requests.py",
     "recall/test_embedders.py",
     "recall/test_rerankers.py",
     "views/test_conversation_summary.py",
     "views/test_promotion_models.py",
 )
-"""Files whose tests import LiteLLM, which takes seconds: one process does it for all."""
+"""Files whose tests import LiteLLM or a provider's SDK, which takes seconds: one process does it for all."""
 
 OWN_SETTINGS = "_hypothesis_internal_use_settings"
 """Where Hypothesis keeps a law's settings; it has no public way to multiply their cases."""

@@ -329,7 +329,9 @@ class ThreadRuntime:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
                     again.append(request)
-            await self.catch_up()
+            is_taken = isinstance(error, EventIdTaken) and not self._is_stale
+            if not is_taken or await self._kernel.store.head(self.id) != self.head:
+                await self.catch_up()
         except asyncio.CancelledError:  # the loop is torn down around an open engine: they wait as before
             again = [request for request, _, _ in attempt.requests if not request.future.done()]
             raise
@@ -427,13 +429,11 @@ class ThreadRuntime:
             stored = found.get(prepared.id)
             if stored is None:
                 continue
-            same = stored.payload == prepared.payload and stored.type == prepared.event.event_type
-            if not same:
+            if (stored.payload, stored.type) != (prepared.payload, prepared.event.event_type):
                 request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
                 return
-            request.receipts[stored.id] = self._receipt_of(
-                stored, read_back(self.id, stored, self._kernel.events), None
-            )
+            event = read_back(self.id, stored, self._kernel.events)
+            request.receipts[stored.id] = self._receipt_of(stored, event, None)
         if not request.pending:
             request.resolve()
 

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletion
-from openai.types.responses import Response
 
 import memory_engine
 from memory_engine import Engine, Thread, errors
@@ -94,6 +92,8 @@ async def test_a_message_alone_is_recorded(thread: Thread) -> None:
 
 async def test_objects_of_an_sdk_are_taken_as_they_are(thread: Thread) -> None:
     """A response whole, with its usage; its message; a dictionary that holds objects."""
+    from openai.types.chat import ChatCompletion
+
     asked = ChatCompletion.model_validate(
         completion({"role": "assistant", "tool_calls": [call("c1")]}, "a", "tool_calls")
     )
@@ -118,6 +118,8 @@ async def test_a_response_is_one_response(thread: Thread) -> None:
         {"type": "function_call", "id": f"fc_{n}", "call_id": f"c{n}", "name": "look", "arguments": "{}"}
         for n in (1, 2)
     ]
+    from openai.types.responses import Response
+
     await thread.record(Response.model_validate(response([reasoning, said, *calls])))
     thinking, text, asked = await events_of(thread)
     assert isinstance(thinking, e.LlmThinking)

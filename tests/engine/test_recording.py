@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
-from openai.types.chat import ChatCompletionChunk
 
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, Thread, errors
@@ -198,6 +197,8 @@ async def test_a_stream_is_recorded_as_the_whole_response(thread: Thread, format
 
 async def test_chunks_of_an_sdk_are_taken(thread: Thread) -> None:
     """As objects, also inside the events of its stream helper."""
+    from openai.types.chat import ChatCompletionChunk
+
     chunks: list[object] = [ChatCompletionChunk.model_validate(one) for one in CHAT[:5]]
     helped = [{"type": "chunk", "chunk": one} for one in CHAT[5:]]
     assert await recorded(thread, [*chunks, {"type": "content.delta", "delta": "see."}, *helped])

@@ -1,30 +1,40 @@
 """Requests fit what the SDKs declare: each message is checked at run time by the very types that the SDKs export."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING
 
 import pytest
-from anthropic.types import MessageParam, TextBlockParam
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from openai.types.chat import ChatCompletionMessageParam
-from openai.types.responses import ResponseInputItemParam
-from pydantic import TypeAdapter, ValidationError
 
 from memory_engine.events import Event
 from tests.engine.test_forms_laws import EVENTS, context_of
 
-ADAPTERS: dict[str, TypeAdapter[object]] = {
-    "chat": TypeAdapter(ChatCompletionMessageParam),
-    "responses": TypeAdapter(ResponseInputItemParam),
-    "anthropic": TypeAdapter(MessageParam),
-    "system": TypeAdapter(TextBlockParam),
-}
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+
+@cache
+def adapters() -> "dict[str, TypeAdapter[object]]":
+    """The types of the SDKs, which take seconds to import: a process that only collects the tests does without."""
+    from anthropic.types import MessageParam, TextBlockParam
+    from openai.types.chat import ChatCompletionMessageParam
+    from openai.types.responses import ResponseInputItemParam
+    from pydantic import TypeAdapter
+
+    return {
+        "chat": TypeAdapter(ChatCompletionMessageParam),
+        "responses": TypeAdapter(ResponseInputItemParam),
+        "anthropic": TypeAdapter(MessageParam),
+        "system": TypeAdapter(TextBlockParam),
+    }
 
 
 def check(kind: str, messages: Iterable[object]) -> None:
     """Each of these is what the SDK declares, to its last part."""
     for message in messages:
-        through(ADAPTERS[kind].validate_python(message))
+        through(adapters()[kind].validate_python(message))
 
 
 def through(value: object) -> None:
@@ -52,5 +62,7 @@ async def test_every_request_fits_the_sdks_types(events: list[Event]) -> None:
 
 def test_what_does_not_fit_is_found() -> None:
     """The check looks into the parts."""
+    from pydantic import ValidationError
+
     with pytest.raises(ValidationError):
         check("anthropic", [{"role": "user", "content": [{"type": "text", "words": "Hi"}]}])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory_engine.core.secrets import MASK, holds_secret, mask_secrets, secrets_in
+from memory_engine.core.secrets import MASK, READ_CHARS_MAX, holds_secret, mask_secrets, secrets_in
 
 TOLD = [
     ("password: hunter2", "password: [secret]"),
@@ -104,5 +104,5 @@ def test_secrets_are_in_order_and_apart(text: str) -> None:
 @pytest.mark.parametrize("sign", ["password ", "a", "-", "=", "1 ", "a1B", "a://", "--a-", "AB12 ", 'pin: "'])
 def test_a_secret_is_found_behind_a_long_text(sign: str) -> None:
     """The pieces in which a long text is read overlap, so that nothing falls between them."""
-    text = sign * (250_000 // len(sign))
+    text = sign * ((READ_CHARS_MAX + 5_000) // len(sign))
     assert secrets_in(f"{text}\npassword: hunter2")[-1].end == len(text) + len("\npassword: hunter2")

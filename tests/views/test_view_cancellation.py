@@ -14,6 +14,7 @@ from memory_engine.agents import AgentLifecycle
 from memory_engine.errors import TaskNotRunning
 from memory_engine.events import PlaybookCall
 from memory_engine.projections.outbox import OUTBOX
+from memory_engine.projections.rebuild import Refolding
 from memory_engine.runtime.config import ConversationLimits
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.threads import OpenThreads
@@ -293,8 +294,11 @@ async def assert_at_rest(engine: Engine, thread: Thread) -> None:
     for runtime in engine.kernel[OpenThreads].all():
         assert (False, 0) == (runtime.busy, len(runtime.queue))
     head = (await thread.info()).events
-    for name, rows in (await views(engine, thread.id)).items():
-        assert rows == await thread.view(name, at=head)
+    given = Refolding(engine.kernel.projections, engine.reader, thread.id)
+    async for page in engine.reader.pages(thread.id, after=0, upto=head):
+        for stored in page:
+            given.apply(stored)
+    assert {name: dict(rows.items()) for name, rows in given.rows.items()} == await views(engine, thread.id)
     assert 0 == len(await thread.rows(OUTBOX))
 
 
