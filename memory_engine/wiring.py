@@ -20,7 +20,7 @@ from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import DuplicateRegistration, IntegrityError, MissingExtra
+from memory_engine.errors import DuplicateRegistration, IntegrityError, MissingExtra, SchemaError
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -237,6 +237,11 @@ async def _open_store(path: str, durability: Durability, config: EngineConfig) -
             raise MissingExtra("a memory in PostgreSQL", "postgres") from None
         busy_s, read_only = config.busy_timeout_s, config.read_only
         return await PostgresStore.open(path, durability=durability, busy_timeout_s=busy_s, read_only=read_only)
+    if "://" in path:
+        from memory_engine.core.secrets import without_password
+
+        why = "it is neither a path nor the URL of a PostgreSQL database (postgresql://user@host/database)"
+        raise SchemaError(without_password(path), why)
     from memory_engine.storage.sqlite.store import SQLiteStore
 
     if config.read_only:

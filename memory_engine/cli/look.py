@@ -192,7 +192,7 @@ async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
         "chunks": f"{number(totals.chunks)} in the states of all threads",
         "tokens": f"{number(totals.tokens)} in these chunks, estimated",
         "payload": f"{size(totals.payload_bytes)} of events as JSON",
-        "file": f"{size(totals.bytes)} at {asked.db}",
+        "file": f"{size(totals.bytes)} at {without_password(asked.db)}",
     }
     for name, value in shown.items():
         terminal.say(f"{name:<8} {value}")

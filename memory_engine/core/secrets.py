@@ -201,7 +201,7 @@ _IN_ADDRESS = regex(r"[a-z][a-z0-9+.\-]{1,20}://[^\s:/@]{0,100}:((?!\[secret\])[
 """The password in an address: `postgres://app:hunter2@db`."""
 
 
-_USER_INFO = regex(r"(?P<login>postgres(?:ql)?://[^:@/?#]*):(?P<password>.*)@")
+_USER_INFO = regex(r"(?P<login>[a-z][a-z0-9+.\-]*://[^:@/?#\s]*):(?P<password>.+)@")
 _IN_QUERY = regex(r"(?P<name>[?&\s](?:ssl)?pass(?:word|file)=)[^&\s]*")
 
 

@@ -41,6 +41,7 @@ _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.5
 _CONNECT_S = 10.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class OutcomeUnknown(Exception):
@@ -73,7 +74,7 @@ class Pool:
         Where its outcome is lost with the connection it runs again if it is repeatable, else `StorageUnreachable` is
         raised, which says so.
         """
-        return await self._own(self._repeated(lambda c: _within(c, "BEGIN", work), is_repeatable=is_repeatable))
+        return await self._own(self._repeated(lambda c: _within(c, _WRITE, work), is_repeatable=is_repeatable))
 
     async def bare(self, work: Work[T]) -> T:
         """Run one statement that no transaction may hold."""
@@ -99,7 +100,7 @@ class Pool:
 
     def _single(self, work: Work[T]) -> Work[T]:
         """One statement; in a transaction of its own where statements are not prepared (see `Address`)."""
-        return work if self.address.prepared else lambda connection: _within(connection, "BEGIN", work)
+        return work if self.address.prepared else lambda connection: _within(connection, _WRITE, work)
 
     async def _called(self, work: Work[T]) -> T:
         connection = await self._taken()
@@ -221,7 +222,7 @@ async def _within(connection: Connection, begin: str, work: Work[T]) -> T:
     try:
         await connection.execute("COMMIT")
     except ERRORS as error:
-        if kind_of(error) is FailureKind.AWAY and begin == "BEGIN":
+        if kind_of(error) is FailureKind.AWAY and begin == _WRITE:
             raise OutcomeUnknown from error
         raise
     return result

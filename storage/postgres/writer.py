@@ -16,7 +16,9 @@ from memory_engine.errors import (
     IntegrityError,
     InvalidIdentifier,
     MemoryEngineError,
+    StorageBusy,
     StorageRefused,
+    StorageUnreachable,
     ThreadExists,
     ThreadNotFound,
 )
@@ -40,6 +42,8 @@ UNITS_MAX = 64
 """Units in one call. More would let the first wait for the last."""
 BYTES_MAX = 8 * 1024 * 1024
 """Bytes of payloads in one call, unless one unit alone has more."""
+TOGETHER_S = 0.1
+"""Seconds that a call of several units waits for a head that another session holds; then each goes by itself."""
 BATCHES_MAX = 4
 """Calls under way at once."""
 _WRITTEN, _MOVED, _GONE, _TAKEN, _EXISTS, _PAST_HEAD, _NO_ORIGIN, _NO_HEAD = range(8)
@@ -120,11 +124,10 @@ class BatchWriter:
         outcomes: Sequence[Outcome] = [EngineClosed()] * len(batch)
         try:
             outcomes = await self.commit([unit for unit, _ in batch])
-        except MemoryEngineError as error:
-            if is_failing(error):
-                self.failed = error
-            outcomes = [error] * len(batch)
+        except Exception as error:  # whatever it was, nobody may wait for ever: it is what they are told
+            outcomes = [storage_error(self._pool.address, error)] * len(batch)
         finally:
+            self.failed = self.failed or next((one for one in outcomes if one is not None and is_failing(one)), None)
             self._batches -= 1
             self._under_way.difference_update(unit.thread_id for unit, _ in batch)
             for (_, future), outcome in zip(batch, outcomes, strict=True):
@@ -138,9 +141,11 @@ class BatchWriter:
         """
         try:
             return await self._committed(units)
-        except (StorageRefused, EventIdTaken, InvalidIdentifier) as error:
+        except (StorageRefused, StorageBusy, EventIdTaken, InvalidIdentifier) as error:
+            if isinstance(error, StorageUnreachable):
+                raise
             if len(units) > 1:
-                return [(await self.commit([unit]))[0] for unit in units]
+                return await asyncio.gather(*map(self._tried, units))
             [unit] = units
             if isinstance(error, StorageRefused) and unit.passages is not None:
                 # the thread's index may be damaged: it derives from the log, and must not stop an event
@@ -151,9 +156,15 @@ class BatchWriter:
                 return await self._alone(unit)
             return [error]
 
+    async def _tried(self, unit: CommitUnit) -> Outcome:
+        try:
+            return (await self.commit([unit]))[0]
+        except MemoryEngineError as error:
+            return error
+
     async def commit_within(self, connection: Connection, unit: CommitUnit) -> None:
         """Commit a unit in the caller's transaction. Raises what refuses it."""
-        codes = await self._called(connection, commit_arguments([unit]))
+        codes = await self._called(connection, commit_arguments([unit]), self._pool.busy_timeout_s)
         if (refused := _outcome(codes[0], unit)) is not None:
             raise refused
 
@@ -169,13 +180,14 @@ class BatchWriter:
 
     async def _committed(self, units: Sequence[CommitUnit]) -> list[Outcome]:
         arguments = commit_arguments(units)
+        wait_s = self._pool.busy_timeout_s if len(units) == 1 else min(TOGETHER_S, self._pool.busy_timeout_s)
         loop = asyncio.get_running_loop()
         began, tries, is_unknown = loop.time(), 0, False
         codes: Sequence[int] = ()
         while True:
             tries += 1
             try:
-                codes = await self._pool.call(lambda connection: self._called(connection, arguments))
+                codes = await self._pool.call(lambda connection: self._called(connection, arguments, wait_s))
                 break
             except OutcomeUnknown as lost:
                 is_unknown = True
@@ -199,8 +211,8 @@ class BatchWriter:
             ]
         return outcomes
 
-    async def _called(self, connection: Connection, arguments: Sequence[object]) -> Sequence[int]:
-        wait_ms = max(1, int(self._pool.busy_timeout_s * 1000))
+    async def _called(self, connection: Connection, arguments: Sequence[object], wait_s: float) -> Sequence[int]:
+        wait_ms = max(1, int(wait_s * 1000))
         codes: Sequence[int] = await connection.fetchval(
             self._commit_sql, wait_ms, self._is_full, index_version(), *arguments
         )

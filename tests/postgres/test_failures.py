@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from memory_engine.errors import (
     InvalidArgument,
     InvalidIdentifier,
     MemoryEngineError,
+    SchemaError,
     StorageBusy,
     StorageError,
     StorageFailed,
@@ -73,6 +76,14 @@ def test_a_url_that_cannot_be_read_is_refused_without_its_password(url: str) -> 
     with pytest.raises(InvalidArgument) as raised:
         parse(url)
     assert "s3cr" not in f"{raised.value} {raised.value!r}"
+
+
+async def test_a_url_of_another_database_is_refused() -> None:
+    """It is not taken for the path of a file, and its password is not shown."""
+    with pytest.raises(SchemaError, match="PostgreSQL") as raised:
+        async with memory_engine.open("mysql://app:s3cr@host/db"):
+            pass
+    assert "s3cr" not in str(raised.value)
 
 
 def test_every_text_about_an_address_is_without_the_password() -> None:
@@ -181,9 +192,9 @@ async def test_a_row_that_another_session_holds_is_waited_for(store: PostgresSto
     connection = await asyncpg.connect(address.dsn)
     async with connection.transaction():
         await connection.execute(f"SELECT 1 FROM {address.schema}.heads WHERE tid = $1 FOR UPDATE", tid_of("t"))
-        with pytest.raises(StorageBusy):
-            await impatient.commit(unit("t", event(2), after=head_at(1)))
-        await impatient.commit(unit("u", event(2), after=head_at(1)))
+        both = [impatient.commit(unit(name, event(2), after=head_at(1))) for name in "tu"]
+        outcomes = await asyncio.gather(*both, return_exceptions=True)
+        assert [True, False] == [isinstance(one, StorageBusy) for one in outcomes]
         waiting = store.commit(unit("t", event(2), after=head_at(1)))
         assert not (await asyncio.wait([waiting], timeout=0.05))[0]
     await waiting
@@ -252,8 +263,10 @@ def test_the_command_line_shows_no_password(url: str, run: Run) -> None:
     """What it prints of the store's place, and what it cannot reach."""
     address = with_login(url, f"postgres:{QUOTED}")
     asyncio.run(made_and_closed(url))
-    code, printed, _ = run("--db", address, "stats", "--json")
-    assert (0, True, False) == (code, ":***@" in printed, "s3cr" in printed)
+    for words in (["stats"], ["stats", "--json"], ["verify"]):
+        code, printed, said = run("--db", address, *words)
+        assert (0, False) == (code, "s3cr" in printed + said)
+    assert ":***@" in run("--db", address, "stats")[1]
     code, printed, said = run("--db", with_login(url, f"nobody:{QUOTED}"), "threads")
     assert (2, False) == (code, "s3cr" in printed + said)
 
@@ -287,3 +300,21 @@ async def ask_as(store: Store, sql: str) -> None:
     """Run a statement by the store's own role."""
     assert isinstance(store, PostgresStore)
     await store._pool.write(lambda connection: connection.execute(in_schema(sql, store._schema)))
+
+
+def test_without_the_driver_a_url_names_the_extra() -> None:
+    """The package itself needs no driver of a server."""
+    script = (
+        "import asyncio, sys\n"
+        "sys.modules['asyncpg'] = None\n"
+        "import memory_engine\n"
+        "async def opened():\n"
+        "    async with memory_engine.open('postgresql://app@host/db'):\n"
+        "        pass\n"
+        "try:\n"
+        "    asyncio.run(opened())\n"
+        "except memory_engine.errors.MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "memory-engine[postgres]" in done.stdout
