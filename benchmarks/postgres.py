@@ -197,7 +197,7 @@ async def _processes(setting: Setting, cluster: Cluster) -> list[Figure]:
 
 async def _long_thread(setting: Setting, cluster: Cluster) -> list[Figure]:
     """Dispatch to a thread of many events against one of 100, and opening the long one cold."""
-    count = setting.size(100_000, 1_000)
+    count = setting.size(30_000, 1_000)
     say(f"  building a log of {count:,} messages")
     url = cluster.new_url()
     taken = {"short": Rounds(), "long": Rounds()}
