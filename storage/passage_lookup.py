@@ -218,7 +218,7 @@ class _Postings:
             left -= len(places)
         return holding, scores
 
-    async def _latest(self) -> dict[str, list[int]]:
+    async def _latest(self) -> dict[str, Sequence[int]]:
         """For each term the indexed passages that hold it, the latest first."""
         terms, wanted = tuple(dict.fromkeys(self._wanted.terms)), self._wanted
         left_out = await _left_out(self._reader, self._span, wanted)
@@ -235,16 +235,17 @@ class _Postings:
             return {term: self._merged(lists[term]) for term in terms}
         without = left_out or frozenset()
         lists = await self._reader.latest(terms, self._parts, self._span, self._most + len(without))
-        return {
-            term: self._merged(
-                [[place for place in part if place not in without][: self._most] for part in lists[term]]
-            )
-            for term in terms
-        }
+        if not without:
+            return {term: self._merged(lists[term]) for term in terms}
+        standing = {term: [self._left(part, without) for part in lists[term]] for term in terms}
+        return {term: self._merged(standing[term]) for term in terms}
 
-    def _merged(self, parts: Sequence[Sequence[int]]) -> list[int]:
+    def _left(self, places: Sequence[int], without: frozenset[int]) -> list[int]:
+        return [place for place in places if place not in without][: self._most]
+
+    def _merged(self, parts: Sequence[Sequence[int]]) -> Sequence[int]:
         if len(parts) == 1:
-            return list(parts[0])
+            return parts[0]
         return sorted({place for part in parts for place in part}, reverse=True)[: self._most]
 
     def _count(self, places: Sequence[int]) -> int:

@@ -41,7 +41,8 @@ _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.5
 _CONNECT_S = 10.0
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_IDLE_MS = 60_000
+"""A transaction whose client says nothing for so long is ended: it may be cut off, and hold rows that others need."""
 
 
 class OutcomeUnknown(Exception):
@@ -54,6 +55,12 @@ class Pool:
     def __init__(self, address: Address, busy_timeout_s: float) -> None:
         self.address = address
         self.busy_timeout_s = busy_timeout_s
+        # one message of the protocol, and so one round trip
+        self._write = (
+            "BEGIN ISOLATION LEVEL READ COMMITTED; "
+            f"SET LOCAL lock_timeout = {max(1, int(busy_timeout_s * 1000))}; "
+            f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_MS}"
+        )
         self._free: list[Connection] = []
         self._open: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
@@ -74,7 +81,7 @@ class Pool:
         Where its outcome is lost with the connection it runs again if it is repeatable, else `StorageUnreachable` is
         raised, which says so.
         """
-        return await self._own(self._repeated(lambda c: _within(c, _WRITE, work), is_repeatable=is_repeatable))
+        return await self._own(self._repeated(lambda c: _within(c, self._write, work), is_repeatable=is_repeatable))
 
     async def bare(self, work: Work[T]) -> T:
         """Run one statement that no transaction may hold."""
@@ -100,7 +107,7 @@ class Pool:
 
     def _single(self, work: Work[T]) -> Work[T]:
         """One statement; in a transaction of its own where statements are not prepared (see `Address`)."""
-        return work if self.address.prepared else lambda connection: _within(connection, _WRITE, work)
+        return work if self.address.prepared else lambda connection: _within(connection, self._write, work)
 
     async def _called(self, work: Work[T]) -> T:
         connection = await self._taken()
@@ -222,7 +229,7 @@ async def _within(connection: Connection, begin: str, work: Work[T]) -> T:
     try:
         await connection.execute("COMMIT")
     except ERRORS as error:
-        if kind_of(error) is FailureKind.AWAY and begin == _WRITE:
+        if kind_of(error) is FailureKind.AWAY and begin != _READ:
             raise OutcomeUnknown from error
         raise
     return result

@@ -19,6 +19,8 @@ THREAD_TABLES = (
     "passages", "words", "vectors", "embedded",
 )  # fmt: skip
 _LOCK = "memory_engine"
+_MIGRATION_MS = 300_000
+"""A migration of much data takes long, and who opens the store meanwhile waits for it."""
 SERVER_MIN = 140_000
 
 
@@ -29,6 +31,7 @@ async def migrate(connection: Connection, address: Address) -> None:
     """
     if await version_of(connection, address) == VERSION:
         return
+    await connection.execute(f"SET LOCAL lock_timeout = {_MIGRATION_MS}")
     # The lock is of this schema: others may be migrated at the same time. It ends with the transaction.
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", f"{_LOCK} {address.schema}"
