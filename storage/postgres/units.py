@@ -70,8 +70,8 @@ COMMIT = "SELECT @.commit_units($1::integer, $2::boolean, $3::bigint, {})".forma
 )  # fmt: skip
 COMMIT_ONE = (
     "SELECT @.commit_one($1::integer, $2::boolean, $3::uuid, $4::bigint, $5::bigint, $6::bigint, $7::bytea, "
-    "$8::bigint, $9::text, $10::bigint, $11::bigint, $12::bigint, $13::bytea, {})"
-).format(_parameters(14, _EVENT, _LIVE))
+    f"$8::bigint, $9::text, $10::bigint, $11::bigint, $12::bigint, $13::bytea, {_parameters(14, _EVENT, _LIVE)})"
+)
 WRITE_ROWS = "SELECT @.write_rows({})".format(_parameters(1, "uuid text", _RANGE, _ROW, _CHECKPOINT))
 _CHANGED = _parameters(4, _CHANGE, _PASSAGE, _ENDING)
 WRITE_PASSAGES = f"SELECT @.write_passages($1::uuid[], $2::text[], $3::bigint, {_CHANGED})"

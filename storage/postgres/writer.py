@@ -266,11 +266,12 @@ class RefusingWriter:
 
 def _outcome(code: int, unit: CommitUnit) -> Outcome:
     """The error that an outcome stands for, as `commit_units` numbers them."""
+    if code == _WRITTEN:
+        return None
     thread_id = unit.thread_id
     if code == _NO_ORIGIN and unit.makes is not None and unit.makes.forked_from is not None:
         return ThreadNotFound(unit.makes.forked_from.thread_id)
     errors: dict[int, Outcome] = {
-        _WRITTEN: None,
         _MOVED: HeadMoved(),
         _GONE: ThreadNotFound(thread_id),
         _TAKEN: EventIdTaken(),
