@@ -145,7 +145,7 @@ def running(settings: Mapping[str, str] = UNSYNCED) -> Iterator[Cluster]:
     """A server in a temporary folder, gone at the end. Raises `NoServer`."""
     # a short path: the name of a socket may have about a hundred bytes
     folder = Path(tempfile.mkdtemp(prefix="me-pg-"))
-    os.chmod(folder, 0o755)
+    folder.chmod(0o755)
     cluster = None
     try:
         cluster = Cluster.make(folder / "a", settings)

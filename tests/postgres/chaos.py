@@ -1,7 +1,7 @@
 """Processes that write to one database together, through crashes of theirs and of the server's; and what must hold.
 
-Each child (`chaos_child`) says on its standard output what it was told is written. When all is over every event that was
-acknowledged is there once, at its place; each sender's are in its order; nothing is there that nobody sent.
+Each child (`chaos_child`) says on its standard output what it was told is written. When all is over every event that
+was acknowledged is there once, at its place; each sender's are in its order; nothing is there that nobody sent.
 """
 
 import asyncio
@@ -130,8 +130,8 @@ async def check(crowd: Crowd, url: str = "") -> None:
             if not set(ids) <= set(crowd.acknowledged):
                 receipts = await engine.dispatch_all(ids[0].split("/")[0][1:], [NewEvent(event_of(i), i) for i in ids])
                 assert not [r for r in receipts if placed.get(r.event_id, r.seq) != r.seq]
-        for name in logs:
-            _in_order([row.id for row in logs[name]])
+        for log in logs.values():
+            _in_order([row.id for row in log])
         crowd.compactions = sum(row.type == "compaction_completed" for row in rows)
         await assert_verified(engine)
 

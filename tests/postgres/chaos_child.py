@@ -1,7 +1,8 @@
 """A process among several on one database: `python -m tests.postgres.chaos_child URL NAME THREADS ROUNDS LEASE_S`.
 
 It sends to every thread, round after round, compacting as it goes. Each line that it writes is JSON: `["begin", ids]`
-before it sends, `["written", {id: seq}]` once it was told so. What the server cannot take while it is away it sends again.
+before it sends, `["written", {id: seq}]` once it was told so. What the server cannot take while it is away it sends
+again.
 """
 
 import asyncio

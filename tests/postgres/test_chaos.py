@@ -1,4 +1,4 @@
-"""Four processes write to sixteen threads, through deaths of theirs and of the server's: nothing acknowledged is lost."""
+"""Four processes write to sixteen threads, through deaths of theirs and the server's: nothing acknowledged is lost."""
 
 import asyncio
 import os

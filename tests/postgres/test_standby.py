@@ -39,8 +39,9 @@ def either(*folders: Path) -> str:
 async def in_step(primary: Cluster) -> None:
     """Wait until commits wait for the standby."""
     connection = await asyncpg.connect(primary.url)
-    while not await connection.fetchval("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"):
-        await asyncio.sleep(0.01)  # only the server knows
+    query = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
+    while not await connection.fetchval(query):  # noqa: ASYNC110 - only the server knows
+        await asyncio.sleep(0.01)
     await connection.close()
 
 
