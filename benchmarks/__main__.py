@@ -19,6 +19,7 @@ from benchmarks.judgement import judgement
 from benchmarks.looking_back import looking_back
 from benchmarks.page import write_page
 from benchmarks.peer_process import Peers, peers_python, peers_running
+from benchmarks.postgres import postgres
 from benchmarks.quality import compaction_quality, recall_now, recall_quality
 from benchmarks.recall import recall
 from benchmarks.replaying import replay
@@ -45,6 +46,7 @@ BENCHES: dict[str, Bench] = {
     "recall_quality": recall_quality,
     "judgement": judgement,
     "recall_now": recall_now,
+    "postgres": postgres,
 }
 WITH_PEERS = frozenset({"dispatch", "durability", "size"})
 

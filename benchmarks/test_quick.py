@@ -54,6 +54,20 @@ def test_a_quick_run_measures_search_without_a_verdict() -> None:
         assert line["ok"] is None
 
 
+def test_a_quick_run_measures_a_server_where_one_can_be_had() -> None:
+    """Every part has its lines; without a server there is none, and it is said why."""
+    ended = run("postgres", "--quick", "--json")
+    assert (0, "") == (ended.returncode, "" if ended.returncode == 0 else ended.stderr)
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    cases = " ".join(line["case"] for line in lines)
+    assert lines or "nothing is measured" in ended.stderr
+    for part in ("dispatch, as", "64 threads", "4 processes", "1,000 events", "open, thread", "search") if lines else ():
+        assert part in cases
+    for line in lines:
+        assert line["value"] > 0
+        assert line["ok"] is None
+
+
 def test_quality_is_measured_or_said_to_be_skipped() -> None:
     """Where the recordings lie beside the repository something is found; elsewhere a line says why not."""
     ended = run("recall_quality", "--quick", "--json")

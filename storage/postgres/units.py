@@ -68,10 +68,41 @@ COMMIT = "SELECT @.commit_units($1::integer, $2::boolean, $3::bigint, {})".forma
         4, _UNIT, _HEAD, _MADE, _EVENT, _LIVE, _RANGE, _ROW, _CHECKPOINT, _CHANGE, _PASSAGE, _ENDING
     )
 )  # fmt: skip
+COMMIT_ONE = (
+    "SELECT @.commit_one($1::integer, $2::boolean, $3::uuid, $4::bigint, $5::bigint, $6::bigint, $7::bytea, "
+    f"$8::bigint, $9::text, $10::bigint, $11::bigint, $12::bigint, $13::bytea, {_parameters(14, _EVENT, _LIVE)})"
+)
 WRITE_ROWS = "SELECT @.write_rows({})".format(_parameters(1, "uuid text", _RANGE, _ROW, _CHECKPOINT))
 _CHANGED = _parameters(4, _CHANGE, _PASSAGE, _ENDING)
 WRITE_PASSAGES = f"SELECT @.write_passages($1::uuid[], $2::text[], $3::bigint, {_CHANGED})"
 PUT_EVENTS = "SELECT @.put_events({})".format(_parameters(1, "uuid text", _EVENT))
+
+
+def one_arguments(units: Sequence[CommitUnit]) -> list[object] | None:
+    """The arguments of `COMMIT_ONE`; `None` where it is not one unit of events. Raises as `commit_arguments` does."""
+    unit = units[0]
+    if len(units) > 1 or not unit.events or unit.makes is not None or unit.projections or unit.passages is not None:
+        return None
+    events, live = Table(_EVENT), Table(_LIVE)
+    events.rows = event_rows(1, unit.events)
+    live.rows = live_rows(1, unit)
+    head = head_row(unit, unit.expected.epoch, unit.head.epoch)
+    return [*head, *_columns((events, live))]
+
+
+def head_row(unit: CommitUnit, expected: int | None, epoch: int | None) -> tuple[object, ...]:
+    """A unit's thread, where its head is expected to be, and where it goes; the two epochs as they are given."""
+    head = unit.head
+    return (
+        tid_of(unit.thread_id), unit.expected.seq, expected, head.seq, head.hash, epoch, head.status,
+        head.open_compaction, head.chunks, head.tokens, marks_to_row(head),
+    )  # fmt: skip
+
+
+def live_rows(n: int, unit: CommitUnit) -> list[tuple[object, ...]]:
+    """Chunks that come, move or go; what goes has no key."""
+    placed = {id_: (None, None) if row is None else (row.key, row.container) for id_, row in unit.live.items()}
+    return [(n, *place_of(chunk_id), *place) for chunk_id, place in placed.items()]
 
 
 def commit_arguments(units: Sequence[CommitUnit]) -> list[list[object]]:
@@ -82,21 +113,12 @@ def commit_arguments(units: Sequence[CommitUnit]) -> list[list[object]]:
     heads, made, events, live = Table(f"{_UNIT} {_HEAD}"), Table(_MADE), Table(_EVENT), Table(_LIVE)
     projections, passages = ProjectionColumns(), PassageColumns()
     for n, unit in enumerate(units, 1):
-        expected, head = unit.expected, unit.head
         is_given = unit.makes is not None and is_scope_id(unit.thread_id)  # the epoch, by the store
-        epochs = (None, None) if is_given else (expected.epoch, head.epoch)
-        heads.rows.append(
-            (
-                tid_of(unit.thread_id), expected.seq, epochs[0], head.seq, head.hash, epochs[1], head.status,
-                head.open_compaction, head.chunks, head.tokens, marks_to_row(head),
-            )
-        )  # fmt: skip
+        heads.rows.append(head_row(unit, *((None, None) if is_given else (unit.expected.epoch, unit.head.epoch))))
         if unit.makes is not None:
             made.rows.append(made_row(n, unit.makes))
         events.rows += event_rows(n, unit.events)
-        for chunk_id, row in unit.live.items():
-            placed = (None, None) if row is None else (row.key, row.container)
-            live.rows.append((n, *place_of(chunk_id), *placed))
+        live.rows += live_rows(n, unit)
         for change in unit.projections:
             projections.add(n, change)
         if unit.passages is not None:

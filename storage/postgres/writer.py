@@ -32,7 +32,7 @@ from memory_engine.storage.postgres.failures import (
 )
 from memory_engine.storage.postgres.pool import TRIES_MAX, Connection, OutcomeUnknown, Pool, pause_s
 from memory_engine.storage.postgres.rows import in_schema, tid_of
-from memory_engine.storage.postgres.units import COMMIT, commit_arguments
+from memory_engine.storage.postgres.units import COMMIT, COMMIT_ONE, commit_arguments, one_arguments
 from memory_engine.store.passages import index_version
 from memory_engine.store.protocol import CommitUnit
 
@@ -59,6 +59,7 @@ class BatchWriter:
         self._is_full = is_full
         self._learned = learned
         self._commit_sql = in_schema(COMMIT, pool.address.schema)
+        self._one_sql = in_schema(COMMIT_ONE, pool.address.schema)
         self._waiting: deque[_Waiting] = deque()
         self._under_way: set[str] = set()
         self._batches = 0
@@ -164,7 +165,7 @@ class BatchWriter:
 
     async def commit_within(self, connection: Connection, unit: CommitUnit) -> None:
         """Commit a unit in the caller's transaction. Raises what refuses it."""
-        codes = await self._called(connection, commit_arguments([unit]), self._pool.busy_timeout_s)
+        codes = await self._called(connection, [unit], one_arguments([unit]), self._pool.busy_timeout_s)
         if (refused := _outcome(codes[0], unit)) is not None:
             raise refused
 
@@ -179,7 +180,7 @@ class BatchWriter:
         await self._pool.write(lambda connection: connection.execute(sql, tid_of(thread_id)))
 
     async def _committed(self, units: Sequence[CommitUnit]) -> list[Outcome]:
-        arguments = commit_arguments(units)
+        one = one_arguments(units)
         wait_s = self._pool.busy_timeout_s if len(units) == 1 else min(TOGETHER_S, self._pool.busy_timeout_s)
         loop = asyncio.get_running_loop()
         began, tries, is_unknown = loop.time(), 0, False
@@ -187,7 +188,7 @@ class BatchWriter:
         while True:
             tries += 1
             try:
-                codes = await self._pool.call(lambda connection: self._called(connection, arguments, wait_s))
+                codes = await self._pool.call(lambda connection: self._called(connection, units, one, wait_s))
                 break
             except OutcomeUnknown as lost:
                 is_unknown = True
@@ -211,10 +212,16 @@ class BatchWriter:
             ]
         return outcomes
 
-    async def _called(self, connection: Connection, arguments: Sequence[object], wait_s: float) -> Sequence[int]:
+    async def _called(
+        self, connection: Connection, units: Sequence[CommitUnit], one: Sequence[object] | None, wait_s: float
+    ) -> Sequence[int]:
         wait_ms = max(1, int(wait_s * 1000))
+        if one is not None:
+            generation = await connection.fetchval(self._one_sql, wait_ms, self._is_full, *one)
+            if generation is not None:
+                return _WRITTEN, generation
         codes: Sequence[int] = await connection.fetchval(
-            self._commit_sql, wait_ms, self._is_full, index_version(), *arguments
+            self._commit_sql, wait_ms, self._is_full, index_version(), *commit_arguments(units)
         )
         return codes
 
@@ -259,11 +266,12 @@ class RefusingWriter:
 
 def _outcome(code: int, unit: CommitUnit) -> Outcome:
     """The error that an outcome stands for, as `commit_units` numbers them."""
+    if code == _WRITTEN:
+        return None
     thread_id = unit.thread_id
     if code == _NO_ORIGIN and unit.makes is not None and unit.makes.forked_from is not None:
         return ThreadNotFound(unit.makes.forked_from.thread_id)
     errors: dict[int, Outcome] = {
-        _WRITTEN: None,
         _MOVED: HeadMoved(),
         _GONE: ThreadNotFound(thread_id),
         _TAKEN: EventIdTaken(),

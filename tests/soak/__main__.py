@@ -15,8 +15,9 @@ from tests.soak.flips import FlipReport, flip
 from tests.soak.kills import KillReport, kill
 from tests.soak.load import LoadReport, strain
 from tests.soak.mutations import MutationReport, mutate
+from tests.soak.servers import ServerReport, disturb_servers
 
-Report = KillReport | FlipReport | MutationReport | LoadReport
+Report = KillReport | FlipReport | MutationReport | LoadReport | ServerReport
 
 
 def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -27,13 +28,16 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--mutations", type=int, default=0, metavar="N", help="spoil files of tests/corpus, and read them"
     )
+    parser.add_argument(
+        "--postgres", type=int, default=0, metavar="N", help="kill and stop processes on a server that crashes, N times"
+    )
     parser.add_argument("--minutes", type=float, default=0, metavar="M", help="work on many threads at once")
     parser.add_argument("--threads", type=int, default=50, metavar="N", help="on so many; default: 50")
     parser.add_argument("--seed", type=int, help="the same plan again; default: drawn, and printed")
     parser.add_argument("--json", action="store_true", help="the summary as one line of JSON")
     asked = parser.parse_args(words)
-    if not (asked.kills or asked.flips or asked.mutations or asked.minutes):
-        parser.error("say what to do: --kills, --flips, --mutations or --minutes")
+    if not (asked.kills or asked.flips or asked.mutations or asked.minutes or asked.postgres):
+        parser.error("say what to do: --kills, --flips, --mutations, --postgres or --minutes")
     if asked.seed is None:
         asked.seed = random.SystemRandom().randrange(1 << 32)
     return asked
@@ -63,6 +67,8 @@ async def _all(asked: argparse.Namespace, folder: Path) -> dict[str, Report]:
         reports["flips"] = await flip(asked.flips, asked.seed, folder, _show, tables)
     if asked.mutations:
         reports["mutations"] = await mutate(asked.mutations, asked.seed, folder, _show)
+    if asked.postgres:
+        reports["postgres"] = await disturb_servers(asked.postgres, asked.seed, _show)
     if asked.minutes:
         with tempfile.TemporaryDirectory() as own:
             reports["load"] = await strain(asked.minutes * 60, asked.threads, Path(own), _show)

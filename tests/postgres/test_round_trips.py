@@ -1,0 +1,55 @@
+"""What an engine asks of the server: one call for a commit, whatever it holds, and none beside it."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+
+import memory_engine
+from memory_engine import EngineConfig, UserMessage
+from memory_engine.storage.postgres import pool
+from tests.conversations import NEVER
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """The statements sent by every connection that is opened within; each is a round trip."""
+    said: list[str] = []
+    connect = pool.connect
+
+    async def connect_watched(address: pool.Address) -> pool.Connection:
+        connection = await connect(address)
+        connection.add_query_logger(lambda query: said.append(query.query))
+        return connection
+
+    with mock.patch.object(pool, "connect", connect_watched):
+        yield said
+
+
+@pytest.mark.parametrize("is_searched", [False, True])
+async def test_a_dispatch_is_one_round_trip(url: str, *, is_searched: bool) -> None:
+    """Of one event, of several together, and where a search index is kept up with the log."""
+    with counted() as said:
+        async with memory_engine.open(url, config=EngineConfig(compaction=NEVER)) as engine:
+            thread = await engine.create_thread("t")
+            if is_searched:
+                await thread.search("nothing yet")
+            await thread.dispatch(UserMessage(content="first"))
+            for events in ([UserMessage(content="one")], [UserMessage(content=f"{n}") for n in range(5)]):
+                said.clear()
+                await thread.dispatch_all(events)
+                [asked] = [query for query in said if "store_state" not in query]  # which is looked at by the clock
+                assert "commit_" in asked
+
+
+async def test_threads_that_wait_together_share_round_trips(url: str) -> None:
+    """What comes in the same round of the loop goes in one call."""
+    with counted() as said:
+        async with memory_engine.open(url, config=EngineConfig(compaction=NEVER)) as engine:
+            threads = [await engine.create_thread(f"t{n}") for n in range(32)]
+            await asyncio.gather(*(thread.dispatch(UserMessage(content="first")) for thread in threads))
+            said.clear()
+            await asyncio.gather(*(thread.dispatch(UserMessage(content="next")) for thread in threads))
+            assert 4 >= len([query for query in said if "commit_" in query])
