@@ -45,7 +45,6 @@ from memory_engine.core.threads import Head, ThreadRecord
 from memory_engine.engine import Engine
 from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
-from memory_engine.files.verify_file import verify_file
 from memory_engine.ingest.records import read_records
 from memory_engine.inspector import serving
 from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
@@ -307,7 +306,7 @@ async def worker_dies(p: Place) -> None:
         for name in "ab":
             await (await engine.create_thread(name)).dispatch(SAID)
     p.patched.setattr(verifying, "_BEGIN", "raise SystemExit(3)")
-    await verify_file(p.path, jobs=2)
+    await verifying.verify_file(p.path, jobs=2)
 
 
 async def ledger_of_too_much(p: Place) -> None:
