@@ -277,13 +277,14 @@ def index_words(raw: sqlite3.Connection, tid: int, at_most: int = INDEXED_MAX) -
     raw.executemany(
         "INSERT INTO passage_terms (rowid, terms) VALUES (?, ?)", [(first + one.place, one.words) for one in some]
     )
+    last = first + some[-1].place
     taken = [(one.words, one.size, first + one.place, tid) for one in some if one.size is not None]
     raw.executemany("UPDATE passages SET terms = ?, size = ? WHERE pos = ? AND tid = ?", taken)
     raw.execute(
         "UPDATE passage_indexes SET folded = ?, terms = terms + ? WHERE tid = ?",
-        (first + some[-1].place, sum(one[1] for one in taken), tid),
+        (last, sum(one[1] for one in taken), tid),
     )
-    return len(some) == at_most
+    return len(some) == at_most and last > index[0]  # a damaged position could lead back for ever
 
 
 def waiting(raw: sqlite3.Connection, span: tuple[int, int], limit: int = -1) -> list[Waiting]:

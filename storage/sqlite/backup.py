@@ -81,8 +81,10 @@ def _checked(made: sqlite3.Connection, path: str) -> Backup:
 
 
 def _hash_at(made: sqlite3.Connection, tid: int, seq: int) -> bytes:
-    """The hash of a shared past's last event, wherever it was recorded."""
-    while seq:
+    """The hash of a shared past's last event, wherever it was recorded. Forks that lead in a circle share none."""
+    seen: set[int] = set()
+    while seq and tid not in seen:
+        seen.add(tid)
         row = made.execute("SELECT hash FROM events WHERE pos = ?", (position(tid, seq),)).fetchone()
         if row is not None:
             return bytes(row[0])

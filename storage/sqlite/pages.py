@@ -115,6 +115,8 @@ class Pages:
         local = least + (payload - least) % (usable - 4)
         local = local if local <= most else least
         left = payload - local
+        if left > len(data):  # a damaged length, whose chain may lead in a circle
+            raise UnknownFormat
         (page,) = struct.unpack_from(">I", data, cell + local)
         while left > usable - 4:
             (page,) = struct.unpack_from(">I", data, self._start(page))

@@ -123,6 +123,20 @@ async def test_a_broken_chain_is_copied_and_named(tmp_path: Path) -> None:
         assert ("t",) == (await engine.backup(tmp_path / "b.db")).broken
 
 
+async def test_forks_that_lead_in_a_circle_are_named(tmp_path: Path) -> None:
+    """Looking for the past that they share comes to an end."""
+    path = tmp_path / "m.db"
+    async with memory_engine.open(str(path)) as engine:
+        await talked(thread := await engine.create_thread("t"))
+        await thread.fork(thread_id="fork", at=2)
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("UPDATE threads SET forked_tid = (SELECT tid FROM threads WHERE id = 'fork'), forked_seq = 99")
+        raw.execute("UPDATE threads SET forked_tid = (SELECT tid FROM threads WHERE id = 't') WHERE id = 'fork'")
+        raw.commit()
+    async with memory_engine.open(str(path)) as engine:
+        assert ("t", "fork") == (await engine.backup(tmp_path / "b.db")).broken
+
+
 async def test_a_backup_keeps_what_was_erased_later(tmp_path: Path) -> None:
     """So backups have an end of their own."""
     path, early, late = tmp_path / "m.db", tmp_path / "early.db", tmp_path / "late.db"
