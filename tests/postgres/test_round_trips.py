@@ -10,6 +10,7 @@ import pytest
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
 from memory_engine.storage.postgres import pool
+from memory_engine.storage.postgres.address import Address
 from tests.conversations import NEVER
 
 
@@ -19,7 +20,7 @@ def counted() -> Iterator[list[str]]:
     said: list[str] = []
     connect = pool.connect
 
-    async def connect_watched(address: pool.Address) -> pool.Connection:
+    async def connect_watched(address: Address) -> pool.Connection:
         connection = await connect(address)
         connection.add_query_logger(lambda query: said.append(query.query))
         return connection
