@@ -65,10 +65,12 @@ class Crowd:
                 self.acknowledged.update(what)
             self._heard.set()
 
-    async def more(self, count: int) -> None:
-        """Wait until so many more events are acknowledged, or nobody sends any more."""
+    async def more(self, count: int, *, asleep: "Process | None" = None) -> None:
+        """Wait until so many more events are acknowledged, or nobody sends any more but one who is `asleep`."""
         wanted = len(self.acknowledged) + count
-        while len(self.acknowledged) < wanted and not all(task.done() for task in self._hearing):
+        while len(self.acknowledged) < wanted and not all(
+            task.done() for child, task in zip(self.children, self._hearing, strict=True) if child is not asleep
+        ):
             self._heard.clear()
             waiting = asyncio.create_task(self._heard.wait())
             await asyncio.wait([waiting, *self._hearing], return_when=asyncio.FIRST_COMPLETED)
