@@ -21,7 +21,8 @@ class Address:
     """A store's place: `shown` is for people, `dsn` is for the driver and has the password.
 
     The tables are in `schema`. Without `prepared`, statements are not kept between two calls, and each call is one
-    transaction: so a pooler may give every transaction another connection. At most `connections` are opened.
+    transaction: so a pooler may give every transaction another connection. At most `connections` are opened. `wait_s`
+    is how long a call waits for a server that is away, if the URL says so.
     """
 
     shown: str
@@ -30,6 +31,7 @@ class Address:
     schema: str = "memory_engine"
     prepared: bool = True
     connections: int = CONNECTIONS
+    wait_s: float | None = None
 
     def redacted(self, text: str) -> str:
         """A text of the driver's or the server's without the password."""
@@ -53,7 +55,7 @@ def parse(url: str, *, schema: str | None = None) -> Address:
         raise InvalidArgument(
             "the URL of a store", safe, "it cannot be read; write % and / in it as %25, %2F"
         ) from None
-    ours = {name: value for name, value in given if name in ("schema", "prepared", "connections")}
+    ours = {name: value for name, value in given if name in ("schema", "prepared", "connections", "wait")}
     theirs = [(name, value) for name, value in given if name not in ours]
     password = re.search(r"^[^:]*:(.*)$", parts.netloc.rpartition("@")[0], re.DOTALL)
     named = [value for name, value in theirs if name == "password"]
@@ -70,6 +72,7 @@ def parse(url: str, *, schema: str | None = None) -> Address:
         schema=name,
         prepared=_yes_or_no(ours, safe),
         connections=_count(ours, safe),
+        wait_s=_seconds(ours, safe),
     )
 
 
@@ -95,6 +98,15 @@ def _yes_or_no(options: Mapping[str, str], safe: str) -> bool:
     if asked not in _YES_OR_NO:
         raise InvalidArgument("prepared", safe, "give yes or no")
     return _YES_OR_NO[asked]
+
+
+def _seconds(options: Mapping[str, str], safe: str) -> float | None:
+    given = options.get("wait")
+    if given is None:
+        return None
+    if not re.fullmatch(r"\d{1,4}(\.\d{1,3})?", given):
+        raise InvalidArgument("wait", safe, "give seconds, such as wait=0.5")
+    return float(given)
 
 
 def _count(options: Mapping[str, str], safe: str) -> int:

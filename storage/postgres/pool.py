@@ -54,7 +54,7 @@ class Pool:
 
     def __init__(self, address: Address, busy_timeout_s: float) -> None:
         self.address = address
-        self.busy_timeout_s = busy_timeout_s
+        self.busy_timeout_s = busy_timeout_s = busy_timeout_s if address.wait_s is None else address.wait_s
         # one message of the protocol, and so one round trip
         self._write = (
             "BEGIN ISOLATION LEVEL READ COMMITTED; "
@@ -66,7 +66,6 @@ class Pool:
         self._room = asyncio.Semaphore(address.connections)
         self._tasks: set[asyncio.Task[object]] = set()
         self._closed = False
-        self._has_connected = False
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that reads. Run again where the connection is lost."""
@@ -149,8 +148,7 @@ class Pool:
                 raise undecodable(self.address, error) from error
             except ERRORS as error:
                 kind = kind_of(error)
-                never_there = isinstance(error, OSError) and not self._has_connected  # its place may be wrong
-                if kind is FailureKind.AWAY and (never_there or loop.time() > began + self.busy_timeout_s):
+                if kind is FailureKind.AWAY and loop.time() > began + self.busy_timeout_s:
                     raise self.unreachable(began, error) from error
                 if kind is FailureKind.OTHER or (kind is FailureKind.AGAIN and tries >= TRIES_MAX):
                     raise storage_error(self.address, error) from error
@@ -174,7 +172,6 @@ class Pool:
                     return connection
                 self._open.discard(connection)
             connection = await connect(self.address)
-            self._has_connected = True
             self._open.add(connection)
         except BaseException:  # whatever it was, there is room again; it goes on to the caller
             self._room.release()

@@ -13,8 +13,8 @@ from memory_engine.files.verify_file import verify_file
 from memory_engine.wiring import restore, schema_of
 from tests.command_line import Run
 
-URL = "postgresql://u:s3cret@127.0.0.1:1/db"
-SHOWN = "postgresql://u:***@127.0.0.1:1/db"
+URL = "postgresql://u:s3cret@127.0.0.1:1/db?wait=0"
+SHOWN = "postgresql://u:***@127.0.0.1:1/db?wait=0"
 PLACE = "@127.0.0.1:1/db"
 SECRET = "s3cret"
 

@@ -67,6 +67,7 @@ async def test_what_keeps_one_out_is_said_without_the_password(url: str, caplog:
         "postgresql://app:pass@host:s3cr/db",
         f"postgresql://app:{QUOTED}@host/db?schema=1x",
         f"postgresql://app:{QUOTED}@host/db?connections=0",
+        f"postgresql://app:{QUOTED}@host/db?wait=long",
         f"postgresql://app:{QUOTED}@host/db?prepared=perhaps",
     ],
 )

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -53,8 +54,9 @@ USUAL: dict[str, object] = {
     "tool": "tool", "user_id": "u", "user_message": "Hello", "user_query": "q", "value": "concise", "what": "1.0",
 }  # fmt: skip
 ELSEWHERE = {
-    "archive", "backup", "close", "delete", "erase_all", "export", "export_all", "from_file", "hold", "import_all",
-    "import_log", "of", "pause", "register_compactor", "release", "resume", "retain", "retain_every", "to_pytest",
+    "archive", "backup", "close", "copy_to", "delete", "erase_all", "export", "export_all", "follow", "from_file",
+    "hold", "import_all", "import_log", "of", "pause", "register_compactor", "release", "resume", "retain",
+    "retain_every", "to_pytest",
 }  # fmt: skip
 """They end the thread or the engine, let it wait, write files, or take an object with methods of its own."""
 OWN_ERRORS = (errors.MemoryEngineError, OSError)
@@ -104,6 +106,20 @@ async def test_an_odd_argument_is_taken_or_refused_by_an_error_of_ours(name: str
         assert [] == raw
         reports = await engine.verify()
         assert [] == [str(report.divergence) for report in reports if not report.ok]
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_what_has_no_end_takes_or_refuses_an_odd_argument(engine: Engine, odd: object) -> None:
+    """Following a log, and copying to another store."""
+    thread = await engine.create_thread("t")
+    await thread.dispatch(UserMessage(content="Revenue dips every Sunday"))
+
+    async def follow(**given: object) -> None:
+        await anext(thread.follow(**given))  # type: ignore[arg-type]
+
+    for attempt in (follow(after=odd), follow(poll_s=odd), engine.copy_to(odd)):  # type: ignore[arg-type]
+        with suppress(*OWN_ERRORS, TimeoutError):
+            await asyncio.wait_for(attempt, 0.05)
 
 
 SCOPES = ("user_id", "tenant_id", "agent_id", "parent_id", "kind", "thread_id")
