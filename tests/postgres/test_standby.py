@@ -53,10 +53,8 @@ async def test_what_was_acknowledged_is_on_the_promoted_standby(pair: tuple[Clus
     async def disturb(crowd: Crowd) -> None:
         await crowd.more(40)
         await asyncio.to_thread(primary.stop, "immediate")
-        before = len(crowd.acknowledged)
         await asyncio.to_thread(standby.promote)
-        assert before < 2 * 16 * 4
         await crowd.more(1)
 
-    done = await crowd(either(primary.folder, standby.folder), disturb, processes=2, rounds=4)
+    done = await crowd(either(primary.folder, standby.folder), disturb, processes=2, rounds=8)
     assert {event_id for ids in done.begun for event_id in ids} == set(done.acknowledged)
