@@ -12,8 +12,8 @@ from pathlib import Path
 import memory_engine
 
 LINKED_ROOTS = ("compactors", "reducers", "storage")
-# The storage contract is a pytest suite: the base package does not bring pytest along.
-NEEDS_PYTEST = ("testing/contract_", "testing/store_contract")
+# The storage contract is a pytest suite, and PostgreSQL has a driver: the base package brings neither along.
+NEEDS_MORE = ("testing/contract_", "testing/store_contract", "storage/postgres/")
 
 
 def source_files(checkout: Path) -> list[str]:
@@ -59,7 +59,7 @@ def main(checkout: Path) -> None:
     modules = [
         module_name(name)
         for name in expected
-        if name.endswith(".py") and "__main__" not in name and not name.startswith(NEEDS_PYTEST)
+        if name.endswith(".py") and "__main__" not in name and not name.startswith(NEEDS_MORE)
     ]
     for name in modules:
         importlib.import_module(name)
