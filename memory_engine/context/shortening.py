@@ -74,7 +74,11 @@ def keep_last_lines(piece: RenderedChunk, room: int, counter: TokenCounter) -> R
     The first line, a heading, stays, and one says how many are left out. A line that is longer than half of the room is
     cut itself, but for those of a summary: half a statement says something else. Images and files stay.
     """
-    cut = partial(_last_statements if piece.chunk.lines else _last_lines, chunk_id=piece.chunk.id, counter=counter)
+    cut = (
+        partial(_last_statements, counter=counter)
+        if piece.chunk.lines
+        else partial(_last_lines, chunk_id=piece.chunk.id, counter=counter)
+    )
     messages = tuple(_with_last_lines(message, room, cut, counter) for message in piece.messages)
     return replace(piece, messages=messages, shortened=True)
 
@@ -102,9 +106,8 @@ def _last_lines(text: str, room: int, chunk_id: str, counter: TokenCounter) -> s
     return "\n".join([heading, *([LINES_LEFT_OUT.format(earlier)] if earlier else []), *kept])
 
 
-def _last_statements(text: str, room: int, chunk_id: str, counter: TokenCounter) -> str:
+def _last_statements(text: str, room: int, counter: TokenCounter) -> str:
     """The first line of a summary, and its newest statements that fit, whole, below their headings."""
-    del chunk_id
     heading, *rest = text.split("\n")
     statements = [one for one in _STATEMENT.split("\n".join(rest)) if one.strip()]
     room -= counter.count(f"{heading}\n{STATEMENTS_LEFT_OUT.format(len(statements))}\n")

@@ -191,7 +191,7 @@ class StorageFailed(StorageError):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.why}; the store is read-only now. Mend the cause, then open it again"
+        return f"{self.path}: {self.why}; nothing can be written: mend the cause, then open it again"
 
 
 @facts

@@ -74,9 +74,10 @@ def _code(error: BaseException) -> str:
 def is_of_a_statement(error: BaseException) -> bool:
     """Whether the connection that raised it is as good as before once its transaction is rolled back."""
     return isinstance(error, MemoryEngineError) or (
-        isinstance(error, asyncpg.PostgresError | ValueError) and kind_of(error) is not FailureKind.AWAY
+        isinstance(error, asyncpg.PostgresError | ValueError)
+        and kind_of(error) is not FailureKind.AWAY
         and _code(error) != _READ_ONLY
-    )  # fmt: skip
+    )
 
 
 def storage_error(address: Address, error: BaseException) -> MemoryEngineError:

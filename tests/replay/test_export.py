@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import memory_engine
@@ -55,6 +55,7 @@ async def test_X6_an_export_is_imported_elsewhere_with_the_same_hashes(tmp_path:
 
 @settings(max_examples=25)
 @given(LOGS, st.integers(0, 14))
+@example([UserMessage(content=""), e.MemoryForget(chunk_ids=("1.0",))], 1)
 async def test_every_log_comes_back_as_it_was(log: list[Event], upto: int) -> None:
     """Whatever was dispatched, and wherever the export ends: the same rows, and the state as it was then.
 
