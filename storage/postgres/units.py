@@ -63,7 +63,8 @@ def _parameters(first: int, *types: str) -> str:
     return ", ".join(f"${first + n}::{name}" for n, name in enumerate(names))
 
 
-COMMIT = f"SELECT @.commit_units($1::integer, $2::boolean, $3::bigint, {_parameters(4, _UNIT, _HEAD, _MADE, _EVENT, _LIVE, _RANGE, _ROW, _CHECKPOINT, _CHANGE, _PASSAGE, _ENDING)})"
+_ARRAYS = (_UNIT, _HEAD, _MADE, _EVENT, _LIVE, _RANGE, _ROW, _CHECKPOINT, _CHANGE, _PASSAGE, _ENDING)
+COMMIT = f"SELECT @.commit_units($1::integer, $2::boolean, $3::bigint, {_parameters(4, *_ARRAYS)})"
 COMMIT_ONE = (
     "SELECT @.commit_one($1::integer, $2::boolean, $3::uuid, $4::bigint, $5::bigint, $6::bigint, $7::bytea, "
     f"$8::bigint, $9::text, $10::bigint, $11::bigint, $12::bigint, $13::bytea, {_parameters(14, _EVENT, _LIVE)})"
