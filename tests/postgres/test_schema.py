@@ -106,4 +106,4 @@ def test_the_schema_comes_by_name_too() -> None:
     """Given to `open`, it goes before the URL's."""
     url = new_url()
     assert "mine" == parse(url, schema="mine").schema != parse(url).schema
-    assert "memory_engine" == parse(server_url() or "").schema
+    assert "memory_engine" == parse(server_url()).schema
