@@ -48,8 +48,12 @@ def _within_reach(found: Path) -> Path:
     place, ours = Path(tempfile.mkdtemp(prefix="me-pg-programs-")), os.getpid()
     atexit.register(lambda: shutil.rmtree(place, ignore_errors=True) if os.getpid() == ours else None)
     place.chmod(0o755)
-    shutil.copytree(found.parent, place / "server", symlinks=True)
-    return place / "server" / found.name
+    package = found.parents[1]
+    libraries = package.with_name(f"{package.name}.libs")  # beside it, where a wheel puts what it brings along
+    for folder in (package, libraries):
+        if folder.is_dir():
+            shutil.copytree(folder, place / folder.name, symlinks=True)
+    return place / found.relative_to(package.parent)
 
 
 def _other_user() -> str | None:

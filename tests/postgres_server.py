@@ -14,7 +14,7 @@ from tests.postgres_cluster import UNSYNCED, NoServer, running
 
 @cache
 def server_url() -> str:
-    """The URL of the server. Skips, saying why, where none can be had.
+    """The URL of the server. Skips, saying why, where none can be had; in CI it fails, which has to have one.
 
     `MEMORY_ENGINE_POSTGRES` names one that is there already. Its files are in a temporary directory and are not synced:
     what is tested is this package, not the disk.
@@ -26,7 +26,8 @@ def server_url() -> str:
     try:
         url = server.enter_context(running({**UNSYNCED, "max_prepared_transactions": "8"})).url
     except NoServer as why:
-        pytest.skip(f"{why}; or set MEMORY_ENGINE_POSTGRES to a server's URL")
+        end = pytest.fail if "CI" in os.environ else pytest.skip
+        end(f"{why}; or set MEMORY_ENGINE_POSTGRES to a server's URL")
     atexit.register(lambda: server.close() if os.getpid() == ours else None)
     return url
 
