@@ -206,11 +206,11 @@ class _WordScores:
     def scores(self, candidates: Sequence[Candidate]) -> tuple[list[float], list[float]]:
         """Each candidate's sum by itself, and with the end of the passage before."""
         words, window = [], []
-        window_average = self._average + min(self._average, TAIL_TERMS)
+        average, window_average = self._average, self._average + min(self._average, TAIL_TERMS)
         for candidate in candidates:
             size = len(candidate.terms)
             held = self._counts(candidate)
-            words.append(self._sum(held, size / self._average) if held else 0.0)
+            words.append(self._sum(held, size / average) if held else 0.0)
             before, tail_size = self._tail(candidate.before)
             if before:
                 held = held | {term: count + held.get(term, 0) for term, count in before.items()} if held else before

@@ -376,18 +376,9 @@ def _candidates(looked: LookedUp, cosines: Mapping[int, float], offset: int) -> 
 
     def candidate(place: int, before: Candidate | None = None) -> Candidate:
         row = looked.rows[place]
-        return Candidate(
-            place=offset + place,
-            kind=row.kind,
-            role=row.role,
-            speaker=row.speaker,
-            at_us=row.at_us,
-            group=offset + _group(row),  # passages of one day in two threads do not belong together
-            terms=row.terms.split(),
-            cosine=cosines.get(place),
-            before=before,
-            beside=beside.get(place, _NOWHERE),
-        )
+        group = offset + _group(row)  # passages of one day in two threads do not belong together
+        said = (row.kind, row.role, row.speaker, row.at_us, group, row.terms.split())
+        return Candidate(offset + place, *said, cosines.get(place), before, beside.get(place, _NOWHERE))
 
     for place in sorted(looked.chosen):  # what stands before a candidate is often one itself, and made already
         before = looked.before.get(place)
