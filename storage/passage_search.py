@@ -11,7 +11,7 @@ from memory_engine.store.passages import LookedUp, LookUp, PassageRow, index_ver
 
 _FOUND = "SELECT rowid FROM passage_terms WHERE passage_terms MATCH ? AND rowid BETWEEN ? AND ?"
 _FOUND_AND_READ = (
-    "SELECT t.rowid FROM passage_terms t CROSS JOIN passages p ON p.pos = t.rowid "
+    "SELECT t.rowid FROM passage_terms t CROSS JOIN passages p NOT INDEXED ON p.pos = t.rowid "
     "WHERE t.passage_terms MATCH ? AND t.rowid BETWEEN ? AND ?"
 )
 
@@ -141,7 +141,7 @@ class _Reader:
         found: set[int] = set()
         for some in sliced([self._first + place for place in places]):
             marks = ", ".join("?" * len(some))
-            query = f"SELECT p.pos FROM passages p WHERE p.pos IN ({marks}) AND {let_through}"
+            query = f"SELECT p.pos FROM passages p NOT INDEXED WHERE p.pos IN ({marks}) AND {let_through}"
             found.update(self._found(query, (*some, *values)))
         return found
 
