@@ -13,6 +13,7 @@ EVERY = 50
 
 
 async def steps_to_look_at(path: Path, messages: int, wanted: LookUp) -> int:
+    """Steps that a look-up takes in a thread of so many messages."""
     async with memory_engine.open(str(path)) as engine:
         thread = await engine.create_thread("t")
         await thread.dispatch_all([UserMessage(content=f"note {n} of the day") for n in range(messages)])
@@ -33,6 +34,7 @@ async def steps_to_look_at(path: Path, messages: int, wanted: LookUp) -> int:
 
 
 async def test_the_nearest_by_meaning_are_looked_at_by_their_places_however_long_the_thread_is(tmp_path: Path) -> None:
+    """A list of places is not a reason to walk an index of the whole thread."""
     near = tuple(seq << PLACES_BITS for seq in range(1, 121))
     wanted = LookUp(near=near, near_max=60, unwanted=("summary",))
     few = await steps_to_look_at(tmp_path / "few.db", 300, wanted)
