@@ -30,6 +30,7 @@ from memory_engine.store.protocol import (
     CommitUnit,
     Copied,
     ProjectionChange,
+    RowSpan,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -301,20 +302,16 @@ class MemoryStore:
         self._thread(thread_id)
         return self._checkpoints.get((projection, version, thread_id), 0)
 
-    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        """The `limit` rows with the greatest keys, in order of keys."""
-        self._thread(thread_id)
-        rows = sorted(self._rows.get((projection, version, thread_id), {}).items())
-        return rows[max(0, len(rows) - limit) :]
-
-    async def row_upto(
-        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
-    ) -> tuple[str, bytes] | None:
-        """The row with the greatest key between the two."""
+    async def rows_between(
+        self, projection: str, version: int, thread_id: str, span: RowSpan
+    ) -> Sequence[tuple[str, bytes]]:
+        """The rows of a span, in order of keys."""
         self._thread(thread_id)
         rows = self._rows.get((projection, version, thread_id), {})
-        key = max((key for key in rows if between[0] <= key <= between[1]), default=None)
-        return (key, rows[key]) if key is not None else None
+        keys = sorted(key for key in rows if span.first <= key and (span.last is None or key < span.last))
+        if span.limit is not None:
+            keys = keys[max(0, len(keys) - span.limit) :] if span.latest else keys[: span.limit]
+        return [(key, rows[key]) for key in keys]
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """How many rows there are and how many bytes their values take."""

@@ -56,6 +56,12 @@ class ProjectionWorker:
             except MemoryEngineError as error:
                 _log.warning("projection %s stopped for thread %r: %s", projection.name, thread_id, error)
 
+    async def bring(self, projection: Projection[object], thread_id: str) -> None:
+        """Bring the stored rows of one thread to the head, without reading them where they are there already."""
+        checkpoint = await self._store.checkpoint(projection.name, projection.version, thread_id)
+        if checkpoint < (await self._store.head(thread_id)).seq:
+            await self.catch_up(projection, thread_id)
+
     async def catch_up(self, projection: Projection[object], thread_id: str) -> Rows[object]:
         """Bring one projection of one thread to the head, and return its rows.
 

@@ -1,5 +1,6 @@
 """The base handle: one thread's events, state and rows. Every view is given one."""
 
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Self, TypeVar, cast
@@ -31,7 +32,7 @@ from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import Request
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
-from memory_engine.store.protocol import ThreadFilter
+from memory_engine.store.protocol import RowSpan, ThreadFilter
 from memory_engine.store.reader import MomentLike, seq_of
 
 if TYPE_CHECKING:
@@ -257,18 +258,48 @@ class ThreadHandle:
             return cast("Rows[V]", await worker.catch_up(cast("Projection[object]", projection), self.id))
         return await (await self.followed()).rows(projection)
 
-    async def tail(self, projection: Projection[V], limit: int) -> list[tuple[str, V]]:
-        """The last rows of a projection by key, in order, straight from the store."""
+    async def row(self, projection: Projection[V], key: str) -> V | None:
+        """One row of a projection, straight from the store: however many rows there are, no other is read."""
+        found = await self.rows_between(projection, checked_text("key", key), f"{key}\0")
+        return found[0][1] if found else None
+
+    async def rows_between(
+        self,
+        projection: Projection[V],
+        first: str = "",
+        last: str | None = None,
+        limit: int | None = None,
+        *,
+        latest: bool = False,
+    ) -> list[tuple[str, V]]:
+        """The rows with `first` <= key < `last` (`None`: to the end), in order of keys, straight from the store.
+
+        `limit` keeps the first so many; with `latest` the last. Rows of a moment (a handle of `at`) are folded from
+        the log first, all of them.
+        """
         _check_projection(projection)
-        checked_count("limit", limit)
-        if self.as_of is not None:
-            return list((await self.rows(projection)).items())[-limit:] if limit else []
+        span = RowSpan(
+            first=checked_text("first", first),
+            last=None if last is None else checked_text("last", last),
+            limit=None if limit is None else checked_count("limit", limit),
+            latest=checked_type("latest", latest, bool, give="True or False"),
+        )
         if not await self.exists():
             return []
-        await (await self.followed()).current(projection)
-        rows = await self.kernel.store.last_rows(projection.name, projection.version, self.id, limit)
+        if self.as_of is not None:
+            rows = await self.rows(projection)
+            keys = list(rows.keys()) if last is None else rows.between(first, last)
+            keys = keys[bisect_left(keys, first) :]
+            kept = ((key, rows.get(key)) for key in (keys[::-1] if latest else keys)[:limit])
+            found = [(key, value) for key, value in kept if value is not None]
+            return found[::-1] if latest else found
+        if projection.mode == "async":
+            await self.kernel[ProjectionWorker].bring(cast("Projection[object]", projection), self.id)
+        else:
+            await (await self.followed()).current(projection)
         decoder = msgspec.json.Decoder(projection.row)
-        return [(key, decoded_row(decoder, key, value)) for key, value in rows]
+        stored = await self.kernel.store.rows_between(projection.name, projection.version, self.id, span)
+        return [(key, decoded_row(decoder, key, value)) for key, value in stored]
 
     async def measure(self, projection: Projection[V]) -> tuple[int, int]:
         """How many rows a projection has and how many bytes their JSON takes, without reading them."""

@@ -40,6 +40,18 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     makes: ThreadRecord | None = None
 
 
+class RowSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows with `first` <= key < `last` (`None`: to the end): the first `limit` of them, or, with `latest`, the last.
+
+    Keys are compared by code points.
+    """
+
+    first: str = ""
+    last: str | None = None
+    limit: int | None = None
+    latest: bool = False
+
+
 class Act(msgspec.Struct, frozen=True, kw_only=True):
     """An administrative act on the store: who asked for it, why and when; `plan` and `outcome` are JSON of its own.
 
@@ -330,14 +342,10 @@ class Store(Protocol):
         """The seq up to which a projection has read a thread (0: none). Raises `ThreadNotFound`."""
         ...
 
-    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        """The `limit` rows with the greatest keys, in order of keys. Raises `ThreadNotFound`."""
-        ...
-
-    async def row_upto(
-        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
-    ) -> tuple[str, bytes] | None:
-        """The row with the greatest key between the two, both included. Raises `ThreadNotFound`."""
+    async def rows_between(
+        self, projection: str, version: int, thread_id: str, span: RowSpan
+    ) -> Sequence[tuple[str, bytes]]:
+        """The rows of a span, in order of keys. Raises `ThreadNotFound`."""
         ...
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import msgspec
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.state import State
 from memory_engine.core.threads import ForkPoint, Head, LiveChunk
-from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
+from memory_engine.store.protocol import ProjectionChange, RowSpan, Store, ThreadFilter
 
 PROJECTION = "snapshots"
 VERSION = 1
@@ -149,7 +149,8 @@ class Snapshots:
         """Look in the thread's own log, else in the pasts that it shares."""
         at: str | None = thread_id
         while at is not None:
-            found = await self._store.row_upto(PROJECTION, VERSION, at, (prefix, f"{prefix}{seq:010d}"))
+            span = RowSpan(first=prefix, last=f"{prefix}{seq + 1:010d}", limit=1, latest=True)
+            found = next(iter(await self._store.rows_between(PROJECTION, VERSION, at, span)), None)
             kept = self._memory.get(at)
             if kept is not None:
                 near = max((key for key in kept if prefix <= key <= f"{prefix}{seq:010d}"), default="")

@@ -11,7 +11,7 @@ import pytest
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import ForkPoint, Head, LiveChunk, ThreadRecord
 from memory_engine.errors import EventIdTaken, HeadMoved, IntegrityError, MemoryEngineError, ThreadNotFound
-from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store
+from memory_engine.store.protocol import CommitUnit, ProjectionChange, RowSpan, Store
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 
@@ -303,16 +303,18 @@ class PastContract:
             await store.seq_at("nobody", 5)
 
     async def test_the_row_before_a_key_is_found(self, store: Store) -> None:
-        """The greatest key between two, both included, of one projection, version and thread."""
+        """The greatest key of a span, of one projection, version and thread."""
         await filled(store, "t", 1)
         await filled(store, "other", 1)
         rows: dict[str, bytes | None] = {key: key.encode() for key in ("a:1", "a:5", "b:3", *HOSTILE)}
         await store.write_projection("t", ProjectionChange("p", 1, rows, 0))
         await store.write_projection("t", ProjectionChange("p", 2, {"a:4": b"version 2"}, 0))
         await store.write_projection("other", ProjectionChange("p", 1, {"a:4": b"other"}, 0))
-        found = [await store.row_upto("p", 1, "t", between) for between in (("a:", "a:4"), ("a:", "a:5"), ("a:", "a:"))]
-        assert [("a:1", b"a:1"), ("a:5", b"a:5"), None] == found
+        spans = [RowSpan(first="a:", last=last, limit=1, latest=True) for last in ("a:5", "a:6", "a:")]
+        found = [list(await store.rows_between("p", 1, "t", span)) for span in spans]
+        assert [[("a:1", b"a:1")], [("a:5", b"a:5")], []] == found
         for key in HOSTILE:
-            assert (key, key.encode()) == await store.row_upto("p", 1, "t", (key, key))
+            span = RowSpan(first=key, last=f"{key}\0")
+            assert [(key, key.encode())] == list(await store.rows_between("p", 1, "t", span))
         with pytest.raises(ThreadNotFound):
-            await store.row_upto("p", 1, "nobody", ("a", "b"))
+            await store.rows_between("p", 1, "nobody", RowSpan())

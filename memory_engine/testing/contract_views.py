@@ -9,7 +9,7 @@ import pytest
 
 from memory_engine.core.threads import Head, LiveChunk, ThreadRecord
 from memory_engine.errors import EngineClosed, HeadMoved, ThreadNotFound
-from memory_engine.store.protocol import ProjectionChange, Store, ThreadFilter
+from memory_engine.store.protocol import ProjectionChange, RowSpan, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
 
 StoreFactory = Callable[[], Awaitable[Store]]
@@ -82,15 +82,27 @@ class ViewContract:
         assert (1, rows) == await store.rows("p", 1, "u")
 
     async def test_rows_are_looked_at_without_reading_them_all(self, store: Store) -> None:
-        """The last rows by key, their number and bytes, the checkpoint, and which threads have any."""
+        """Those of a span, their number and bytes, the checkpoint, and which threads have any."""
         for thread_id in ("t", "u", "gone"):
             await filled(store, thread_id, 1)
         rows = {f"{n:03}": b"x" * n for n in range(5)}
         for thread_id in ("t", "gone"):
             await store.write_projection(thread_id, ProjectionChange("p", 1, rows, 1))
         await store.delete("gone")
-        assert [("003", b"xxx"), ("004", b"xxxx")] == [tuple(row) for row in await store.last_rows("p", 1, "t", 2)]
-        assert [] == list(await store.last_rows("p", 2, "t", 2))
+        spans = {
+            RowSpan(): "01234",
+            RowSpan(limit=2): "01",
+            RowSpan(limit=2, latest=True): "34",
+            RowSpan(first="001", last="003"): "12",
+            RowSpan(first="0011", last="004", limit=1): "2",
+            RowSpan(first="001", last="004", limit=2, latest=True): "23",
+            RowSpan(first="003", last="002"): "",
+            RowSpan(limit=0, latest=True): "",
+        }
+        for span, last in spans.items():
+            found = [tuple(row) for row in await store.rows_between("p", 1, "t", span)]
+            assert [(f"00{n}", b"x" * int(n)) for n in last] == found
+        assert [] == list(await store.rows_between("p", 2, "t", RowSpan()))
         assert ((5, 10), (0, 0)) == (await store.measure_rows("p", 1, "t"), await store.measure_rows("p", 1, "u"))
         assert (1, 0) == (await store.checkpoint("p", 1, "t"), await store.checkpoint("p", 1, "u"))
         assert (["t"], []) == (list(await store.holders("p", 1)), list(await store.holders("q", 1)))

@@ -23,6 +23,7 @@ from memory_engine.store.protocol import (
     CommitUnit,
     Copied,
     ProjectionChange,
+    RowSpan,
     Store,
     StoreStats,
     ThreadFilter,
@@ -314,15 +315,11 @@ class FaultyStore:
         """Pass on."""
         return await self._store.checkpoint(projection, version, thread_id)
 
-    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        """Pass on."""
-        return await self._store.last_rows(projection, version, thread_id, limit)
-
-    async def row_upto(
-        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
-    ) -> tuple[str, bytes] | None:
-        """Pass on."""
-        return await self._store.row_upto(projection, version, thread_id, between)
+    async def rows_between(
+        self, projection: str, version: int, thread_id: str, span: RowSpan
+    ) -> Sequence[tuple[str, bytes]]:
+        """The rows of a span, in order of keys."""
+        return await self._store.rows_between(projection, version, thread_id, span)
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """Pass on."""

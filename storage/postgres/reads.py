@@ -27,7 +27,7 @@ from memory_engine.storage.postgres.rows import (
     thread_from_row,
     tid_of,
 )
-from memory_engine.store.protocol import StoreStats, ThreadFilter
+from memory_engine.store.protocol import RowSpan, StoreStats, ThreadFilter
 
 LAST_SEQ = (1 << 62) - 1
 T = TypeVar("T")
@@ -342,39 +342,26 @@ class Reads:
         )
         return rows[0]["seq"] or 0
 
-    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> list[tuple[str, bytes]]:
-        """A projection's rows with the greatest keys, in order of keys."""
+    async def rows_between(
+        self, projection: str, version: int, thread_id: str, span: RowSpan
+    ) -> list[tuple[str, bytes]]:
+        """The rows of a span, in order of keys."""
+        head, _, tail = split_key(span.first)
+        end, values = "", [projection, version, head, tail, span.limit]
+        if span.last is not None:
+            end = "AND head <= $8 AND (head, tail) < ($8, $9) "
+            end_head, _, end_tail = split_key(span.last)
+            values += [end_head, end_tail]
+        down = " DESC" if span.latest else ""
         rows = await self._rows_of(
             thread_id,
             "SELECT r.head, r.tail, r.value FROM @.heads h LEFT JOIN LATERAL ("
             "SELECT head, tail, value FROM @.projection_rows WHERE tid = $1 AND projection = $3 AND version = $4 "
-            "ORDER BY head DESC, tail DESC LIMIT $5) r ON true "
+            f"AND head >= $5 AND (head, tail) >= ($5, $6) {end}ORDER BY head{down}, tail{down} LIMIT $7) r ON true "
             "WHERE h.tid = $1 AND h.status <> $2 ORDER BY r.head, r.tail",
-            projection,
-            version,
-            max(0, limit),
+            *values,
         )
         return [(joined_key(row["head"], row["tail"]), row["value"]) for row in rows if row["head"] is not None]
-
-    async def row_upto(
-        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
-    ) -> tuple[str, bytes] | None:
-        """A projection's row with the greatest key between the two, both included."""
-        (head, _, tail), (end_head, _, end_tail) = map(split_key, between)
-        [row] = await self._rows_of(
-            thread_id,
-            "SELECT r.head, r.tail, r.value FROM @.heads h LEFT JOIN LATERAL ("
-            "SELECT head, tail, value FROM @.projection_rows WHERE tid = $1 AND projection = $3 AND version = $4 "
-            "AND head >= $5 AND head <= $7 AND (head, tail) >= ($5, $6) AND (head, tail) <= ($7, $8) "
-            "ORDER BY head DESC, tail DESC LIMIT 1) r ON true WHERE h.tid = $1 AND h.status <> $2",
-            projection,
-            version,
-            head,
-            tail,
-            end_head,
-            end_tail,
-        )
-        return None if row["head"] is None else (joined_key(row["head"], row["tail"]), row["value"])
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """The number of a projection's rows, and the bytes of their values."""

@@ -27,6 +27,7 @@ from memory_engine.store.protocol import (
     Copied,
     Migrated,
     ProjectionChange,
+    RowSpan,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -232,15 +233,11 @@ class PostgresStore:
         """The seq up to which a projection has read a thread (0: none)."""
         return await self._read(lambda reads: reads.checkpoint(projection, version, thread_id))
 
-    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        """The `limit` rows with the greatest keys, in order of keys."""
-        return await self._read(lambda reads: reads.last_rows(projection, version, thread_id, limit))
-
-    async def row_upto(
-        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
-    ) -> tuple[str, bytes] | None:
-        """The row with the greatest key between the two."""
-        return await self._read(lambda reads: reads.row_upto(projection, version, thread_id, between))
+    async def rows_between(
+        self, projection: str, version: int, thread_id: str, span: RowSpan
+    ) -> Sequence[tuple[str, bytes]]:
+        """The rows of a span, in order of keys."""
+        return await self._read(lambda reads: reads.rows_between(projection, version, thread_id, span))
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """How many rows there are and how many bytes their values take."""

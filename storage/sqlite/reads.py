@@ -26,7 +26,7 @@ from memory_engine.storage.sqlite.schema import (
 )
 from memory_engine.storage.sqlite.transactions import find_tid, without_head
 from memory_engine.store.passages import LookedUp, LookUp
-from memory_engine.store.protocol import StoreStats, ThreadFilter
+from memory_engine.store.protocol import RowSpan, StoreStats, ThreadFilter
 
 _IN_MAX = 500
 """Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""
@@ -316,28 +316,17 @@ def checkpoint(raw: sqlite3.Connection, projection: str, version: int, thread_id
     return at[0] if at is not None else 0
 
 
-def last_rows(
-    raw: sqlite3.Connection, projection: str, version: int, thread_id: str, limit: int
+def rows_between(
+    raw: sqlite3.Connection, projection: str, version: int, thread_id: str, span: RowSpan
 ) -> list[tuple[str, bytes]]:
-    """A projection's rows with the greatest keys, in order of keys."""
+    """The rows of a span, in order of keys."""
+    end, last = ("", ()) if span.last is None else ("AND key < ? ", (span.last,))
     rows = raw.execute(
-        "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? "
-        "ORDER BY key DESC LIMIT ?",
-        (projection, version, find_tid(raw, thread_id), max(0, limit)),
-    )
-    return rows.fetchall()[::-1]
-
-
-def row_upto(
-    raw: sqlite3.Connection, projection: str, version: int, thread_id: str, between: tuple[str, str]
-) -> tuple[str, bytes] | None:
-    """A projection's row with the greatest key between the two, both included."""
-    row: tuple[str, bytes] | None = raw.execute(
-        "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? "
-        "AND key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
-        (projection, version, find_tid(raw, thread_id), *between),
-    ).fetchone()
-    return row
+        "SELECT key, value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? AND key >= ? "
+        f"{end}ORDER BY key {'DESC' if span.latest else 'ASC'} LIMIT ?",
+        (projection, version, find_tid(raw, thread_id), span.first, *last, -1 if span.limit is None else span.limit),
+    ).fetchall()
+    return rows[::-1] if span.latest else rows
 
 
 def measure_rows(raw: sqlite3.Connection, projection: str, version: int, thread_id: str) -> tuple[int, int]:

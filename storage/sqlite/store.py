@@ -39,6 +39,7 @@ from memory_engine.store.protocol import (
     Copied,
     Migrated,
     ProjectionChange,
+    RowSpan,
     StoreStats,
     ThreadFilter,
     Traces,
@@ -344,15 +345,11 @@ class SQLiteStore:
         """The seq up to which a projection has read a thread (0: none)."""
         return await self._read(lambda raw: reads.checkpoint(raw, projection, version, thread_id))
 
-    async def last_rows(self, projection: str, version: int, thread_id: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        """The `limit` rows with the greatest keys, in order of keys."""
-        return await self._read(lambda raw: reads.last_rows(raw, projection, version, thread_id, limit))
-
-    async def row_upto(
-        self, projection: str, version: int, thread_id: str, between: tuple[str, str]
-    ) -> tuple[str, bytes] | None:
-        """The row with the greatest key between the two."""
-        return await self._read(lambda raw: reads.row_upto(raw, projection, version, thread_id, between))
+    async def rows_between(
+        self, projection: str, version: int, thread_id: str, span: RowSpan
+    ) -> Sequence[tuple[str, bytes]]:
+        """The rows of a span, in order of keys."""
+        return await self._read(lambda raw: reads.rows_between(raw, projection, version, thread_id, span))
 
     async def measure_rows(self, projection: str, version: int, thread_id: str) -> tuple[int, int]:
         """How many rows there are and how many bytes their values take."""

@@ -322,7 +322,11 @@ async def test_every_view_is_read_in_the_past(engine: Engine) -> None:
     assert isinstance(past, Past)
     for projection in builtin_projections():
         rows = await past.rows(projection)
-        assert len(rows) == (await past.measure(projection))[0] >= len(await past.tail(projection, 1))
+        assert (
+            len(rows)
+            == (await past.measure(projection))[0]
+            >= len(await past.rows_between(projection, limit=1, latest=True))
+        )
 
 
 async def test_a_search_that_would_make_an_index_is_refused_where_one_only_looks(tmp_path: Path) -> None:

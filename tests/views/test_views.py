@@ -29,11 +29,13 @@ class Notes:
     """A row for each note, by seq; forgetting drops it."""
 
     name = "notes"
-    mode: ProjectionMode = "inline"
     row: type[str] = str
     events: tuple[type[Event], ...] = (Noted, e.MemoryForget)
 
-    def __init__(self, *, lazy: bool = False, version: int = 1, prefix: str = "") -> None:
+    def __init__(
+        self, *, lazy: bool = False, version: int = 1, prefix: str = "", mode: ProjectionMode = "inline"
+    ) -> None:
+        self.mode = mode
         self.lazy = lazy
         self.version = version
         self._prefix = prefix
@@ -49,10 +51,12 @@ class Notes:
                 rows.drop(seq_key(seq))
 
 
-def with_notes(*, lazy: bool = False, version: int = 1, prefix: str = "") -> list[Plugin]:
+def with_notes(
+    *, lazy: bool = False, version: int = 1, prefix: str = "", mode: ProjectionMode = "inline"
+) -> list[Plugin]:
     """A plug-in with the event and such a view."""
     made = Plugin("notes", events=list(notes.events))
-    made.projection(Notes(lazy=lazy, version=version, prefix=prefix))
+    made.projection(Notes(lazy=lazy, version=version, prefix=prefix, mode=mode))
     return [made]
 
 
@@ -104,14 +108,45 @@ async def test_a_lazy_view_is_written_without_being_read() -> None:
         receipts = [await thread.dispatch(Noted(content=text)) for text in ("one", "two", "three")]
         assert "outbox" not in store.read_rows
         notes_view = engine.kernel.projections[-1]
-        assert [("0000000002", "two"), ("0000000003", "three")] == await thread.tail(notes_view, 2)
+        assert [("0000000002", "two"), ("0000000003", "three")] == await thread.rows_between(
+            notes_view, limit=2, latest=True
+        )
         assert (3, len('"one""two""three"')) == await thread.measure(notes_view)
+        assert ("two", None) == (await thread.row(notes_view, "0000000002"), await thread.row(notes_view, "000000000"))
+        between = await thread.rows_between(notes_view, seq_key(1), seq_key(3))
+        assert ["one", "two"] == [value for _, value in between]
         await thread.forget(event_ids=[receipts[1].event_id])
         assert "notes" not in store.read_rows
         assert ["one", "three"] == list((await thread.view("notes")).values())
         await thread.dispatch(Noted(content="four"))
         assert ["one", "three", "four"] == list((await thread.view("notes")).values())
         assert (await thread.verify()).ok
+
+
+@pytest.mark.parametrize("mode", ["inline", "async"])
+async def test_one_row_and_a_span_of_rows_are_read_now_and_as_of_a_moment(mode: ProjectionMode) -> None:
+    """From the store, of an inline view and of one that follows; in the past folded; of a scope that is not there."""
+    async with memory_engine.open(":memory:", plugins=with_notes(mode=mode)) as engine:
+        view = engine.kernel.projections[-1]
+        thread = await engine.create_thread()
+        await thread.dispatch_all([Noted(content=str(n)) for n in range(1, 8)])
+        past = await thread.at(5)
+        for handle, last in ((thread, 7), (past, 5)):
+            keys = [seq_key(n) for n in range(1, last + 1)]
+            assert "2" == await handle.row(view, seq_key(2))
+            assert None is await handle.row(view, seq_key(last + 1))
+            assert keys == [key for key, _ in await handle.rows_between(view)]
+            assert keys[1:3] == [key for key, _ in await handle.rows_between(view, keys[1], keys[3])]
+            assert keys[1:2] == [key for key, _ in await handle.rows_between(view, keys[1], keys[3], 1)]
+            assert keys[2:3] == [key for key, _ in await handle.rows_between(view, keys[1], keys[3], 1, latest=True)]
+            assert keys[-2:] == [key for key, _ in await handle.rows_between(view, limit=2, latest=True)]
+            assert [] == await handle.rows_between(view, keys[3], keys[1])
+            assert [] == await handle.rows_between(view, limit=0, latest=True)
+        assert [] == await engine.user("nobody").rows_between(view)
+        with pytest.raises(errors.InvalidArgument):
+            await thread.rows_between(view, 7)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument):
+            await thread.row(view, None)  # type: ignore[arg-type]
 
 
 async def test_a_lazy_view_may_not_look() -> None:
@@ -232,7 +267,7 @@ async def test_reads_follow_other_processes(tmp_path: Path) -> None:
             assert n == len(await seen.state())
             assert str(n) == (await seen.context()).messages[-1]["content"]
             assert [str(m) for m in range(1, n + 1)] == list((await seen.view("notes")).values())
-            assert str(n) == (await seen.tail(reader.kernel.projections[-1], 1))[0][1]
+            assert str(n) == (await seen.rows_between(reader.kernel.projections[-1], limit=1, latest=True))[0][1]
         await writer.user("u").preferences.update("tone", "dry")
         assert "dry" == await reader.user("u").preferences.get("tone")
         await writer.user("u").preferences.update("tone", "warm")

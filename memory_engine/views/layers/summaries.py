@@ -295,7 +295,7 @@ async def _older_episodic(thread: ThreadHandle, keep_last: int) -> tuple[list[En
     wanted = keep_last + ROWS_MAX
     for _ in range(_TRIES):
         before = await thread.measure(EPISODIC)
-        tail = [row for _, row in await thread.tail(EPISODIC, wanted)]
+        tail = [row for _, row in await thread.rows_between(EPISODIC, limit=wanted, latest=True)]
         if before == await thread.measure(EPISODIC) and len(tail) == min(wanted, before[0]):
             kept = min(keep_last, len(tail))
             return tail[: len(tail) - kept], before[0] - kept

@@ -142,7 +142,7 @@ class Memory:
     async def _latest_rows(self, layer: Layer, last: int, at: int | None) -> list[EntryRow]:
         if layer != "episodic" or at is not None:
             return (await layer_rows(self._thread, layer, at)).rows()[-last:]
-        rows = [row for _, row in await self._thread.tail(EPISODIC, last)]
+        rows = [row for _, row in await self._thread.rows_between(EPISODIC, limit=last, latest=True)]
         summary = summary_of(await self._thread.rows(LAYERS), layer) if len(rows) < last else None
         return rows if summary is None else [summary, *rows]
 

@@ -27,7 +27,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import ThreadKind
 from memory_engine.runtime.queue import Prepared
 from memory_engine.runtime.scoped import ScopeHandle
-from memory_engine.store.protocol import Store
+from memory_engine.store.protocol import RowSpan, Store
 from memory_engine.store.reader import Imported, imported_of
 from memory_engine.views.patterns.events import PatternPublished, PatternRevoked, PatternWithdrawn
 from memory_engine.views.patterns.fold import ORPHAN, PATTERN, PATTERNS, Pattern, PatternHit, ShareRow, orphans, shares
@@ -219,7 +219,8 @@ async def bereft(store: Store) -> Sequence[str]:
     found = []
     for thread_id in await store.holders(PATTERNS.name, PATTERNS.version):
         with suppress(ThreadNotFound):  # it was deleted meanwhile
-            last = await store.last_rows(PATTERNS.name, PATTERNS.version, thread_id, 1)
+            span = RowSpan(limit=1, latest=True)
+            last = await store.rows_between(PATTERNS.name, PATTERNS.version, thread_id, span)
             if any(key.startswith(ORPHAN) for key, _ in last):
                 found.append(thread_id)
     return found
