@@ -2,13 +2,18 @@
 
 import atexit
 import os
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import cache
+from unittest import mock
 from urllib.parse import quote
 from uuid import uuid4
 
 import pytest
 
+import memory_engine
+from memory_engine import Engine
 from tests.postgres_cluster import UNSYNCED, NoServer, running
 
 
@@ -38,3 +43,17 @@ def new_url(**options: str) -> str:
     schema = f"t_{uuid4().hex[:20]}"
     given = "&".join(f"{name}={quote(value)}" for name, value in {"schema": schema, **options}.items())
     return f"{url}{'&' if '?' in url else '?'}{given}"
+
+
+@contextmanager
+def on_server() -> Iterator[None]:
+    """Within, whatever names a place in memory, or a file, opens a store on the server: each path always the same."""
+    opened, places = memory_engine.open, defaultdict[str, str](new_url)
+
+    def moved(place: object, **options: object) -> AbstractAsyncContextManager[Engine]:
+        if not isinstance(place, str):
+            return opened(place, **options)  # type: ignore[arg-type]
+        return opened(new_url() if place == ":memory:" else places[place], **options)  # type: ignore[arg-type]
+
+    with mock.patch.object(memory_engine, "open", moved):
+        yield
