@@ -39,7 +39,11 @@ def server_url() -> str:
 
 def new_url(**options: str) -> str:
     """The URL of a store that nobody has used: a schema of its own. Skips where there is no server."""
-    url = server_url()
+    return new_store(server_url(), **options)
+
+
+def new_store(url: str, **options: str) -> str:
+    """The same at the address of a server."""
     schema = f"t_{uuid4().hex[:20]}"
     given = "&".join(f"{name}={quote(value)}" for name, value in {"schema": schema, **options}.items())
     return f"{url}{'&' if '?' in url else '?'}{given}"
