@@ -10,12 +10,11 @@ import time
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.postgres_cluster import other_user
-from tests.postgres_server import new_store, server_url
+from tests.postgres_server import new_store, server_place
 
 CONNECTIONS = 2
 """Connections to the server, fewer than one store opens to the pooler: they are taken by whoever comes."""
@@ -46,25 +45,17 @@ def _pooler_url() -> str:
     program = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if program is None:
         pytest.skip("no pgbouncer is installed")
-    server, ours, user = urlsplit(server_url()), os.getpid(), other_user()
+    place, ours, user = server_place(), os.getpid(), other_user()
     pooler = ExitStack()
     folder = Path(tempfile.mkdtemp(prefix="me-pooler-"))
     pooler.callback(shutil.rmtree, folder, ignore_errors=True)
-    name = server.username or "postgres"
-    given = {
-        "host": server.hostname or parse_qs(server.query)["host"][0],
-        "port": server.port or 5432,
-        "dbname": server.path.strip("/"),
-        "user": name,
-        **({"password": server.password} if server.password else {}),
-    }
     settings = folder / "settings.ini"
     options = {"folder": folder, "port": _PORT, "connections": CONNECTIONS}
-    settings.write_text(_SETTINGS.format(server=" ".join(f"{key}={value}" for key, value in given.items()), **options))
-    (folder / "users").write_text(f'"{name}" ""\n')
+    settings.write_text(_SETTINGS.format(server=" ".join(f"{key}={value}" for key, value in place.items()), **options))
+    (folder / "users").write_text(f'"{place["user"]}" ""\n')
     if user:  # it does not run as root
-        for place in (folder, *folder.iterdir()):
-            shutil.chown(place, user)
+        for path in (folder, *folder.iterdir()):
+            shutil.chown(path, user)
     process = subprocess.Popen(
         [program, "-q", str(settings)],
         stdin=subprocess.DEVNULL,
@@ -78,7 +69,7 @@ def _pooler_url() -> str:
     pooler.callback(process.kill)
     atexit.register(lambda: pooler.close() if os.getpid() == ours else None)
     _wait_for(process, folder)
-    return f"postgresql://{name}@/{given['dbname']}?host={folder}&port={_PORT}"
+    return f"postgresql://{place['user']}@/{place['dbname']}?host={folder}&port={_PORT}"
 
 
 def _wait_for(process: "subprocess.Popen[bytes]", folder: Path) -> None:

@@ -3,11 +3,11 @@
 import atexit
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import cache
 from unittest import mock
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote, urlsplit
 from uuid import uuid4
 
 import pytest
@@ -47,6 +47,18 @@ def new_store(url: str, **options: str) -> str:
     schema = f"t_{uuid4().hex[:20]}"
     given = "&".join(f"{name}={quote(value)}" for name, value in {"schema": schema, **options}.items())
     return f"{url}{'&' if '?' in url else '?'}{given}"
+
+
+def server_place() -> Mapping[str, str]:
+    """The server's host (or the folder of its socket) and port, a user, a database, and a password if there is one."""
+    parts = urlsplit(server_url())
+    return {
+        "host": parts.hostname or parse_qs(parts.query)["host"][0],
+        "port": str(parts.port or 5432),
+        "user": parts.username or "postgres",
+        "dbname": parts.path.strip("/"),
+        **({"password": parts.password} if parts.password else {}),
+    }
 
 
 @contextmanager

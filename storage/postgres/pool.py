@@ -3,12 +3,16 @@
 Work runs in a task of the pool's own. Cancelling its caller leaves it to its end, so a connection is never let go of in
 the middle of a statement. One that comes back in any state but idle is thrown away.
 
+A server may vanish without a word. Where a statement has had no answer for as long as a call waits, the server is asked
+something else on a connection of its own; one that answers is waited for, else the connection is cut off.
+
 The pool of asyncpg is not used: it sends a statement to reset the connection after each use, which doubles the cost of
 a commit, and hands a cancellation on to the statement under way.
 """
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -19,6 +23,7 @@ from memory_engine.errors import EngineClosed, MemoryEngineError, StorageUnreach
 from memory_engine.storage.postgres.address import Address
 from memory_engine.storage.postgres.failures import (
     ERRORS,
+    LOST,
     UNDECODABLE,
     FailureKind,
     is_of_a_statement,
@@ -39,10 +44,18 @@ TRIES_MAX = 10
 """Runs of a transaction that the server rolls back because of others."""
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.5
-_CONNECT_S = 10.0
+_CONNECT_MIN_S = 2.0
+_CONNECT_MAX_S = 10.0
+"""A new connection takes at most as long as a call waits, within these."""
+_WATCH_MIN_S = 0.05
+_LOCAL = getattr(socket, "AF_UNIX", None)
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _IDLE_MS = 60_000
 """A transaction whose client says nothing for so long is ended: it may be cut off, and hold rows that others need."""
+
+
+_KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPALIVE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""What a system calls it: seconds of silence, between two tries, tries, and milliseconds without an acknowledgement."""
 
 
 class OutcomeUnknown(Exception):
@@ -61,6 +74,7 @@ class Pool:
             f"SET LOCAL lock_timeout = {max(1, int(busy_timeout_s * 1000))}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_MS}"
         )
+        self._connect_s = min(_CONNECT_MAX_S, max(_CONNECT_MIN_S, busy_timeout_s))
         self._free: list[Connection] = []
         self._open: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
@@ -112,7 +126,7 @@ class Pool:
     async def _called(self, work: Work[T]) -> T:
         connection = await self._taken()
         try:
-            result = await self._single(work)(connection)
+            result = await self._answered(self._single(work), connection)
         except OutcomeUnknown:
             self._let_go(connection, is_clean=False)
             raise
@@ -133,7 +147,7 @@ class Pool:
             try:
                 connection = await self._taken()
                 try:
-                    result = await work(connection)
+                    result = await self._answered(work, connection)
                 except BaseException as error:  # it goes back, or away, whatever it was; the error goes on
                     self._let_go(connection, is_clean=is_of_a_statement(error))
                     raise
@@ -154,6 +168,29 @@ class Pool:
                     raise storage_error(self.address, error) from error
             await asyncio.sleep(pause_s(tries))
 
+    async def _answered(self, work: Work[T], connection: Connection) -> T:
+        """Run work; where the server is silent, its connection is cut off."""
+        watch = _Watch(connection, self)
+        try:
+            return await work(connection)
+        finally:
+            watch.end()
+
+    async def answers(self) -> bool:
+        """Whether the server says anything."""
+        try:
+            async with asyncio.timeout(self._connect_s):
+                connection = await connect(self.address, self._connect_s)
+                try:
+                    await connection.execute("SELECT 1")
+                finally:
+                    connection.terminate()
+        except asyncpg.PostgresError:  # also that it has no connection left
+            return True
+        except LOST:
+            return False
+        return True
+
     def unreachable(self, began: float, error: BaseException, *, is_unknown: bool = False) -> StorageUnreachable:
         """The error for a server that has been away since a time of the loop's."""
         waited = asyncio.get_running_loop().time() - began
@@ -171,7 +208,7 @@ class Pool:
                 if not connection.is_closed():
                     return connection
                 self._open.discard(connection)
-            connection = await connect(self.address)
+            connection = await connect(self.address, self._connect_s)
             self._open.add(connection)
         except BaseException:  # whatever it was, there is room again; it goes on to the caller
             self._room.release()
@@ -202,14 +239,55 @@ class Pool:
         self._free.clear()
 
 
-async def connect(address: Address) -> Connection:
+class _Watch:
+    """Looks after a connection that waits for an answer, until `end`. It costs a timer, and a task once it is late."""
+
+    def __init__(self, connection: Connection, pool: Pool) -> None:
+        self._connection = connection
+        self._pool = pool
+        self._task: asyncio.Task[None] | None = None
+        self._timer = self._begun()
+
+    def _begun(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(max(_WATCH_MIN_S, self._pool.busy_timeout_s), self._late)
+
+    def _late(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._looked())
+        self._task.add_done_callback(observed)
+
+    async def _looked(self) -> None:
+        if await self._pool.answers():
+            self._timer = self._begun()
+        else:
+            self._connection.terminate()
+
+    def end(self) -> None:
+        """The answer has come."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def connect(address: Address, timeout_s: float) -> Connection:
     """A new connection. Raises the driver's errors, without a password."""
-    return await asyncpg.connect(
+    connection = await asyncpg.connect(
         address.dsn,
-        timeout=_CONNECT_S,
+        timeout=timeout_s,
         statement_cache_size=100 if address.prepared else 0,
         max_cacheable_statement_size=0,
     )
+    found = connection._transport.get_extra_info("socket")  # the driver sets no such option, and has no other way to it
+    if found is not None and found.family != _LOCAL:
+        keep_alive(found)
+    return connection
+
+
+def keep_alive(connected: socket.socket) -> None:
+    """Let the system find out that a connection's other end is gone, also while nothing is sent."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEPT_ALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def pause_s(tries: int) -> float:

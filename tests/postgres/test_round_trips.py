@@ -20,8 +20,8 @@ def counted() -> Iterator[list[str]]:
     said: list[str] = []
     connect = pool.connect
 
-    async def connect_watched(address: Address) -> pool.Connection:
-        connection = await connect(address)
+    async def connect_watched(address: Address, timeout_s: float) -> pool.Connection:
+        connection = await connect(address, timeout_s)
         connection.add_query_logger(lambda query: said.append(query.query))
         return connection
 
