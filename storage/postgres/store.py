@@ -213,7 +213,10 @@ class PostgresStore:
     async def backup(self, path: str, copied: Copied) -> Backup:
         """Refused: the server's own tools do it."""
         schema = self._schema
-        why = f"a server's database is copied by its own tools: `pg_dump --schema={schema}`, or `pg_basebackup` for all"
+        why = (
+            f"a server's database is copied by its own tools: `pg_dump --schema={schema}`, or `pg_basebackup` for all; "
+            "`memory-engine copy URL FILE` writes its threads to a file of this package"
+        )
         raise BackupFailed(path, why)
 
     async def put_act(self, act: Act) -> None:
