@@ -80,7 +80,8 @@ async def _serve(listened: str, host: str, port: str) -> None:
         await asyncio.gather(passed(reader, to_server), passed(from_server, writer))
 
     server = await asyncio.start_unix_server(client, listened)
-    print("ready", flush=True)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
     await server.serve_forever()
 
 

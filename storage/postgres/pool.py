@@ -3,6 +3,9 @@
 Work runs in a task of the pool's own. Cancelling its caller leaves it to its end, so a connection is never let go of in
 the middle of a statement. One that comes back in any state but idle is thrown away.
 
+A new connection costs more than most calls, and its session has yet to read what others know of the schema: who reads
+waits a little for one that others are done with. Writers do not, as commits of several sessions are synced together.
+
 A server may vanish without a word. Where a statement has had no answer for as long as a call waits, the server is asked
 something else on a connection of its own; one that answers is waited for, else the connection is cut off.
 
@@ -47,6 +50,8 @@ _PAUSE_MAX_S = 0.5
 _CONNECT_MIN_S = 2.0
 _CONNECT_MAX_S = 10.0
 """A new connection takes at most as long as a call waits, within these."""
+_SPARE_S = 0.005
+"""How long a reader waits for a connection before it makes another."""
 _WATCH_MIN_S = 0.05
 _LOCAL = getattr(socket, "AF_UNIX", None)
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -54,8 +59,14 @@ _IDLE_MS = 60_000
 """A transaction whose client says nothing for so long is ended: it may be cut off, and hold rows that others need."""
 
 
-_KEPT_ALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPALIVE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""What a system calls it: seconds of silence, between two tries, tries, and milliseconds without an acknowledgement."""
+_KEPT_ALIVE = {
+    "TCP_KEEPIDLE": 15,
+    "TCP_KEEPALIVE": 15,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,
+}
+"""By the system's names: seconds of silence (twice), between two tries, tries, and ms without an acknowledgement."""
 
 
 class OutcomeUnknown(Exception):
@@ -76,6 +87,7 @@ class Pool:
         )
         self._connect_s = min(_CONNECT_MAX_S, max(_CONNECT_MIN_S, busy_timeout_s))
         self._free: list[Connection] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._open: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
         self._tasks: set[asyncio.Task[object]] = set()
@@ -83,11 +95,11 @@ class Pool:
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that reads. Run again where the connection is lost."""
-        return await self._own(self._repeated(self._single(work)))
+        return await self._own(self._repeated(self._single(work), is_patient=True))
 
     async def read_all(self, work: Work[T]) -> T:
         """Run several statements that read, of one moment. Run again where the connection is lost."""
-        return await self._own(self._repeated(lambda connection: _within(connection, _READ, work)))
+        return await self._own(self._repeated(lambda connection: _within(connection, _READ, work), is_patient=True))
 
     async def write(self, work: Work[T], *, is_repeatable: bool = True) -> T:
         """Run a transaction of the work's own statements; it is rolled back if they raise.
@@ -102,11 +114,11 @@ class Pool:
         return await self._own(self._repeated(work))
 
     async def call(self, work: Work[T]) -> T:
-        """Run one statement that writes, once.
+        """Run one statement that writes, once, in the caller's own task: nobody may cancel that (see `spawn`).
 
         Raises `OutcomeUnknown` where the connection is lost, the driver's error where the server refuses it.
         """
-        return await self._own(self._called(work))
+        return await self._called(work)
 
     def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
         """A task that `close` waits for."""
@@ -138,14 +150,14 @@ class Pool:
         self._let_go(connection, is_clean=True)
         return result
 
-    async def _repeated(self, work: Work[T], *, is_repeatable: bool = True) -> T:
+    async def _repeated(self, work: Work[T], *, is_repeatable: bool = True, is_patient: bool = False) -> T:
         """Run work, again where the server is away for less than the timeout or others were in its way."""
         loop = asyncio.get_running_loop()
         began, tries = loop.time(), 0
         while True:
             tries += 1
             try:
-                connection = await self._taken()
+                connection = await self._taken(is_patient=is_patient)
                 try:
                     result = await self._answered(work, connection)
                 except BaseException as error:  # it goes back, or away, whatever it was; the error goes on
@@ -197,12 +209,14 @@ class Pool:
         why = self.address.redacted(str(error).partition("\n")[0] or type(error).__name__)
         return StorageUnreachable(self.address.shown, waited, why, is_unknown)
 
-    async def _taken(self) -> Connection:
-        """A connection that is idle, made where none is."""
+    async def _taken(self, *, is_patient: bool = False) -> Connection:
+        """A connection that is idle, made where none is; a patient caller waits for one first."""
         if self._closed:
             raise EngineClosed
         await self._room.acquire()
         try:
+            if is_patient and self._open and not self._free:
+                await self._spare()
             while self._free:
                 connection = self._free.pop()
                 if not connection.is_closed():
@@ -215,9 +229,23 @@ class Pool:
             raise
         return connection
 
+    async def _spare(self) -> None:
+        """Wait until somebody may be done with a connection."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        timer = loop.call_later(_SPARE_S, _wake, waiter)
+        await waiter
+        timer.cancel()
+
     def _let_go(self, connection: Connection, *, is_clean: bool) -> None:
         if is_clean and not connection.is_closed() and not connection.is_in_transaction():
             self._free.append(connection)
+            while self._waiting:  # the latest first: what an engine reads for itself at its opening came before
+                waiter = self._waiting.pop()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    break
         else:  # what cut this one off, or made the server one that only reads, has come over the idle ones too
             for one in (connection, *self._free):
                 self._open.discard(one)
@@ -237,6 +265,11 @@ class Pool:
             except (*ERRORS, TimeoutError):
                 connection.terminate()
         self._free.clear()
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class _Watch:
@@ -276,7 +309,8 @@ async def connect(address: Address, timeout_s: float) -> Connection:
         statement_cache_size=100 if address.prepared else 0,
         max_cacheable_statement_size=0,
     )
-    found = connection._transport.get_extra_info("socket")  # the driver sets no such option, and has no other way to it
+    # the driver sets no such option, and has no other way to its socket
+    found = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
     if found is not None and found.family != _LOCAL:
         keep_alive(found)
     return connection

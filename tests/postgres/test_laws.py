@@ -21,7 +21,6 @@ from tests.recall_samples import QUERIES, contents
 from tests.views import test_view_laws as views
 from tests.views.test_view_laws import CONFIG, EVENTS
 
-
 HASH = HashEmbedder(16)
 
 
