@@ -165,7 +165,8 @@ async def restore(backup: str | Path, path: str | Path, progress: Copied | None 
     """
     for place in (str(backup), str(path)):
         if is_url(place):
-            raise BackupFailed(place, "a backup is one file, and so is its copy; `memory-engine copy` copies on")
+            why = "a backup is one file, and so is its copy; `memory-engine copy FROM TO` takes URLs"
+            raise BackupFailed(place, why)
     from memory_engine.storage.sqlite.backup import back_up_file
 
     return await back_up_file(str(backup), str(path), EngineConfig().busy_timeout_s, progress or (lambda *_: None))
