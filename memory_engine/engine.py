@@ -234,10 +234,12 @@ class Engine:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, and return its receipt when it is durable.
 
-        With your own `event_id`, dispatching again is idempotent: it gives the first receipt. Raises
+        With your own `event_id`, dispatching again is idempotent: it gives the first receipt. With an `expected_seq`,
+        `Conflict` where the thread holds more than you have seen (see `Thread.dispatch`). Raises
         `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`,
         `ReducerError`, `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
         """
@@ -247,11 +249,17 @@ class Engine:
             occurred_at=occurred_at,
             causation_id=causation_id,
             correlation_id=correlation_id,
+            expected_seq=expected_seq,
         )
 
-    async def dispatch_all(self, thread_id: str, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
-        """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
-        return await self.thread(thread_id).dispatch_all(events)
+    async def dispatch_all(
+        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none of them (those recorded already, by id, count as appended).
+
+        `expected_seq` is that of `dispatch`.
+        """
+        return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""

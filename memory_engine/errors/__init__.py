@@ -40,6 +40,7 @@ MemoryEngineError
 │   └── ThreadHasForks
 ├── DispatchError
 │   ├── IdempotencyConflict
+│   ├── Conflict                 the thread holds more than its writer had seen
 │   ├── QueueFull
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
@@ -86,6 +87,7 @@ MemoryEngineError
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
+from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
 from memory_engine.errors.base import DuplicateRegistration as DuplicateRegistration

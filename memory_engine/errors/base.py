@@ -360,6 +360,24 @@ class IdempotencyConflict(DispatchError):
 
 
 @facts
+class Conflict(DispatchError):
+    """The thread holds more than its writer had seen (`expected_seq`); `head` is the seq of its last event.
+
+    Nothing was written.
+    """
+
+    thread_id: str
+    expected_seq: int
+    head: int
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} was to be as after seq {self.expected_seq}, and its head is seq {self.head}; "
+            "nothing was written: read what changed, and dispatch again with `expected_seq` at that head"
+        )
+
+
+@facts
 class QueueFull(DispatchError):
     """The thread's queue had no room until the deadline. The event was not taken."""
 

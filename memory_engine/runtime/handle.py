@@ -119,15 +119,24 @@ class ThreadHandle:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event; returns when it is durable.
 
-        With an `event_id` of the caller's, dispatching again gives the first receipt. Raises
+        With an `event_id` of the caller's, dispatching again gives the first receipt. With an `expected_seq` the event
+        is appended only to a thread that holds nothing after it, else `Conflict` names the head: read again what you
+        changed, and dispatch it anew. Give the seq of the head, or of any event after which you have read the thread;
+        0 is a thread without events. What the engine records of its own (a compaction, a pause, facts that were
+        delivered) changes nothing that you hold and never conflicts; everything else does, whoever dispatched it.
+
+        Raises
         `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused` where it
         does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`, or a
         `StorageError`; then nothing was written.
         """
         self.check_present("event")
+        if expected_seq is not None:
+            checked_count("expected_seq", expected_seq)
         kernel = self.kernel
         if kernel.tasks.closing:
             raise EngineClosed
@@ -137,18 +146,26 @@ class ThreadHandle:
             prepared = kernel.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
         threads = kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        request = Request((prepared,), system=type(prepared.event) is ExecutionResume)
+        is_resuming = type(prepared.event) is ExecutionResume
+        request = Request((prepared,), system=is_resuming, expected_seq=expected_seq)
         return (await runtime.submit(request))[0]
 
-    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (those recorded already, by id, count as appended)."""
+    async def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none (those recorded already, by id, count as appended).
+
+        `expected_seq` is that of `dispatch`. Raises what `dispatch` raises.
+        """
         self.check_present("events")
+        if expected_seq is not None:
+            checked_count("expected_seq", expected_seq)
         events = listed(events)
         if not events:
             return ()
         threads = self.kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        return await runtime.submit(self.kernel.request(events))
+        return await runtime.submit(self.kernel.request(events, expected_seq=expected_seq))
 
     async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
+from memory_engine.core.arguments import checked_count
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
@@ -14,7 +15,7 @@ from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
-from memory_engine.errors import EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.errors import Conflict, EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
@@ -50,6 +51,7 @@ class ScopeHandle(ThreadHandle):
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
         new = (
@@ -64,16 +66,24 @@ class ScopeHandle(ThreadHandle):
             occurred_at=occurred_at,
             causation_id=causation_id,
             correlation_id=correlation_id,
+            expected_seq=expected_seq,
         )
-        return await self._made((new,), send)
+        return await self._made((new,), send, expected_seq)
 
-    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+    async def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
         events = listed(events)
-        return await self._made(events, partial(super().dispatch_all, events))
+        return await self._made(events, partial(super().dispatch_all, events, expected_seq=expected_seq), expected_seq)
 
-    async def _made(self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]]) -> T:
+    async def _made(
+        self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]], expected_seq: int | None
+    ) -> T:
         """Send events to the thread, made before if it is not there, and again if another process has deleted it."""
+        if events and expected_seq is not None and checked_count("expected_seq", expected_seq):
+            if not await self._is_there():
+                raise Conflict(self.id, expected_seq, 0)
         if events:
             await self._make(*events)
         try:

@@ -9,6 +9,7 @@ the state and submitting what was computed from it.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import TypeVar, cast
 
 import msgspec
@@ -20,6 +21,7 @@ from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.errors import (
+    Conflict,
     ContentionError,
     EngineClosed,
     EventIdTaken,
@@ -138,9 +140,14 @@ class ThreadRuntime:
             self.busy = True
             self._kernel.tasks.spawn(self._bring_in(requests, missing))
             return
+        if any(request.based_on not in (None, self.head.seq) for request in requests):
+            self.busy = True
+            self._kernel.tasks.spawn(self._compare(requests))
+            return
         attempt = Attempt(self.state, self.head)
         for n, request in enumerate(requests):
-            if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
+            waits = attempt.head.status == PAUSED or request.based_on is not None or attempt.holds(request)
+            if attempt.requests and waits:
                 self.queue.put_back(requests[n:])
                 break
             self._add(attempt, request)
@@ -361,6 +368,38 @@ class ThreadRuntime:
             self.queue.put_back(again)
             self._rest()
             self._go_on()
+
+    async def _compare(self, requests: Sequence[Request]) -> None:
+        """Look what the thread holds after the seq that requests expect, then go on with those that still fit."""
+        expecting = [request for request in requests if request.based_on is not None]
+        try:
+            if any((one.based_on or 0) > self.head.seq for one in expecting):  # somebody has read on elsewhere
+                if await self._kernel.store.head(self.id) != self.head:
+                    await self.catch_up()
+            for request in expecting:
+                await self._rebase(request)
+        except Exception as error:  # passed on: nobody waits for ever
+            for request in expecting:
+                request.fail(error)
+        finally:
+            self.queue.put_back([request for request in requests if not request.future.done()])
+            self._rest()
+            self._go_on()
+
+    async def _rebase(self, request: Request) -> None:
+        """Base a request on the head if only upkeep came since; else fail it, unless its events are recorded."""
+        head, based_on = self.head.seq, request.based_on or 0
+        while based_on < head:
+            page = await self._kernel.store.read(self.id, after=based_on, upto=head, limit=TAIL_MAX)
+            upkeep = list(takewhile(lambda stored: self._kernel.events.is_upkeep(stored.type), page))
+            based_on += len(upkeep)
+            if not upkeep or len(upkeep) < len(page):
+                break
+        request.based_on = based_on
+        if based_on != head:
+            if request.has_callers_ids:
+                await self._find_recorded(request)
+            request.fail(Conflict(self.id, request.expected_seq or 0, head))
 
     async def rows(self, projection: Projection[V]) -> Rows[V]:
         """The rows of an inline projection, as of the last commit. Raises `ReducerError` where it fails."""

@@ -133,14 +133,14 @@ class ExecutionRetry(Event):
     attempt: int = 1
 
 
-@event("execution_pause", role="system")
+@event("execution_pause", role="system", upkeep=True)
 class ExecutionPause(Event):
     """The thread is paused: events wait until it is resumed."""
 
     content: str = ""
 
 
-@event("execution_resume", role="system")
+@event("execution_resume", role="system", upkeep=True)
 class ExecutionResume(Event):
     """The thread goes on."""
 

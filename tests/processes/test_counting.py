@@ -1,0 +1,30 @@
+"""Two processes that read, change and write one value: no save is lost."""
+
+import sys
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import memory_engine
+from tests.conftest import PROFILE
+from tests.places import on_both_back_ends, place_of
+from tests.processes.counting_child import number
+
+ROOT = Path(__file__).resolve().parents[2]
+SAVES = 1_000 if PROFILE == "thorough" else 60
+
+
+@on_both_back_ends
+async def test_of_two_processes_that_count_no_save_is_lost(back_end: str, tmp_path: Path) -> None:
+    """Each adds one to what it has read, where nobody has written meanwhile: at the end it is the sum."""
+    place = place_of(back_end, tmp_path)
+    async with memory_engine.open(place) as engine:
+        await engine.create_thread("count")
+    words = [sys.executable, "-m", "tests.processes.counting_child", place, str(SAVES)]
+    children = [Popen(words, stdout=PIPE, cwd=ROOT, text=True) for _ in range(2)]
+    ends = [(child.communicate()[0], child.returncode) for child in children]
+    assert [0, 0] == [code for _, code in ends]
+    async with memory_engine.open(place) as engine:
+        thread = engine.thread("count")
+        assert 2 * SAVES == number(await thread.state())
+        assert 2 * SAVES == (await thread.info()).events
+        assert (await thread.verify()).ok
