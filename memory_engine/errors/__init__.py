@@ -35,6 +35,7 @@ MemoryEngineError
 ├── ThreadError
 │   ├── ThreadNotFound
 │   ├── ThreadExists
+│   ├── ThreadDiffers            opened with other scopes than it has
 │   ├── EventNotFound
 │   ├── ThreadClosed             archived or deleted
 │   └── ThreadHasForks
@@ -111,6 +112,7 @@ from memory_engine.errors.base import QueueFull as QueueFull
 from memory_engine.errors.base import ReducerError as ReducerError
 from memory_engine.errors.base import SeqNotInLog as SeqNotInLog
 from memory_engine.errors.base import ThreadClosed as ThreadClosed
+from memory_engine.errors.base import ThreadDiffers as ThreadDiffers
 from memory_engine.errors.base import ThreadError as ThreadError
 from memory_engine.errors.base import ThreadExists as ThreadExists
 from memory_engine.errors.base import ThreadHasForks as ThreadHasForks

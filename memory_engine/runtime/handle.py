@@ -8,6 +8,7 @@ import msgspec
 
 from memory_engine.core.arguments import checked_count, checked_text, checked_type
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.lazy import lazy_module
@@ -111,7 +112,7 @@ class ThreadHandle:
 
     # events
 
-    async def dispatch(
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         event: Event | NewEvent,
         *,
@@ -202,8 +203,8 @@ class ThreadHandle:
     # state
 
     async def info(self) -> ThreadInfo:
-        """The record and the head of the thread, or its head as of then. The status is always today's."""
-        found = await self.kernel.store.threads(ThreadFilter(id=self.id))
+        """The record and the head of the thread, or its head as of then. Record and status are always today's."""
+        found = await self.kernel.store.listed(ThreadFilter(id=self.id))
         if not found:
             raise ThreadNotFound(self.id)
         info = ThreadInfo.of(*found[0])
@@ -212,8 +213,9 @@ class ThreadHandle:
         tally = (await self.state()).tally
         rows = await self.kernel.reader.rows_at(self.id, {self.as_of})
         digest = rows[self.as_of].hash.hex() if self.as_of in rows else ""
+        updated_at = to_datetime(rows[self.as_of].recorded_at_us) if self.as_of in rows else info.created_at
         return msgspec.structs.replace(
-            info, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
+            info, updated_at=updated_at, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
         )
 
     async def state(self, *, at: MomentLike | None = None) -> State:

@@ -41,11 +41,12 @@ class Request:
     called with the state that the events would be reduced onto, whoever has written before; it raises to refuse that.
     An `administrative` one is taken by an archived thread too. With an `expected_seq`, the events are for a thread that
     holds nothing after it; `based_on` is the seq up to which that is known (`None`: it may hold anything).
+    `looked`: the store was asked whether an archived thread is open again.
     """
 
     __slots__ = (
-        "administrative", "based_on", "check", "events", "expected_seq", "future", "has_callers_ids", "receipts",
-        "system", "tries",
+        "administrative", "based_on", "check", "events", "expected_seq", "future", "has_callers_ids", "looked",
+        "receipts", "system", "tries",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,7 @@ class Request:
         self.administrative = False
         self.check = check
         self.expected_seq = self.based_on = expected_seq
+        self.looked = False
         self.tries = 0
 
     @property

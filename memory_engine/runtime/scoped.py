@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from memory_engine.core.arguments import checked_count
@@ -15,7 +15,15 @@ from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
-from memory_engine.errors import Conflict, EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.errors import (
+    Conflict,
+    EventTooLarge,
+    InvalidIdentifier,
+    ThreadDiffers,
+    ThreadExists,
+    ThreadNotFound,
+    WrongThreadKind,
+)
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
@@ -43,7 +51,7 @@ class ScopeHandle(ThreadHandle):
         tenant = f", tenant_id={self.tenant_id!r}" if self.tenant_id else ""
         return f"{type(self).__name__}({self.scope_id!r}{tenant})"
 
-    async def dispatch(
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         event: Event | NewEvent,
         *,
@@ -81,9 +89,9 @@ class ScopeHandle(ThreadHandle):
         self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]], expected_seq: int | None
     ) -> T:
         """Send events to the thread, made before if it is not there, and again if another process has deleted it."""
-        if events and expected_seq is not None and checked_count("expected_seq", expected_seq):
-            if not await self._is_there():
-                raise Conflict(self.id, expected_seq, 0)
+        seen = 0 if expected_seq is None else checked_count("expected_seq", expected_seq)
+        if events and seen and not await self._is_there():
+            raise Conflict(self.id, seen, 0)
         if events:
             await self._make(*events)
         try:
@@ -152,6 +160,28 @@ def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
     """The thread that a fact is for. Raises `InvalidIdentifier`."""
     tenant_id = destination.tenant_id if destination.kind in ("user", "agent") else ""
     return ScopeHandle(kernel, destination.kind, destination.id, tenant_id)
+
+
+class ThreadScopes(NamedTuple):
+    """The kind of a thread, and whom it belongs to."""
+
+    kind: str
+    user_id: str
+    tenant_id: str
+    agent_id: str
+    parent_id: str
+
+
+async def is_there(kernel: Kernel, thread_id: str, scopes: ThreadScopes) -> bool:
+    """Whether there is a thread of this id. Raises `ThreadDiffers` for one of another kind or other scopes."""
+    for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
+        found = ThreadScopes(record.kind, record.user_id, record.tenant_id, record.agent_id, record.parent_id)
+        pairs = zip(ThreadScopes._fields, found, scopes, strict=True)
+        differences = tuple((name, is_so, asked) for name, is_so, asked in pairs if is_so != asked)
+        if differences:
+            raise ThreadDiffers(thread_id, differences)
+        return True
+    return False
 
 
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:

@@ -78,7 +78,7 @@ async def test_what_is_not_a_seq_is_refused(thread: Thread, wrong: object) -> No
 
 
 async def test_a_compaction_in_between_changes_nothing_that_one_holds() -> None:
-    """Its events move the head; a save from before it fits, one that waits behind it too, and a save is one all same."""
+    """Its events move the head; a save from before it fits, and so does one that waits behind it."""
     compactor = FakeCompactor(Hangs("never"), "in short")
     config = EngineConfig(compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=config, compactor=compactor) as engine:
@@ -152,3 +152,17 @@ async def test_engines_that_share_a_store_write_over_nothing(back_end: str, tmp_
         [receipt] = await here.dispatch_all(again, expected_seq=4)
         assert (receipt,) == await there.dispatch_all(again, expected_seq=4)
         assert (await there.verify()).ok
+
+
+async def test_an_event_of_a_plugin_may_be_upkeep() -> None:
+    """It says so where it is declared; in an engine that does not know it, it is like any other."""
+    plugin = memory_engine.Plugin("beating")
+
+    @plugin.event("heart_beat", chunks="none", upkeep=True)
+    class HeartBeat(e.Event):
+        """The agent is alive."""
+
+    async with memory_engine.open(":memory:", plugins=[plugin]) as engine:
+        thread = await engine.create_thread("t")
+        await thread.dispatch_all([HeartBeat(), HeartBeat()])
+        assert 3 == (await thread.dispatch(say("one"), expected_seq=0)).seq

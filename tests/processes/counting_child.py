@@ -30,7 +30,7 @@ async def count(place: str, saves: int) -> None:
                     break
                 except (Conflict, ContentionError, StorageBusy):
                     conflicts += 1
-    print(conflicts)
+    sys.stdout.write(f"{conflicts}\n")
 
 
 if __name__ == "__main__":

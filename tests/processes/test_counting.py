@@ -1,6 +1,7 @@
 """Two processes that read, change and write one value: no save is lost."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from subprocess import PIPE, Popen
 
@@ -13,6 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SAVES = 1_000 if PROFILE == "thorough" else 60
 
 
+def run_both(words: Sequence[str]) -> list[int]:
+    """Run two processes at once; their exit codes."""
+    children = [Popen(words, stdout=PIPE, cwd=ROOT, text=True) for _ in range(2)]
+    return [(child.communicate(), child.returncode)[1] for child in children]
+
+
 @on_both_back_ends
 async def test_of_two_processes_that_count_no_save_is_lost(back_end: str, tmp_path: Path) -> None:
     """Each adds one to what it has read, where nobody has written meanwhile: at the end it is the sum."""
@@ -20,9 +27,7 @@ async def test_of_two_processes_that_count_no_save_is_lost(back_end: str, tmp_pa
     async with memory_engine.open(place) as engine:
         await engine.create_thread("count")
     words = [sys.executable, "-m", "tests.processes.counting_child", place, str(SAVES)]
-    children = [Popen(words, stdout=PIPE, cwd=ROOT, text=True) for _ in range(2)]
-    ends = [(child.communicate()[0], child.returncode) for child in children]
-    assert [0, 0] == [code for _, code in ends]
+    assert [0, 0] == run_both(words)
     async with memory_engine.open(place) as engine:
         thread = engine.thread("count")
         assert 2 * SAVES == number(await thread.state())
