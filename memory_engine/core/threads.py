@@ -267,12 +267,13 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     names the head, `chunks` and `tokens` are 0, and status, events and hash are what its row says, right or wrong.
 
     `updated_at` is when its last event was recorded, or when it was made. `generation` is another number for each
-    thread that a store gives one id, after the one before was deleted: a later one has a greater number.
+    thread that a store gives one id, after the one before was deleted: a later one has a greater number. A copy of the
+    store has others, so it is not in the JSON form.
     """
 
     json_names = (
         "id kind status events chunks tokens user_id tenant_id agent_id parent_id metadata created_at updated_at "
-        "forked_from head_hash generation damaged"
+        "forked_from head_hash damaged"
     )
 
     id: str

@@ -54,6 +54,17 @@ class Contradicted(Anchor, frozen=True):
 
     why: str = ""
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is, or contradicts, the same anchor."""
+        return isinstance(other, Anchor) and self._facts == (other.thread_id, other.seq, other.hash, other.recorded_at)
+
+    def __hash__(self) -> int:
+        return hash(self._facts)
+
+    @property
+    def _facts(self) -> tuple[str, int, str, datetime | None]:
+        return self.thread_id, self.seq, self.hash, self.recorded_at
+
 
 async def anchor(past: PastHandle) -> Anchor:
     """The anchor of a thread at a moment. Raises `IntegrityError` where the hash is not that of the event."""
