@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
+from memory_engine.administration.handle import verify_threads
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
@@ -22,28 +22,26 @@ from memory_engine.core.arguments import (
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
+from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata, check_metadata
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
 from memory_engine.errors import (
     BackupFailed,
     InvalidArgument,
     InvalidSearch,
     MemoryEngineError,
-    ThreadExists,
-    ThreadNotFound,
 )
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
-from memory_engine.recall.service import Recall, asked
+from memory_engine.recall.service import Recall, asked, check_tenant
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.scoped import ThreadScopes, check_not_scope, create_thread, is_there
+from memory_engine.runtime.scoped import ThreadScopes, create_thread, new_record, open_thread, seeded
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
@@ -155,22 +153,10 @@ class Engine:
         user's, a tenant's, an agent's or an industry's own thread, such as `user:u1`), and for
         initial chunks what `dispatch` raises; then there is no thread. The id of a deleted thread can be used again.
         """
-        check_not_scope(thread_id)
-        check_identifier("kind", kind)
-        record = ThreadRecord(
-            id=self.kernel.new_id() if thread_id in ("", None) else thread_id,
-            kind=kind,
-            user_id=user_id,
-            tenant_id=tenant_id,
-            agent_id=agent_id,
-            parent_id=parent_id,
-            metadata=as_metadata(metadata),
-            policy=policy,
-            created_at_us=self.kernel.kind(kind).recorded_us(self.kernel.now_us()),
-        )
-        chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
-        first = ThreadSeeded(chunks=chunks) if chunks else None
-        await create_thread(self.kernel, record, first)
+        scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
+        thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
+        record = new_record(self.kernel, thread_id, scopes, metadata, policy)
+        await create_thread(self.kernel, record, seeded(initial_chunks))
         return Thread(self.kernel, record.id)
 
     async def open_thread(  # noqa: PLR0913 - scopes are keywords of the public face
@@ -192,24 +178,9 @@ class Engine:
         metadata, policy and chunks are its own, and those given are for a new one. Raises what `create_thread` does.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
-        checked_text("thread_id", thread_id)
-        if not thread_id:
-            raise InvalidArgument("thread_id", thread_id, "name the thread; `create_thread` gives one an id of its own")
-        while True:
-            if await is_there(self.kernel, thread_id, scopes):
-                return Thread(self.kernel, thread_id)
-            with suppress(ThreadExists):  # another task or process was first
-                return await self.create_thread(
-                    thread_id,
-                    kind=kind,
-                    user_id=user_id,
-                    tenant_id=tenant_id,
-                    agent_id=agent_id,
-                    parent_id=parent_id,
-                    metadata=metadata,
-                    initial_chunks=initial_chunks,
-                    policy=policy,
-                )
+        record = new_record(self.kernel, thread_id, scopes, metadata, policy)
+        await open_thread(self.kernel, record, seeded(initial_chunks))
+        return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
@@ -253,11 +224,9 @@ class Engine:
         `metadata` are pairs that a thread's metadata must hold; it may hold others. `limit` keeps the latest N. To read
         them in pages, give `after=""` with a limit for the first one, then the last thread that you got, or its id: of
         those made after it the first N come. What is made or deleted meanwhile neither repeats nor hides another
-        thread; only one that was deleted and whose id was used again stands at the end.
-
-        With `order="updated"` the thread whose last event is newest comes first, and a `limit` keeps the first N. Give
-        the last `ThreadInfo` that you got as `after`: it knows where it stood, though the thread may have gone on
-        since. A thread that goes on meanwhile moves to the front, so that pages behind do not show it twice.
+        thread; only one that was deleted and whose id was used again stands at the end. With `order="updated"` the one
+        whose last event is newest comes first, and a `limit` keeps the first N: give the last `ThreadInfo` that you got
+        as `after`, which knows where it stood. A thread that goes on meanwhile moves to the front, before your page.
 
         Raises `ThreadNotFound` for an `after` that never was, `InvalidIdentifier`, `InvalidArgument`.
         """
@@ -267,8 +236,6 @@ class Engine:
                 check_identifier(what, value)
         if order not in ("created", "updated"):
             raise InvalidArgument("order", order, 'give "created" or "updated"')
-        pairs = as_metadata(metadata)
-        check_metadata(pairs)
         after_us = to_us(after.updated_at) if isinstance(after, ThreadInfo) else None
         after = after.id if isinstance(after, ThreadInfo) else after
         where = ThreadFilter(
@@ -278,7 +245,7 @@ class Engine:
             agent_id=agent_id,
             parent_id=parent_id,
             status=status,
-            metadata=pairs,
+            metadata=check_metadata(as_metadata(metadata)),
             order=order,
             limit=checked_limit(limit),
             after=None if after is None else checked_text("after", after),
@@ -302,9 +269,8 @@ class Engine:
         """Append one event, and return its receipt when it is durable.
 
         With your own `event_id`, dispatching again is idempotent: it gives the first receipt. With an `expected_seq`,
-        `Conflict` where the thread holds more than you have seen (see `Thread.dispatch`). Raises
-        `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`,
-        `ReducerError`, `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
+        `Conflict` where the thread holds more than you have seen. Raises what `Thread.dispatch` says; then nothing was
+        written.
         """
         return await self.thread(thread_id).dispatch(
             event,
@@ -318,10 +284,7 @@ class Engine:
     async def dispatch_all(
         self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none of them (those recorded already, by id, count as appended).
-
-        `expected_seq` is that of `dispatch`.
-        """
+        """Append events in order, all or none (those recorded already, by id, count as appended). See `dispatch`."""
         return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -356,7 +319,7 @@ class Engine:
         See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
-        _check_tenant(tenant_id)
+        check_tenant(tenant_id)
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
         if thread_ids is not None:
@@ -364,14 +327,7 @@ class Engine:
         if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
             raise InvalidSearch("thread_ids", list(thread_ids), "name threads, or what they are to match, not both")
         where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
-        if thread_ids is not None:
-            return await self.recall.search(list(dict.fromkeys(thread_ids)), wanted)
-        while True:
-            found = [record for record, _ in await self.store.threads(where)]
-            with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
-                return await self.recall.search(
-                    [one.id for one in found if kind or not self.kernel.kind(one.kind).pooled], wanted
-                )
+        return await self.recall.search_store(wanted, thread_ids, where)
 
     async def stats(self) -> StoreStats:
         """Totals over the store."""
@@ -420,14 +376,7 @@ class Engine:
 
         What goes wrong, a hold in the way too, is logged and tried again the next time.
         """
-        self.kernel.check_writable("retention")
-        work = retention.keep_retaining(self.kernel, rules, every, by)
-        task = self.kernel.tasks.spawn(work, until_close=True)
-
-        def end() -> None:
-            task.cancel()
-
-        return end
+        return retention.retain_every(self.kernel, rules, every, by)
 
     async def finish_acts(self) -> "list[erasing.ErasureReport]":
         """Go on with acts that a process which died, or a reader in the way, has left unfinished.
@@ -455,12 +404,7 @@ class Engine:
         if thread_ids is None:
             thread_ids = [info.id for info in await self.threads()]
         thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
-        reports: list[VerifyReport] = []
-        for thread_id in thread_ids:
-            before = sum(report.events for report in reports)
-            counted = None if progress is None else verify.counted_from(progress, before)
-            reports.append(await self.thread(thread_id).verify(counted))
-        return reports
+        return await verify_threads(self.kernel, thread_ids, progress)
 
     async def import_log(
         self, path: str | Path, *, thread_id: str = "", progress: "VerifyProgress | None" = None
@@ -545,16 +489,10 @@ class Engine:
         may use the same. `limit` keeps the latest N. Events that forks share come once, from the thread that recorded
         them. Raises `InvalidSearch`.
         """
-        _check_tenant(tenant_id)
+        check_tenant(tenant_id)
         wanted = checked_text("correlation_id", correlation_id)
         found = await self.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
-
-
-def _check_tenant(tenant_id: str | None) -> None:
-    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
-    if tenant_id is None:
-        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 
 
 def _nobody(_done: int, _all: int) -> None:
