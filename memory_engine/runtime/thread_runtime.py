@@ -41,10 +41,9 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.commit import Attempt, Reduced, linked_row, updated
+from memory_engine.runtime.commit import Attempt, RecordedLog, Reduced, linked_row, updated
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
-from memory_engine.runtime.recorded import RecordedLog
 from memory_engine.store import snapshots
 from memory_engine.store.passages import LookUp, PassageChange, PassageStep, passage_step
 from memory_engine.store.protocol import CommitUnit
@@ -81,7 +80,7 @@ class ThreadRuntime:
     ) -> None:
         self._kernel = kernel
         self._makes = makes
-        self._log = RecordedLog(kernel, loaded.record.id)
+        self._log = RecordedLog(kernel.reader, kernel.store, loaded.record.id)
         self._on_commit = committed
         self.record = loaded.record
         self.kind = kernel.kind(loaded.record.kind)
