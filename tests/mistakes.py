@@ -110,16 +110,10 @@ async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = 
         pass
 
 
-async def to_an_archived_thread(p: Place) -> None:
-    """A message after the end."""
-    await p.thread.archive()
-    await p.thread.dispatch(SAID)
-
-
-async def delete_what_has_a_fork(p: Place) -> None:
-    """The past of another thread."""
-    await p.thread.fork()
-    await p.thread.delete()
+async def in_turn(*work: Awaitable[object]) -> None:
+    """One after the other; the last is the mistake."""
+    for one in work:
+        await one
 
 
 async def to_a_closed_engine(p: Place) -> None:
@@ -397,14 +391,16 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
     (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
     (errors.EventNotFound, lambda p: p.thread.at("no such id")),
-    (errors.ThreadClosed, to_an_archived_thread),
-    (errors.ThreadHasForks, delete_what_has_a_fork),
+    (errors.ThreadClosed, lambda p: in_turn(p.thread.archive(), p.thread.dispatch(SAID))),
+    (errors.ThreadHasForks, lambda p: in_turn(p.thread.fork(), p.thread.delete())),
     (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
     (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
     (errors.EngineClosed, to_a_closed_engine),
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
+    (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
+    (errors.Conflict, lambda p: p.thread.dispatch(SAID, expected_seq=1)),
     (errors.ReadOnly, write_where_one_only_looks),
     # operations
     (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),

@@ -8,6 +8,7 @@ from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
 
 if TYPE_CHECKING:
@@ -21,6 +22,18 @@ else:
     rebuild = lazy_module("memory_engine.replay.rebuild")
     rereduction = lazy_module("memory_engine.replay.rereduce")
     verify = lazy_module("memory_engine.replay.verify")
+
+
+async def verify_threads(
+    kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None"
+) -> "list[verify.VerifyReport]":
+    """Verify threads one after the other; `progress` hears of the events of all of them."""
+    reports: list[verify.VerifyReport] = []
+    for thread_id in thread_ids:
+        before = sum(report.events for report in reports)
+        counted = None if progress is None else verify.counted_from(progress, before)
+        reports.append(await Administered(kernel, thread_id).verify(counted))
+    return reports
 
 
 class Administered(ThreadHandle):
@@ -99,8 +112,9 @@ class Administered(ThreadHandle):
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
 
-        The id stays taken, but that of a user, a tenant or an agent, whose next event makes a new thread. A tenant's
-        shares with industries are withdrawn first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
+        Its id is free: `create_thread` and `open_thread` make another thread of it, which nothing of the first is taken
+        for; of a user, a tenant or an agent the next event does. A tenant's shares with industries are withdrawn
+        first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
         """
         self.check_present("deleting")
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.erasing import ErasurePlan, delete, erase_events
 from memory_engine.administration.holds import check_not_held
-from memory_engine.core.events.memory import EventsErased, MemoryForget
+from memory_engine.core.events.memory import EventsErased, MemoryForget, ThreadCleared
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lazy import regex
 from memory_engine.core.threads import ACTIVE, ARCHIVED, Head, ThreadRecord
@@ -26,7 +26,7 @@ from memory_engine.store.protocol import Act, ThreadFilter
 RETENTION = "retention"
 _PAGE = 500
 _SAID = frozenset({"user", "assistant", "tool"})
-_OWN = frozenset({EventsErased.event_type, MemoryForget.event_type})
+_OWN = frozenset({EventsErased.event_type, MemoryForget.event_type, ThreadCleared.event_type})
 """Events of erasing itself: a thread is not in use because something was taken out of it."""
 _AGE = regex(r"(\d+) ?(minute|hour|day|week)s?")
 
@@ -146,7 +146,18 @@ async def retain(
     return RetentionReport(act=act, is_dry_run=dry_run, rules=tuple(outcomes))
 
 
-async def keep_retaining(kernel: Kernel, rules: Sequence[RetentionRule], every: timedelta, by: str) -> None:
+def retain_every(kernel: Kernel, rules: Sequence[RetentionRule], every: timedelta, by: str) -> Callable[[], None]:
+    """See `Engine.retain_every`."""
+    kernel.check_writable("retention")
+    task = kernel.tasks.spawn(_keep_retaining(kernel, rules, every, by), until_close=True)
+
+    def end() -> None:
+        task.cancel()
+
+    return end
+
+
+async def _keep_retaining(kernel: Kernel, rules: Sequence[RetentionRule], every: timedelta, by: str) -> None:
     """Follow rules now and again after each `every`. What goes wrong is logged, and tried again the next time."""
     while True:
         try:

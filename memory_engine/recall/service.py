@@ -22,6 +22,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at
 
 SIMILARITIES_MAX = 256
@@ -51,6 +52,17 @@ class Recall:
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """See `Searching.search`."""
         return await self._searching.search(thread_ids, asked)
+
+    async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
+        """Search these threads, or all that match; those of a pooled kind only where `where` names the kind."""
+        if thread_ids is not None:
+            return await self.search(list(dict.fromkeys(thread_ids)), asked)
+        while True:
+            found = [record for record, _ in await self._kernel.store.threads(where)]
+            with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
+                return await self.search(
+                    [one.id for one in found if where.kind or not self._kernel.kind(one.kind).pooled], asked
+                )
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
         """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""
@@ -133,6 +145,12 @@ class Recall:
         for model in (self._models.embedder, self._models.reranker):
             if model is not None:
                 await model.aclose()
+
+
+def check_tenant(tenant_id: str | None) -> None:
+    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
+    if tenant_id is None:
+        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 
 
 async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword

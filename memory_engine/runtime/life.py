@@ -2,22 +2,45 @@
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
 from memory_engine.core.arguments import checked_list
 from memory_engine.core.chain import live_chunk
-from memory_engine.core.events.memory import ExecutionPause, MemoryForget
+from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, MemoryForget, MetadataEntry, ThreadUpdated
 from memory_engine.core.forgetting import line_digest, repeats
 from memory_engine.core.records import Receipt
 from memory_engine.core.text import terms
-from memory_engine.core.threads import ACTIVE, PAUSED, DamagedRecord, ForkPoint, Head, check_record
-from memory_engine.errors import EventNotFound, MemoryEngineError, UnknownChunk
+from memory_engine.core.threads import (
+    ACTIVE,
+    ARCHIVED,
+    DELETED,
+    PAUSED,
+    CompactionPolicy,
+    DamagedRecord,
+    ForkPoint,
+    Head,
+    check_metadata,
+    check_record,
+    encode_policy,
+)
+from memory_engine.errors import (
+    ContentionError,
+    EventNotFound,
+    HeadMoved,
+    InvalidPolicy,
+    MemoryEngineError,
+    SeqNotInLog,
+    ThreadClosed,
+    UnknownChunk,
+)
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope
-from memory_engine.store.protocol import ThreadFilter
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.store.protocol import CommitUnit, ThreadFilter
 
 
 async def pause(thread: ThreadHandle, reason: str) -> Receipt:
@@ -81,11 +104,71 @@ async def _forget_as_there(thread: ThreadHandle, fork: ThreadHandle, seq: int) -
 async def archive(thread: ThreadHandle) -> None:
     """See `Thread.archive`. No compaction may be under way."""
     thread.kernel.check_writable("archiving")
-    await (await thread.runtime()).archive()
+    runtime = await thread.runtime()
+    await _set_status(thread.kernel, runtime, ARCHIVED)
+
+
+async def unarchive(thread: ThreadHandle) -> None:
+    """See `Thread.unarchive`."""
+    thread.kernel.check_writable("unarchiving")
+    runtime = await thread.runtime()
+    await runtime.idle()
+    await runtime.look_again()  # another process may have archived it
+    if runtime.head.status == ARCHIVED:
+        status = PAUSED if await _was_paused(thread.kernel, runtime) else ACTIVE
+        await _set_status(thread.kernel, runtime, status)
+
+
+async def _was_paused(kernel: Kernel, runtime: ThreadRuntime) -> bool:
+    """Whether the last of the thread's own pauses still stands."""
+    types = (ExecutionPause.event_type, ExecutionResume.event_type)
+    origin, last = runtime.record.forked_from, ""
+    after = origin.seq if origin is not None else 0
+    async for page in kernel.reader.pages(runtime.id, after=after, upto=runtime.head.seq, types=types):
+        last = page[-1].type
+    return last == ExecutionPause.event_type
+
+
+async def _set_status(kernel: Kernel, runtime: ThreadRuntime, status: str) -> None:
+    """Write another status. Raises `ContentionError` where other processes write without pause."""
+    tries = kernel.config.commit_tries_max
+    for _ in range(tries):
+        await runtime.idle()
+        if runtime.head.status == DELETED:
+            raise ThreadClosed(runtime.id, DELETED)
+        head = msgspec.structs.replace(runtime.head, status=status, epoch=runtime.head.epoch + 1)
+        try:
+            await kernel.store.commit(CommitUnit(thread_id=runtime.id, expected=runtime.head, head=head))
+        except HeadMoved:
+            await runtime.catch_up()
+            continue
+        runtime.head = head
+        runtime.end(status)
+        return
+    raise ContentionError(runtime.id, tries)
+
+
+async def update(
+    thread: ThreadHandle, metadata: Mapping[str, str | None], policy: CompactionPolicy | Literal["default"] | None
+) -> Receipt:
+    """See `Thread.update`."""
+    if not isinstance(policy, CompactionPolicy | None) and policy != "default":
+        raise InvalidPolicy("policy", ascii(policy), 'give a CompactionPolicy, or "default" for the engine\'s')
+    check_metadata({key: value for key, value in metadata.items() if value is not None})
+    entries = tuple(
+        MetadataEntry(key, removed=True) if value is None else MetadataEntry(key, value)
+        for key, value in metadata.items()
+    )
+    own = encode_policy(policy) if isinstance(policy, CompactionPolicy) else ""
+    return await thread.dispatch(ThreadUpdated(metadata=entries, policy=own, default_policy=policy == "default"))
 
 
 async def forgetting(
-    thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+    thread: ThreadHandle,
+    *,
+    chunk_ids: Sequence[str] = (),
+    event_ids: Sequence[str] = (),
+    reason: str = "",
 ) -> MemoryForget:
     """The event that forgets chunks, and all that came of events, wherever the log repeats them.
 
@@ -146,10 +229,28 @@ async def _words_of(thread: ThreadHandle, chunk_ids: Collection[str]) -> set[str
     return words
 
 
+async def _ids_at(thread: ThreadHandle, seqs: Sequence[int]) -> list[str]:
+    """The ids of the events at these seqs. Raises `SeqNotInLog`."""
+    seqs = checked_list("seqs", seqs, int, each="seqs of events")
+    if not seqs:
+        return []
+    rows = await thread.kernel.reader.rows_at(thread.id, frozenset(seqs))
+    for seq in seqs:
+        if isinstance(seq, bool) or seq not in rows:
+            raise SeqNotInLog(thread.id, seq, await thread.last_seq())
+    return [rows[seq].id for seq in seqs]
+
+
 async def forget(
-    thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+    thread: ThreadHandle,
+    *,
+    chunk_ids: Sequence[str] = (),
+    event_ids: Sequence[str] = (),
+    seqs: Sequence[int] = (),
+    reason: str = "",
 ) -> Receipt:
     """See `Thread.forget`."""
+    event_ids = [*checked_list("event_ids", event_ids, str, each="ids of events"), *await _ids_at(thread, seqs)]
     event = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
     receipt = await thread.dispatch(event)
     await _forget_in_forks(thread, chunk_ids, event_ids, reason)

@@ -1,20 +1,31 @@
 """Scopes: threads of users, tenants and agents, found by their owner's id, made by their first event."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
+from memory_engine.core.arguments import checked_count, checked_list
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
+from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
-from memory_engine.errors import EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.core.threads import CompactionPolicy, Head, ThreadRecord, as_metadata, check_record, is_scope_id
+from memory_engine.errors import (
+    Conflict,
+    EventTooLarge,
+    InvalidIdentifier,
+    ThreadDiffers,
+    ThreadExists,
+    ThreadNotFound,
+    WrongThreadKind,
+)
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
@@ -42,7 +53,7 @@ class ScopeHandle(ThreadHandle):
         tenant = f", tenant_id={self.tenant_id!r}" if self.tenant_id else ""
         return f"{type(self).__name__}({self.scope_id!r}{tenant})"
 
-    async def dispatch(
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         event: Event | NewEvent,
         *,
@@ -50,6 +61,7 @@ class ScopeHandle(ThreadHandle):
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
         new = (
@@ -64,16 +76,24 @@ class ScopeHandle(ThreadHandle):
             occurred_at=occurred_at,
             causation_id=causation_id,
             correlation_id=correlation_id,
+            expected_seq=expected_seq,
         )
-        return await self._made((new,), send)
+        return await self._made((new,), send, expected_seq)
 
-    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+    async def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
         events = listed(events)
-        return await self._made(events, partial(super().dispatch_all, events))
+        return await self._made(events, partial(super().dispatch_all, events, expected_seq=expected_seq), expected_seq)
 
-    async def _made(self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]]) -> T:
+    async def _made(
+        self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]], expected_seq: int | None
+    ) -> T:
         """Send events to the thread, made before if it is not there, and again if another process has deleted it."""
+        seen = 0 if expected_seq is None else checked_count("expected_seq", expected_seq)
+        if events and seen and not await self._is_there():
+            raise Conflict(self.id, seen, 0)
         if events:
             await self._make(*events)
         try:
@@ -142,6 +162,66 @@ def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
     """The thread that a fact is for. Raises `InvalidIdentifier`."""
     tenant_id = destination.tenant_id if destination.kind in ("user", "agent") else ""
     return ScopeHandle(kernel, destination.kind, destination.id, tenant_id)
+
+
+class ThreadScopes(NamedTuple):
+    """The kind of a thread, and whom it belongs to."""
+
+    kind: str
+    user_id: str
+    tenant_id: str
+    agent_id: str
+    parent_id: str
+
+
+async def _is_there(kernel: Kernel, wanted: ThreadRecord) -> bool:
+    """Whether there is a thread of this id. Raises `ThreadDiffers` for one of another kind or other scopes."""
+    for record, _ in await kernel.store.threads(ThreadFilter(id=wanted.id)):
+        pairs = ((name, getattr(record, name), getattr(wanted, name)) for name in ThreadScopes._fields)
+        differences = tuple(one for one in pairs if one[1] != one[2])
+        if differences:
+            raise ThreadDiffers(wanted.id, differences)
+        return True
+    return False
+
+
+def new_record(
+    kernel: Kernel,
+    thread_id: str,
+    scopes: ThreadScopes,
+    metadata: Mapping[str, str] | None,
+    policy: CompactionPolicy | None,
+) -> ThreadRecord:
+    """The record of a thread that is to be made. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`."""
+    check_not_scope(thread_id)
+    check_identifier("kind", scopes.kind)
+    record = ThreadRecord(
+        id=thread_id,
+        kind=scopes.kind,
+        user_id=scopes.user_id,
+        tenant_id=scopes.tenant_id,
+        agent_id=scopes.agent_id,
+        parent_id=scopes.parent_id,
+        metadata=as_metadata(metadata),
+        policy=policy,
+        created_at_us=kernel.kind(scopes.kind).recorded_us(kernel.now_us()),
+    )
+    check_record(record)
+    return record
+
+
+def seeded(initial_chunks: Sequence[InitialChunk]) -> ThreadSeeded | None:
+    """The first event of a thread with these chunks; `None` where there are none. Raises `InvalidArgument`."""
+    chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
+    return ThreadSeeded(chunks=chunks) if chunks else None
+
+
+async def open_thread(kernel: Kernel, record: ThreadRecord, first: Event | None) -> None:
+    """Make a thread unless it is there, with these scopes. Raises `ThreadDiffers`, and what `create_thread` raises."""
+    while not await _is_there(kernel, record):
+        with suppress(ThreadExists):  # another task or process was first
+            await create_thread(kernel, record, first)
+            return
 
 
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:

@@ -13,18 +13,26 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
+from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head
 from memory_engine.core.codec import checked_record
-from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
+from memory_engine.core.events.memory import ThreadUpdated
+from memory_engine.core.records import Receipt, RecordedEvent
+from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.core.threads import (
+    ARCHIVED,
+    DELETED,
+    PAUSED,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ThreadRecord,
+)
 from memory_engine.errors import (
     ContentionError,
     EngineClosed,
     EventIdTaken,
     HeadMoved,
-    IdempotencyConflict,
     MemoryEngineError,
     ReadOnly,
     StorageBusy,
@@ -33,7 +41,7 @@ from memory_engine.errors import (
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.commit import Attempt, Reduced, linked_row
+from memory_engine.runtime.commit import Attempt, RecordedLog, Reduced, linked_row, updated
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
 from memory_engine.store import snapshots
@@ -48,6 +56,8 @@ TAIL_MAX = 64
 PAUSE_POLL_S = 0.2
 """Seconds between looks of a waiting event at whether another process has ended the pause."""
 
+
+_UPDATED = ThreadUpdated.event_type
 
 Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
 """Called with the events of a thread that became durable; the queue's next event is taken after it."""
@@ -70,6 +80,7 @@ class ThreadRuntime:
     ) -> None:
         self._kernel = kernel
         self._makes = makes
+        self._log = RecordedLog(kernel.reader, kernel.store, loaded.record.id)
         self._on_commit = committed
         self.record = loaded.record
         self.kind = kernel.kind(loaded.record.kind)
@@ -95,7 +106,7 @@ class ThreadRuntime:
         """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
         if self.record.forked_from is not None and request.has_callers_ids:
             # the store refuses an id twice in one log, not in the past that it shares
-            await self._find_recorded(request)
+            await self._log.find(self.head, request)
             if request.future.done():
                 return await request.future
         try:
@@ -138,9 +149,21 @@ class ThreadRuntime:
             self.busy = True
             self._kernel.tasks.spawn(self._bring_in(requests, missing))
             return
-        attempt = Attempt(self.state, self.head)
+        if self.head.status == ARCHIVED and not all(request.looked or request.administrative for request in requests):
+            for request in requests:
+                request.looked = True
+            self.queue.put_back(requests)
+            self.busy = True
+            self._kernel.tasks.spawn(self.look_again())  # another process may have opened it again
+            return
+        if any(request.based_on not in (None, self.head.seq) for request in requests):
+            self.busy = True
+            self._kernel.tasks.spawn(self._compare(requests))
+            return
+        attempt = Attempt(self.state, self.head, self.record)
         for n, request in enumerate(requests):
-            if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
+            waits = attempt.head.status == PAUSED or request.based_on is not None or attempt.holds(request)
+            if attempt.requests and waits:
                 self.queue.put_back(requests[n:])
                 break
             self._add(attempt, request)
@@ -152,32 +175,18 @@ class ThreadRuntime:
         self.queue.unblock(reason)
         self.pump()
 
-    async def archive(self) -> None:
-        """Take no more events from any process. Raises `ContentionError` where others write without pause."""
-        tries = self._kernel.config.commit_tries_max
-        for _ in range(tries):
-            await self.idle()
-            head = msgspec.structs.replace(self.head, status=ARCHIVED, epoch=self.head.epoch + 1)
-            try:
-                await self._kernel.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
-            except HeadMoved:
-                await self.catch_up()
-                continue
-            self.head = head
-            self.end(ARCHIVED)
-            return
-        raise ContentionError(self.id, tries)
-
     def end(self, status: str) -> None:
-        """Refuse the waiting requests: the thread was archived or deleted."""
+        """Follow a status that was written: an archived or deleted thread refuses the waiting requests."""
         self.head = msgspec.structs.replace(self.head, status=status)
-        self.unblock(BlockingReason.PAUSED)
+        self._follow_status()
+        self.pump()
 
     def _add(self, attempt: Attempt, request: Request) -> None:
         """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
         try:
             self._check_open(request)
             state, head, reduced, live = self._reduce(attempt, request)
+            record = updated(attempt.record, reduced)
             passages = self._passages(reduced) if self.indexed else ()
             concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
             if concerned:
@@ -188,7 +197,7 @@ class ThreadRuntime:
             else:
                 request.fail(error)
             return
-        attempt.state, attempt.head = state, head
+        attempt.state, attempt.head, attempt.record = state, head, record
         attempt.requests.append((request, reduced, state))
         attempt.reduced += reduced
         attempt.live.update(live)
@@ -241,22 +250,8 @@ class ThreadRuntime:
         return state, head, reduced, live
 
     def _receipt(self, step: Reduced, state: State) -> Receipt:
-        return self._receipt_of(step.stored, step.reduction, state if state.seq == step.stored.seq else None)
-
-    def _receipt_of(self, stored: StoredEvent, made: Reduction | RecordedEvent, at_hand: State | None) -> Receipt:
-        return Receipt(
-            thread_id=self.id,
-            seq=stored.seq,
-            event_id=stored.id,
-            hash=stored.hash.hex(),
-            operations=made.operations,
-            chunks=made.chunks,
-            state=StateHandle(stored.seq, at_hand, self._load_state),
-            recorded_at_us=stored.recorded_at_us,
-        )
-
-    async def _load_state(self, seq: int) -> State:
-        return await self._kernel.reader.shown_at(self.id, seq)
+        at_hand = state if state.seq == step.stored.seq else None
+        return self._log.receipt(self.head, step.stored, step.reduction, at_hand)
 
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True
@@ -271,6 +266,7 @@ class ThreadRuntime:
             projections=projections,
             passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
             makes=self._makes,
+            record=attempt.record if attempt.record is not self.record else None,
         )
         future = self._kernel.store.commit(unit)
         attempt.make_receipts(self._receipt)
@@ -289,7 +285,7 @@ class ThreadRuntime:
         self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
         if error is None:
             self._makes = None
-            self.state, self.head = attempt.state, attempt.head
+            self.state, self.head, self.record = attempt.state, attempt.head, attempt.record
             self.projections.keep()
             self._follow_status()
             for request, _, _ in attempt.requests:
@@ -324,7 +320,7 @@ class ThreadRuntime:
             for request, _, _ in attempt.requests:
                 request.tries += 1
                 if isinstance(error, EventIdTaken) or request.tries > 1:
-                    await self._find_recorded(request)
+                    await self._log.find(self.head, request)
                 if request.tries > self._kernel.config.commit_tries_max:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
@@ -359,6 +355,23 @@ class ThreadRuntime:
                     again = [request for request in again if not request.future.done()]
         finally:
             self.queue.put_back(again)
+            self._rest()
+            self._go_on()
+
+    async def _compare(self, requests: Sequence[Request]) -> None:
+        """Look what the thread holds after the seq that requests expect, then go on with those that still fit."""
+        expecting = [request for request in requests if request.based_on is not None]
+        try:
+            is_behind = any((one.based_on or 0) > self.head.seq for one in expecting)  # they have read on elsewhere
+            if is_behind and await self._kernel.store.head(self.id) != self.head:
+                await self.catch_up()
+            for request in expecting:
+                await self._log.rebase(self.head, request)
+        except Exception as error:  # passed on: nobody waits for ever
+            for request in expecting:
+                request.fail(error)
+        finally:
+            self.queue.put_back([request for request in requests if not request.future.done()])
             self._rest()
             self._go_on()
 
@@ -415,27 +428,11 @@ class ThreadRuntime:
     async def _find_recorded_or_fail(self, request: Request, error: MemoryEngineError) -> None:
         """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
         try:
-            await self._find_recorded(request)
+            await self._log.find(self.head, request)
         except MemoryEngineError as failure:
             error = failure
         finally:
             request.fail(error)
-
-    async def _find_recorded(self, request: Request) -> None:
-        """Find events that are recorded already; resolve the request if all are, fail it on a conflict."""
-        ids = [event.id for event in request.pending]
-        found = {stored.id: stored for stored in await self._kernel.store.find(self.id, ids)}
-        for prepared in request.pending:
-            stored = found.get(prepared.id)
-            if stored is None:
-                continue
-            if (stored.payload, stored.type) != (prepared.payload, prepared.event.event_type):
-                request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
-                return
-            event = read_back(self.id, stored, self._kernel.events)
-            request.receipts[stored.id] = self._receipt_of(stored, event, None)
-        if not request.pending:
-            request.resolve()
 
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""
@@ -453,6 +450,7 @@ class ThreadRuntime:
         """Apply what other processes have committed; where that is much, take head and state from the store."""
         reader, head = self._kernel.reader, await self._kernel.store.head(self.id)
         is_near = head.epoch == self.head.epoch and 0 < head.seq - self.head.seq <= TAIL_MAX
+        is_near = is_near and head.marks.get(_UPDATED) == self.head.marks.get(_UPDATED)
         state = await reader.advanced(self.id, self.state, self.head, head) if is_near and not self._is_stale else None
         if state is None:
             await self.reload()
@@ -470,11 +468,11 @@ class ThreadRuntime:
             while self.head.status == PAUSED and len(self.queue):
                 await asyncio.sleep(PAUSE_POLL_S)
                 if not self.busy:
-                    await self._look_again()
+                    await self.look_again()
         finally:
             self._watching = False
 
-    async def _look_again(self) -> None:
+    async def look_again(self) -> None:
         """Follow the store's head if it has moved; waiting requests fail if the thread can no longer be read."""
         self.busy = True
         try:

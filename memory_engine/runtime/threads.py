@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from memory_engine.core.chain import load_state
-from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
@@ -24,6 +24,10 @@ _log = logging.getLogger("memory_engine")
 
 Observer = Callable[[RecordedEvent], None]
 """Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
+
+
+_UNSHOWN = frozenset({MemoryForget.event_type, ThreadCleared.event_type})
+"""Events after which nothing that was made of earlier ones may be shown from memory."""
 
 
 class Observers:
@@ -135,12 +139,15 @@ class OpenThreads:
         if self._kernel.tasks.closing:
             raise EngineClosed
         loading = self._loading.get(thread_id)
+        was_over = loading is not None and loading.done()
         if loading is None:
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
             self._loading[thread_id] = loading
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
         while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds: earlier waiters go first
             await asyncio.sleep(0)
+        if was_over and (loading.cancelled() or loading.exception() is not None):
+            return await self.open(thread_id)  # it failed before this call: the thread may have been made since
         return await asyncio.shield(loading)
 
     async def make(self, record: ThreadRecord, request: Request) -> None:
@@ -222,8 +229,11 @@ class OpenThreads:
             task.exception()
 
     def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        if any(step.stored.type == MemoryForget.event_type for step in reduced):
+        if any(step.stored.type in _UNSHOWN for step in reduced):
             self._kernel.caches.drop(runtime.id)
+        if any(step.stored.type == ThreadCleared.event_type for step in reduced):
+            runtime.compaction_backoff = 0
+            runtime.incompressible.clear()
         if runtime.id not in self._open and runtime.id not in self._loading:  # its first commit has made the thread
             self._evict()
             self._open[runtime.id] = runtime
