@@ -36,6 +36,9 @@ COMMANDS = {
     "search": CommandEntry("search threads: what was said, done, remembered", "search:SEARCH"),
     "report": CommandEntry("print what the memory holds and what the agent receives", "look:REPORT"),
     "view": CommandEntry("print the rows of a thread's views", "look:VIEW"),
+    "memory-files": CommandEntry(
+        "print the memory files that an agent keeps, or the history of one", "memory_files:MEMORY_FILES"
+    ),
     "diff": CommandEntry("print what changed between two moments of a thread", "explain:DIFF"),
     "why": CommandEntry("print what is behind a chunk, a view's row or a context", "explain:WHY"),
     "bisect": CommandEntry("find the event after which an expression holds", "explain:BISECT"),
