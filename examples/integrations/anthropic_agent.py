@@ -1,4 +1,4 @@
-"""Claude's memory tool on a memory: `python examples/integrations/anthropic_agent.py`, with the extra `anthropic`.
+"""Claude's memory tool on a memory; needs the extra `anthropic`.
 
 With ANTHROPIC_API_KEY set, Claude makes the calls; without, this script makes those that Claude would make.
 """

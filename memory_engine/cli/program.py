@@ -66,6 +66,7 @@ COMMANDS = {
     "migrate": CommandEntry("say which schema version a database has, or bring it up to date", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
     "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
+    "mcp": CommandEntry("serve the memory to clients of the Model Context Protocol", "mcp:MCP"),
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
     "what-if": CommandEntry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
     "compare-compactors": CommandEntry(

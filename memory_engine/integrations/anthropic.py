@@ -85,8 +85,8 @@ class AsyncMemoryTool(BetaAsyncAbstractMemoryTool):
 class MemoryTool(BetaAbstractMemoryTool):
     """The memory tool for `Anthropic`, on the memory files of an agent (or, with `user_id`, of a user).
 
-    It opens the store (a path, or a server's URL) and closes it with `close`, or at the end of a `with` block. Errors as
-    those of `AsyncMemoryTool`; opening raises those of `memory_engine.open`.
+    It opens the store (a path, or a server's URL) and closes it with `close`, or at the end of a `with` block. Calls
+    raise what those of `AsyncMemoryTool` raise, making it what `memory_engine.open` raises.
     """
 
     def __init__(

@@ -70,8 +70,10 @@ def run_tests(name: str, report: Path) -> subprocess.CompletedProcess[str]:
     """
     page = f"docs/integrations/{name}.md"
     words = ("-q", "-p", "no:cacheprovider", f"--junit-xml={report}", f"tests/integrations/{name}", page)
-    foreign = ("PYTHONHOME", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "COVERAGE_PROCESS_START")
-    environment = {key: value for key, value in os.environ.items() if key not in foreign}
+    foreign = {"PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "VIRTUAL_ENV", "PYTEST_ADDOPTS", "COVERAGE_PROCESS_START"}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in foreign and not key.startswith("PYTEST_XDIST")
+    }
     environment |= {PEER: name, "PYTHONPATH": str(ROOT)}
     command = [str(peer_python(name)), "-m", "pytest", *words]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)

@@ -141,7 +141,7 @@ class MemoryFiles:
 
         return await self._changed(wanted)
 
-    async def history(self, path: str = "") -> "list[FileVersion]":
+    async def history(self, path: str = "") -> Sequence[FileVersion]:
         """The events of the file at a path, oldest first, also before it was moved there, and of deleted ones there.
 
         Without a path, those of all files. Versions that were forgotten, and those made of them, are left out.

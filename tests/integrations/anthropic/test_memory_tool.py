@@ -11,11 +11,11 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
+from anthropic.lib.tools import ToolError
 
-import memory_engine
 from memory_engine import Engine
 from memory_engine.errors import SchemaError
-from memory_engine.integrations.anthropic import AsyncMemoryTool, MemoryTool, ToolError
+from memory_engine.integrations.anthropic import AsyncMemoryTool, MemoryTool
 from tests.command_line import Run
 from tests.integrations.examples import printed
 
@@ -177,7 +177,7 @@ async def test_the_sdks_runner_calls_it(engine: Engine) -> None:
         )  # fmt: skip
         await runner.until_done()
     assert {"type": "memory_20250818", "name": "memory"} == asked[0]["tools"][0]
-    results = [block for block in asked[-1]["messages"][-1]["content"]] + asked[1]["messages"][-1]["content"]
+    results = [block for request in (asked[-1], asked[1]) for block in request["messages"][-1]["content"]]
     assert "already exists" in str(results[0]["content"])
     assert results[0]["is_error"]
     assert "File created successfully" in str(results[1]["content"])
