@@ -46,10 +46,9 @@ from memory_engine.engine import Engine
 from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
 from memory_engine.ingest.records import read_records
-from memory_engine.inspector import serving
+from memory_engine.inspector import CannotServe, serving
 from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
 from memory_engine.inspector.routes_replay import ledger
-from memory_engine.inspector.server import CannotServe
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
@@ -110,22 +109,10 @@ async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = 
         pass
 
 
-async def file_twice(p: Place) -> None:
-    """At a path that is taken."""
-    for _ in range(2):
-        await p.thread.memory_files.create("a.md", "")
-
-
-async def to_an_archived_thread(p: Place) -> None:
-    """A message after the end."""
-    await p.thread.archive()
-    await p.thread.dispatch(SAID)
-
-
-async def delete_what_has_a_fork(p: Place) -> None:
-    """The past of another thread."""
-    await p.thread.fork()
-    await p.thread.delete()
+async def in_order(*steps: Awaitable[object]) -> None:
+    """One after the other; the last is wrong."""
+    for step in steps:
+        await step
 
 
 async def to_a_closed_engine(p: Place) -> None:
@@ -403,8 +390,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
     (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
     (errors.EventNotFound, lambda p: p.thread.at("no such id")),
-    (errors.ThreadClosed, to_an_archived_thread),
-    (errors.ThreadHasForks, delete_what_has_a_fork),
+    (errors.ThreadClosed, lambda p: in_order(p.thread.archive(), p.thread.dispatch(SAID))),
+    (errors.ThreadHasForks, lambda p: in_order(p.thread.fork(), p.thread.delete())),
     (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
     (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
@@ -479,7 +466,7 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
     (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
     (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
-    (errors.MemoryFileExists, file_twice),
+    (errors.MemoryFileExists, lambda p: in_order(*(p.thread.memory_files.create("a", "") for _ in "12"))),
     (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, not_joined),

@@ -40,8 +40,8 @@ CONTEXT_TOKENS = 4_000
 WHY_LINES_MAX = 80
 INSTRUCTIONS = (
     "A memory that outlives conversations. Before you begin a task, ask memory_context what is known about it. Keep "
-    "what will be useful later with memory_learn (facts) and memory_append (what was done, rules). memory_why says where "
-    "an entry comes from."
+    "what will be useful later with memory_learn (facts) and memory_append (what was done, rules). memory_why says "
+    "where an entry comes from."
 )
 _READING = frozenset({"memory_search", "memory_recall", "memory_stats", "memory_open", "scratchpad_read"})
 _DESTRUCTIVE = frozenset({"memory_clear", "memory_compact"})
@@ -153,7 +153,7 @@ async def create_server(engine: Engine, served: Served) -> "Server[Any]":
     _load_sdk()
     from mcp.server import Server
 
-    memory = await _Memory.of(engine, served)
+    memory = await _Answers.of(engine, served)
     return Server(
         "memory-engine",
         version=_version(),
@@ -173,7 +173,7 @@ def _version() -> str:
         return ""
 
 
-class _Memory:
+class _Answers:
     """What the server answers with."""
 
     thread_kind: ClassVar[str] = "conversation"
@@ -190,7 +190,7 @@ class _Memory:
         }
 
     @classmethod
-    async def of(cls, engine: Engine, served: Served) -> "_Memory":
+    async def of(cls, engine: Engine, served: Served) -> "_Answers":
         """With the conversation that holds the scratchpad; where nothing may be written and there is none, without."""
         agent = engine.agent(served.agent_id, tenant_id=served.tenant_id)
         parts = (served.tenant_id, served.user_id, served.agent_id)
