@@ -46,10 +46,9 @@ from memory_engine.engine import Engine
 from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
 from memory_engine.ingest.records import read_records
-from memory_engine.inspector import serving
+from memory_engine.inspector import CannotServe, serving
 from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
 from memory_engine.inspector.routes_replay import ledger
-from memory_engine.inspector.server import CannotServe
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
@@ -467,6 +466,9 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidMemory, lambda p: p.thread.memory.search(None, "x", mode="odd")),  # type: ignore[arg-type]
     (errors.UnknownMemory, lambda p: p.thread.memory.open("x")),
     (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
+    (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
+    (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
+    (errors.MemoryFileExists, lambda p: in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
     (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, not_joined),
