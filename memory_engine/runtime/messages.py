@@ -113,6 +113,19 @@ class _ThreadDialogue(Dialogue):
                 return
 
 
+async def as_events(
+    thread: ThreadHandle, messages: Sequence[object], names: Sequence[str], *, format: Format
+) -> list[NewEvent]:
+    """The events of messages that have names of their own, to be dispatched with others: an event a message or more.
+
+    The names make their ids, so that a message is recorded once. Raises `InvalidMessage`.
+    """
+    given = Messages(messages, format)
+    dialogue = _ThreadDialogue(await thread.state())
+    read = given.read(dialogue, thread.kernel.new_id)
+    return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
+
+
 async def _dispatched(thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "") -> tuple[Receipt, ...]:
     """Dispatch the events of messages, all or none. A response that was recorded before gives its first receipts."""
     named = [
