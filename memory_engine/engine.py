@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
@@ -20,14 +20,22 @@ from memory_engine.core.arguments import (
     checked_type,
 )
 from memory_engine.core.cancellation import finished
+from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata
-from memory_engine.errors import BackupFailed, InvalidSearch, MemoryEngineError, ThreadNotFound
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata, check_metadata
+from memory_engine.errors import (
+    BackupFailed,
+    InvalidArgument,
+    InvalidSearch,
+    MemoryEngineError,
+    ThreadExists,
+    ThreadNotFound,
+)
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
@@ -35,7 +43,7 @@ from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.scoped import check_not_scope, create_thread
+from memory_engine.runtime.scoped import ThreadScopes, check_not_scope, create_thread, is_there
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
@@ -45,7 +53,7 @@ from memory_engine.thread import Thread
 if TYPE_CHECKING:
     from memory_engine.administration import erasing, holds, retention, store_copy
     from memory_engine.replay import anchors, verify
-    from memory_engine.replay.anchors import Anchor
+    from memory_engine.replay.anchors import Anchor, Contradicted
     from memory_engine.replay.export import archive, importer, redaction
     from memory_engine.replay.verify import VerifyProgress, VerifyReport
 else:
@@ -145,7 +153,7 @@ class Engine:
         `initial_chunks` become its first event. `policy` replaces the engine's compaction
         policy for this thread. Raises `ThreadExists`, `InvalidIdentifier` (also for an id of a
         user's, a tenant's, an agent's or an industry's own thread, such as `user:u1`), and for
-        initial chunks what `dispatch` raises; then there is no thread.
+        initial chunks what `dispatch` raises; then there is no thread. The id of a deleted thread can be used again.
         """
         check_not_scope(thread_id)
         check_identifier("kind", kind)
@@ -164,6 +172,44 @@ class Engine:
         first = ThreadSeeded(chunks=chunks) if chunks else None
         await create_thread(self.kernel, record, first)
         return Thread(self.kernel, record.id)
+
+    async def open_thread(  # noqa: PLR0913 - scopes are keywords of the public face
+        self,
+        thread_id: str,
+        *,
+        kind: str = "conversation",
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        metadata: Mapping[str, str] | None = None,
+        initial_chunks: Sequence[InitialChunk] = (),
+        policy: CompactionPolicy | None = None,
+    ) -> Thread:
+        """The thread of this id, made now if there is none: of many tasks and processes that race, each gets the same.
+
+        A thread that is there must have this kind and these scopes, or `ThreadDiffers` names the difference; its
+        metadata, policy and chunks are its own, and those given are for a new one. Raises what `create_thread` does.
+        """
+        scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
+        checked_text("thread_id", thread_id)
+        if not thread_id:
+            raise InvalidArgument("thread_id", thread_id, "name the thread; `create_thread` gives one an id of its own")
+        while True:
+            if await is_there(self.kernel, thread_id, scopes):
+                return Thread(self.kernel, thread_id)
+            with suppress(ThreadExists):  # another task or process was first
+                return await self.create_thread(
+                    thread_id,
+                    kind=kind,
+                    user_id=user_id,
+                    tenant_id=tenant_id,
+                    agent_id=agent_id,
+                    parent_id=parent_id,
+                    metadata=metadata,
+                    initial_chunks=initial_chunks,
+                    policy=policy,
+                )
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
@@ -197,20 +243,34 @@ class Engine:
         agent_id: str | None = None,
         parent_id: str | None = None,
         status: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        order: Literal["created", "updated"] = "created",
         limit: int | None = None,
-        after: str | None = None,
+        after: ThreadInfo | str | None = None,
     ) -> list[ThreadInfo]:
         """The threads that match every given value exactly, in the order in which they were made.
 
-        `limit` keeps the latest N. To read them in pages, give `after=""` with a limit for the first one, then the id
-        of the last thread that you got: of those made after it the first N come. A page costs the same wherever it
-        begins, and what is made or deleted meanwhile neither repeats nor hides another thread; only a user, tenant or
-        agent who was deleted and came back stands at the end. Raises `ThreadNotFound` for an `after` that never was.
+        `metadata` are pairs that a thread's metadata must hold; it may hold others. `limit` keeps the latest N. To read
+        them in pages, give `after=""` with a limit for the first one, then the last thread that you got, or its id: of
+        those made after it the first N come. What is made or deleted meanwhile neither repeats nor hides another
+        thread; only one that was deleted and whose id was used again stands at the end.
+
+        With `order="updated"` the thread whose last event is newest comes first, and a `limit` keeps the first N. Give
+        the last `ThreadInfo` that you got as `after`: it knows where it stood, though the thread may have gone on
+        since. A thread that goes on meanwhile moves to the front, so that pages behind do not show it twice.
+
+        Raises `ThreadNotFound` for an `after` that never was, `InvalidIdentifier`, `InvalidArgument`.
         """
         named = {"kind": kind, "user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id, "parent_id": parent_id}
         for what, value in (named | {"status": status}).items():
             if value is not None and value != "":
                 check_identifier(what, value)
+        if order not in ("created", "updated"):
+            raise InvalidArgument("order", order, 'give "created" or "updated"')
+        pairs = as_metadata(metadata)
+        check_metadata(pairs)
+        after_us = to_us(after.updated_at) if isinstance(after, ThreadInfo) else None
+        after = after.id if isinstance(after, ThreadInfo) else after
         where = ThreadFilter(
             kind=kind,
             user_id=user_id,
@@ -218,10 +278,13 @@ class Engine:
             agent_id=agent_id,
             parent_id=parent_id,
             status=status,
+            metadata=pairs,
+            order=order,
             limit=checked_limit(limit),
             after=None if after is None else checked_text("after", after),
+            after_us=after_us,
         )
-        return [ThreadInfo.of(record, head) for record, head in await self.store.threads(where)]
+        return [ThreadInfo.of(*found) for found in await self.store.listed(where)]
 
     # events
 
@@ -234,10 +297,12 @@ class Engine:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, and return its receipt when it is durable.
 
-        With your own `event_id`, dispatching again is idempotent: it gives the first receipt. Raises
+        With your own `event_id`, dispatching again is idempotent: it gives the first receipt. With an `expected_seq`,
+        `Conflict` where the thread holds more than you have seen (see `Thread.dispatch`). Raises
         `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`,
         `ReducerError`, `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
         """
@@ -247,11 +312,17 @@ class Engine:
             occurred_at=occurred_at,
             causation_id=causation_id,
             correlation_id=correlation_id,
+            expected_seq=expected_seq,
         )
 
-    async def dispatch_all(self, thread_id: str, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
-        """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
-        return await self.thread(thread_id).dispatch_all(events)
+    async def dispatch_all(
+        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none of them (those recorded already, by id, count as appended).
+
+        `expected_seq` is that of `dispatch`.
+        """
+        return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
@@ -418,7 +489,7 @@ class Engine:
     ) -> "store_copy.CopyReport":
         """Copy every thread of this store to the engine of another one, of any back end: the same ids and hashes.
 
-        With forks, scopes, ids that stay taken, holds and other acts, and what is known to be broken; views are read
+        With forks, scopes, ids of deleted threads, holds and other acts, and what is known to be broken; views are read
         on from where they were, the search index is made again. This store is only read: open it so, and what is
         written to it meanwhile comes with the next copy. A copy that was cut off at any moment is simply done again.
         At the end each thread is verified at the target; one that cannot be read here is named in the report and takes
@@ -457,8 +528,11 @@ class Engine:
         """An anchor of each thread's head, in the order in which the threads were made."""
         return [await self.thread(info.id).anchor() for info in await self.threads()]
 
-    async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Anchor]":
-        """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
+    async def check_anchors(self, anchored: "Sequence[Anchor]") -> "list[Contradicted]":
+        """The anchors that the logs here contradict: another hash at that seq, or no such thread.
+
+        `why` of one says that its thread was deleted by a recorded act since, and whether another bears its id now.
+        """
         checked = checked_list("anchored", anchored, anchors.Anchor, each="anchors")
         return await anchors.check_anchors(self.kernel, checked)
 

@@ -62,9 +62,12 @@ class Plugin:
         role: EventRole = "other",
         chunks: ChunkOrigin = "any",
         delivers: Delivers = "",
+        upkeep: bool = False,
     ) -> Callable[[type[E]], type[E]]:
         """Declare an event class and add it; `tracked` where a view (see `projections.View`) reads it."""
-        declare = event(name, version=version, tracked=tracked, role=role, chunks=chunks, delivers=delivers)
+        declare = event(
+            name, version=version, tracked=tracked, role=role, chunks=chunks, delivers=delivers, upkeep=upkeep
+        )
 
         def add(cls: type[E]) -> type[E]:
             declared = declare(cls)

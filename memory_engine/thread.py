@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from attrs import evolve
 
@@ -15,10 +15,10 @@ from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
 from memory_engine.core.arguments import checked_list
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
+from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
-from memory_engine.core.threads import as_metadata
+from memory_engine.core.threads import CompactionPolicy, as_metadata
 from memory_engine.errors import UnknownChunk
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
@@ -216,15 +216,30 @@ class Thread(Administered):
         return await self.dispatch(MemoryMarkCritical(chunk_ids=chunk_ids))
 
     async def forget(
-        self, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+        self,
+        *,
+        chunk_ids: Sequence[str] = (),
+        event_ids: Sequence[str] = (),
+        seqs: Sequence[int] = (),
+        reason: str = "",
     ) -> Receipt:
-        """Hide chunks, and all that came of events, from every view; the log keeps them.
+        """Hide chunks, and all that came of events, by id or by seq, from every view; the log keeps them.
 
         Facts that were drawn from them for a user, a tenant or an agent are forgotten there too.
-        Raises `EventNotFound`, `UnknownChunk` for an id that the log does not hold. An error of one of those threads
-        (`ThreadClosed`: it is archived) is raised at the end, when all is forgotten here and in the others.
+        Raises `EventNotFound`, `SeqNotInLog`, `UnknownChunk` for what the log does not hold. An error of one of those
+        threads (`ThreadClosed`: it is archived) is raised at the end, when all is forgotten here and in the others.
         """
-        return await life.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
+        return await life.forget(self, chunk_ids=chunk_ids, event_ids=event_ids, seqs=seqs, reason=reason)
+
+    async def clear(self, reason: str = "") -> Receipt:
+        """Begin again: from here on state, context, search and every view are as of a new thread.
+
+        The log keeps what was before: read it with `at`, which also tells what a context was made of then, and `why`
+        says of a chunk what cleared it. Initial chunks and the session's instructions go too; give them again. What
+        this thread has given to others (promoted facts, shared memory) stays there: `forget` reaches that. Metadata,
+        scopes and policy stay. A compaction under way ends first, as for every event. Raises what `dispatch` raises.
+        """
+        return await self.dispatch(ThreadCleared(reason=reason))
 
     async def delivered(self) -> None:
         """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
@@ -321,10 +336,31 @@ class Thread(Administered):
         """End the session: EPHEMERAL chunks go."""
         return await self.dispatch(SessionEnded(content=reason))
 
+    async def update(
+        self,
+        *,
+        metadata: Mapping[str, str | None] | None = None,
+        policy: "CompactionPolicy | Literal['default'] | None" = None,
+    ) -> Receipt:
+        """Change the thread's metadata or its compaction policy, by a recorded event.
+
+        Of the metadata, the keys that you give are set, those with `None` are removed, and all others stay: two who
+        change different keys at once both get their way. A policy is replaced whole; `"default"` goes back to the
+        engine's. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`, and what `dispatch` raises.
+        """
+        return await life.update(self, as_metadata(metadata), policy)
+
     async def archive(self) -> None:
-        """Take no more events, those that wait included. The log stays readable."""
+        """Take no more events, those that wait included. The log stays readable, and `unarchive` opens it again."""
         await self.settle()
         await life.archive(self)
+
+    async def unarchive(self) -> None:
+        """Take events again: paused as before, if it was. Does nothing for a thread that is not archived.
+
+        Raises `ContentionError` where other processes write without pause, `ThreadNotFound`.
+        """
+        await life.unarchive(self)
 
     # looking back
 

@@ -39,6 +39,8 @@ def core_plugin() -> Plugin:
     plugin.reducer(e.ThreadSeeded)(memory.reduce_thread_seeded)
     plugin.reducer(e.MemoryMarkCritical)(memory.reduce_memory_mark_critical)
     plugin.reducer(e.MemoryForget)(memory.reduce_memory_forget)
+    plugin.reducer(e.ThreadCleared)(memory.reduce_thread_cleared)
+    plugin.reducer(e.ThreadUpdated)(memory.reduce_thread_updated)
     plugin.reducer(e.EventsErased)(memory.reduce_events_erased)
     plugin.reducer(e.CompactionCompleted)(memory.reduce_compaction_completed)
     plugin.reducer(e.CompactionUndone)(memory.reduce_compaction_undone)

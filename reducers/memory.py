@@ -29,8 +29,10 @@ from memory_engine.events import (
     RestoredChunk,
     SessionEnded,
     SessionStarted,
+    ThreadCleared,
     ThreadRereduced,
     ThreadSeeded,
+    ThreadUpdated,
 )
 
 IN_ORDER_MAX = 64
@@ -260,6 +262,16 @@ def reduce_execution_retry(_view: StateView, event: ExecutionRetry, ctx: ReduceC
 
 def reduce_execution_flow(_view: StateView, _event: ExecutionPause | ExecutionResume, _ctx: ReduceContext) -> Reduction:
     """Pausing and resuming concern the queue, not the state."""
+    return NOTHING
+
+
+def reduce_thread_cleared(view: StateView, _event: ThreadCleared, _ctx: ReduceContext) -> Reduction:
+    """Every chunk goes; those inside a container go with it."""
+    return Reduction(operations=tuple(Delete(chunk.id) for chunk in view.chunks()))
+
+
+def reduce_thread_updated(_view: StateView, _event: ThreadUpdated, _ctx: ReduceContext) -> Reduction:
+    """Metadata and policy stand in the thread's record, which the same commit writes."""
     return NOTHING
 
 

@@ -36,8 +36,10 @@ from memory_engine.events import (
     TaskCompleted,
     TaskStarted,
     TaskTerminated,
+    ThreadCleared,
     ThreadRereduced,
     ThreadSeeded,
+    ThreadUpdated,
     TodoExpanded,
     TodoSet,
     TodoUpdated,
@@ -69,7 +71,7 @@ SPOKEN: Mapping[type[Event], tuple[str, str, str]] = {
 SILENT: tuple[type[Event], ...] = (
     CompactionAbandoned, CompactionFailed, CompactionStarted, CompactorStoodIn, EventSkipped, EventsErased,
     ExecutionPause, ExecutionResume, ExecutionRetry, FactsDelivered, LlmThinking, SessionEnded, SessionStarted,
-    ThreadRereduced, TodoUpdated,
+    ThreadRereduced, ThreadUpdated, TodoUpdated,
 )  # fmt: skip
 """Events with text that search does not find: reasoning, changes of to-do items, and words that other events hold."""
 
@@ -136,6 +138,10 @@ def _forgotten(event: MemoryForget, _seq: int) -> Extracted:
     return Extracted(drops=tuple(sorted(drops)), drop_keys=tuple(f"call:{call_id}" for call_id in event.call_ids))
 
 
+def _cleared(_event: ThreadCleared, _seq: int) -> Extracted:
+    return Extracted(ends_all=True)
+
+
 def add_passages(plugin: Plugin) -> None:
     """Add the extractors of these events to a plug-in."""
     for cls, how in SPOKEN.items():
@@ -151,3 +157,4 @@ def add_passages(plugin: Plugin) -> None:
     plugin.passages(CompactionCompleted)(_compacted)
     plugin.passages(CompactionUndone)(_uncompacted)
     plugin.passages(MemoryForget)(_forgotten)
+    plugin.passages(ThreadCleared)(_cleared)

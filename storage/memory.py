@@ -51,6 +51,11 @@ class _Kept:
         self.live: dict[str, LiveChunk] = {row.chunk_id: row for row in live}
 
     @property
+    def updated_us(self) -> int:
+        """When its last event was recorded; a thread without one of its own was made then."""
+        return self.events[-1].recorded_at_us if self.events else self.record.created_at_us
+
+    @property
     def first_seq(self) -> int:
         return (self.record.forked_from.seq if self.record.forked_from is not None else 0) + 1
 
@@ -72,13 +77,12 @@ class MemoryStore:
         self._make(record, head, live)
 
     def _make(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
-        is_scope, count = is_scope_id(record.id), len(self._threads)
-        known = self._threads.get(record.id)
-        if known is not None and not (is_scope and known.head.status == DELETED):
+        known, count = self._threads.get(record.id), len(self._threads)
+        if known is not None and known.head.status != DELETED:
             raise ThreadExists(record.id)
-        if known is not None:  # who was deleted can come back
+        if known is not None:  # it was deleted, and its id can be borne again
             self._threads[f"\0{count}"] = self._threads.pop(record.id)
-        if is_scope:
+        if known is not None or is_scope_id(record.id):
             head = msgspec.structs.replace(head, epoch=(count + 1) * SCOPE_EPOCHS)
         if record.forked_from is not None:
             self._thread(record.forked_from.thread_id)
@@ -114,6 +118,7 @@ class MemoryStore:
     def _apply(self, unit: CommitUnit) -> None:
         if unit.makes is not None:
             self._make(unit.makes, unit.expected, ())
+            unit = _begun_at(unit, self._thread(unit.thread_id).head.epoch)
         kept = self._thread(unit.thread_id)
         if (kept.head.seq, kept.head.epoch) != (unit.expected.seq, unit.expected.epoch):
             raise HeadMoved
@@ -129,6 +134,9 @@ class MemoryStore:
             else:
                 kept.live[chunk_id] = row
         kept.head = unit.head
+        if unit.record is not None:
+            changed = _copied(unit.record)
+            kept.record = msgspec.structs.replace(kept.record, metadata=changed.metadata, policy=changed.policy)
         for change in unit.projections:
             self._project(unit.thread_id, change)
         if unit.passages is not None:
@@ -192,24 +200,41 @@ class MemoryStore:
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """The threads that match, in the order of `ThreadFilter`."""
-        everything = iter(self._threads.items())
-        if where.after and all(thread_id != where.after for thread_id, _ in everything):  # else it stands behind it now
-            raise ThreadNotFound(where.after)
-        found = [
-            (_copied(kept.record), kept.head)
-            for _, kept in everything
+        return [(record, head) for record, head, _ in await self.listed(where)]
+
+    async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
+        """The same, with the time of each one's last event."""
+        by_update = where.order == "updated"
+        places = {
+            thread_id: (kept.updated_us if by_update else 0, n)
+            for n, (thread_id, kept) in enumerate(self._threads.items())
+        }
+        begin: tuple[int, int] | None = None
+        if where.after:
+            if where.after not in places:
+                raise ThreadNotFound(where.after)
+            begin = places[where.after]
+            if by_update and where.after_us is not None:
+                begin = (where.after_us, begin[1])
+        newest_first = where.is_newest_first
+        matching = [
+            (places[thread_id], kept)
+            for thread_id, kept in self._threads.items()
             if kept.head.status != DELETED and _matches(kept, where)
         ]
-        if where.limit is None:
-            return found
-        return found[max(0, len(found) - where.limit) :] if where.after is None else found[: where.limit]
+        found = [
+            (_copied(kept.record), kept.head, kept.updated_us)
+            for place, kept in sorted(matching, key=lambda one: one[0], reverse=newest_first)
+            if begin is None or (place < begin if newest_first else place > begin)
+        ]
+        return where.ordered(found[: where.limit])
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that stay taken."""
+        """The ids of deleted threads that nobody bears now."""
         return [
             thread_id
             for thread_id, kept in self._threads.items()
-            if kept.head.status == DELETED and not is_scope_id(kept.record.id)
+            if kept.head.status == DELETED and not is_scope_id(kept.record.id) and not thread_id.startswith("\0")
         ]
 
     async def forks(self, thread_id: str) -> Sequence[str]:
@@ -224,7 +249,7 @@ class MemoryStore:
         ]
 
     async def delete(self, thread_id: str) -> None:
-        """Destroy a thread's log and state; its id stays taken, unless it is a scope's."""
+        """Destroy a thread's log and state; another can be made of its id."""
         kept = self._thread(thread_id)
         gone = _Kept(ThreadRecord(id=thread_id), Head(status=DELETED, epoch=kept.head.epoch + 1), ())
         self._drop_derived(thread_id)
@@ -393,12 +418,18 @@ class MemoryStore:
         return kept
 
 
+def _begun_at(unit: CommitUnit, epoch: int) -> CommitUnit:
+    """A unit whose epochs begin at that of the thread that it has made."""
+    head = msgspec.structs.replace(unit.head, epoch=unit.head.epoch - unit.expected.epoch + epoch)
+    return msgspec.structs.replace(unit, head=head, expected=msgspec.structs.replace(unit.expected, epoch=epoch))
+
+
 def _copied(record: ThreadRecord) -> ThreadRecord:
     """The record with a copy of its metadata, so that changing one copy does not change another."""
     return msgspec.structs.replace(record, metadata=dict(record.metadata))
 
 
 def _matches(kept: _Kept, where: ThreadFilter) -> bool:
-    return all(
+    return where.has_metadata(kept.record) and all(
         (kept.head.status if name == "status" else getattr(kept.record, name)) == value for name, value in where.exact()
     )

@@ -196,6 +196,11 @@ def from_row(tid: int, row: tuple[int, str, str, str, int, str, str, int, str]) 
 
 def _end(raw: sqlite3.Connection, tid: int, step: PassageStep) -> None:
     """End and destroy the passages that an event names."""
+    if step.ends_all:
+        raw.execute(
+            "UPDATE passages SET ended = ? WHERE pos BETWEEN ? AND ? AND tid = ? AND ended = 0",
+            (step.seq, base(tid), _span(tid, step.seq)[0] - 1, tid),
+        )
     keys = [*step.keys, *(key for seq in step.twins for key in _keys_of(raw, tid, seq))]
     raw.executemany(
         "UPDATE passages SET ended = ? WHERE tid = ? AND key = ? AND key <> '' AND ended = 0",

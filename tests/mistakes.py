@@ -405,6 +405,8 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.EngineClosed, to_a_closed_engine),
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
+    (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
+    (errors.Conflict, lambda p: p.thread.dispatch(SAID, expected_seq=1)),
     (errors.ReadOnly, write_where_one_only_looks),
     # operations
     (errors.UnknownChunk, lambda p: refused(Delete("9.9"))),

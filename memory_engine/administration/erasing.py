@@ -41,6 +41,7 @@ from memory_engine.errors import (
     UnreadableRow,
 )
 from memory_engine.projections.outbox import derived_id
+from memory_engine.replay.anchors import DELETE
 from memory_engine.replay.export.redaction import Hidden, Redaction
 from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
 from memory_engine.runtime.commit import linked_row
@@ -140,7 +141,7 @@ async def delete(
         forks = [fork for fork in await kernel.store.forks(thread_id) if fork not in plan.threads]
         if forks:
             raise ThreadHasForks(thread_id, tuple(forks))
-    return await _begun(kernel, "delete", plan, by, reason, dry_run=dry_run)
+    return await _begun(kernel, DELETE, plan, by, reason, dry_run=dry_run)
 
 
 async def finish_acts(kernel: Kernel) -> list[ErasureReport]:

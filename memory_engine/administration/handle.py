@@ -99,8 +99,9 @@ class Administered(ThreadHandle):
     async def delete(self, *, by: str = "", reason: str = "") -> "erasing.ErasureReport":
         """Destroy the log, the state, and what its facts became in other threads: an act like `erase`.
 
-        The id stays taken, but that of a user, a tenant or an agent, whose next event makes a new thread. A tenant's
-        shares with industries are withdrawn first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
+        Its id is free: `create_thread` and `open_thread` make another thread of it, which nothing of the first is taken
+        for; of a user, a tenant or an agent the next event does. A tenant's shares with industries are withdrawn
+        first. Raises `ThreadHasForks`, `LegalHold`, `ErasureUnfinished`.
         """
         self.check_present("deleting")
         return await erasing.delete(self.kernel, [self.id], by=by, reason=reason)

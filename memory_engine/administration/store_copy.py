@@ -21,7 +21,7 @@ from memory_engine.core.events.memory import EventsErased
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.state import State
-from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, ThreadRecord
+from memory_engine.core.threads import ARCHIVED, DamagedRecord, Head, ThreadRecord, generation_of
 from memory_engine.errors import (
     ContentionError,
     CopyRefused,
@@ -60,9 +60,9 @@ _DESTROYS = frozenset({"erase", "delete", "retain"})
 class CopyReport(JsonForm):
     """The outcome of a copy: the `threads` that the target holds whole now, with their `events`; `added` came now.
 
-    `known` threads were whole before. `deleted` counts ids that stay taken, `acts` the administrative acts that came.
-    `failed` gives the reason of each thread that could not be copied whole, `diverged` names those that `verify` found
-    wrong at the target.
+    `known` threads were whole before. `deleted` counts ids whose threads are deleted, `acts` the administrative acts
+    that came. `failed` gives the reason of each thread that could not be copied whole, `diverged` names those that
+    `verify` found wrong at the target.
     """
 
     threads: int
@@ -126,8 +126,8 @@ class _Copy:
         """Raise `CopyRefused` unless the target holds beginnings of these logs, or goes on from them."""
         store = self._target.store
         for thread_id in await store.taken():
-            if thread_id in threads:
-                raise CopyRefused(thread_id, "it was deleted there, and its id stays taken; copy to a new store")
+            if thread_id in threads and not generation_of(threads[thread_id][1]):  # else it was deleted here too
+                raise CopyRefused(thread_id, "it was deleted there; copy to a new store")
         for record, head in await store.threads(ThreadFilter()):
             if record.id not in threads:
                 if head.seq or record.id not in taken:
@@ -199,9 +199,11 @@ class _Copy:
         if imported:  # first: the file vouches for what came without its texts
             await store.write_projection(record.id, ProjectionChange(IMPORTED, IMPORTED_VERSION, imported, upto))
         there = await self._bring_events(record.id, there, head)
-        if there.seq == head.seq and head.status == ARCHIVED != there.status:
-            moved = msgspec.structs.replace(there, status=ARCHIVED, epoch=there.epoch + 1)
-            await store.commit(CommitUnit(thread_id=record.id, expected=there, head=moved))
+        [(kept, _)] = await store.threads(ThreadFilter(id=record.id))
+        is_as_here = (kept.metadata, kept.policy, there.status) == (record.metadata, record.policy, head.status)
+        if there.seq == head.seq and not is_as_here:
+            moved = msgspec.structs.replace(there, status=head.status, epoch=there.epoch + 1)
+            await store.commit(CommitUnit(thread_id=record.id, expected=there, head=moved, record=record))
         await mark_broken(store, await broken_of(self._source.store, record.id), record.id)
         self._target[ProjectionWorker].touched(record.id)
         self._known += known
@@ -296,7 +298,7 @@ class _Copy:
     # what comes last
 
     async def _take_ids(self, taken: Sequence[str]) -> int:
-        """Let the ids of deleted threads stay taken at the target too; how many there are."""
+        """Let deleted threads be known as deleted at the target too; how many there are."""
         store = self._target.store
         there = frozenset(await store.taken())
         for thread_id in taken:

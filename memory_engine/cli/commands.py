@@ -92,6 +92,14 @@ def aware(given: datetime) -> datetime:
     return given if given.tzinfo is not None else given.replace(tzinfo=UTC)
 
 
+def pair(text: str) -> tuple[str, str]:
+    """`KEY=VALUE`, as argparse wants its types."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text} is not KEY=VALUE")
+    return key, value
+
+
 whole.__name__ = positive.__name__ = "whole number"  # argparse's name for them in errors
 
 

@@ -26,7 +26,7 @@ from memory_engine.core.excerpts import counted, duration, escaped_in_json, size
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, StorageRefused
 from memory_engine.errors.base import shown_place
-from memory_engine.replay.anchors import Anchor, add_anchors, read_anchors
+from memory_engine.replay.anchors import Anchor, Contradicted, add_anchors, read_anchors
 from memory_engine.replay.export.archive import MANIFEST
 from memory_engine.replay.export.export import ExportReport, export
 from memory_engine.replay.export.importer import ImportReport
@@ -230,12 +230,13 @@ class Compared(JsonForm):
     """Anchors that were compared, and those that the logs do not bear out."""
 
     checked: int = 0
-    rewritten: Sequence[Anchor] = ()
+    rewritten: Sequence[Contradicted] = ()
 
     def put(self, terminal: Terminal) -> None:
         """Say which are not borne out."""
         for one in self.rewritten:
-            what = f"thread {one.thread_id!r}, seq {one.seq}: the log is not the one whose hash was kept"
+            why = one.why or "the log is not the one whose hash was kept"
+            what = f"thread {one.thread_id!r}, seq {one.seq}: {why}"
             terminal.say(f"{what} ({one.hash[:16]}…)", "red")
         if self.checked and not self.rewritten:
             terminal.say(f"{counted(self.checked, 'anchor')}: every log has the hash that was kept", "green")

@@ -14,6 +14,7 @@ from memory_engine.cli.commands import (
     existing,
     moment,
     no_arguments,
+    pair,
     positive,
 )
 from memory_engine.cli.messages import measure, put_messages
@@ -38,20 +39,33 @@ REASONS_MAX = 10
 def _declare_threads(parser: argparse.ArgumentParser) -> None:
     for what in ("kind", "user", "tenant", "status"):
         parser.add_argument(f"--{what}", metavar=what.upper(), help=f"only threads of exactly this {what}")
+    parser.add_argument(
+        "--metadata",
+        type=pair,
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="only threads with this metadata",
+    )
+    parser.add_argument(
+        "--order", choices=("created", "updated"), default="created", help="by their making, or the newest event first"
+    )
     parser.add_argument("--limit", type=positive, metavar="N", help="only the latest N, or with --after the next N")
     parser.add_argument(
-        "--after", metavar="THREAD", help="only those that were made after this one, and with '' from the first on"
+        "--after", metavar="THREAD", help="only those that come after this one, and with '' from the first on"
     )
 
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """List threads, in the order in which they were made."""
+    """List threads, in the order in which they were made, or by their last events."""
     async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
             user_id=asked.user,
             tenant_id=asked.tenant,
             status=asked.status,
+            metadata=dict(asked.metadata),
+            order=asked.order,
             limit=asked.limit,
             after=asked.after,
         )
@@ -59,13 +73,13 @@ async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     if not found:
         terminal.say("no thread matches")
         return 0
-    _put_threads(found, terminal)
+    _put_threads(found, terminal, by_update=asked.order == "updated")
     if asked.after is not None and len(found) == asked.limit:
         terminal.say(f"the next ones: --after {shlex.quote(found[-1].id)}", "dim")
     return 0
 
 
-def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
+def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal, *, by_update: bool) -> None:
     """A row for each thread; a scope that all of them lack gets no column."""
     shown: list[tuple[Column, list[str]]] = [
         (Column("THREAD", least=12), [info.id for info in found]),
@@ -74,7 +88,9 @@ def _put_threads(found: Sequence[ThreadInfo], terminal: Terminal) -> None:
             (Column(what.upper(), right=True), ["?" if info.damaged else number(getattr(info, what)) for info in found])
             for what in ("events", "chunks", "tokens")
         ),
-        (Column("CREATED (UTC)"), [f"{info.created_at:%Y-%m-%d %H:%M}" for info in found]),
+        (Column("UPDATED (UTC)"), [f"{info.updated_at:%Y-%m-%d %H:%M}" for info in found])
+        if by_update
+        else (Column("CREATED (UTC)"), [f"{info.created_at:%Y-%m-%d %H:%M}" for info in found]),
     ]
     for title, cells, usual in (
         ("KIND", [info.kind for info in found], "conversation"),

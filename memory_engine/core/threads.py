@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -17,7 +17,8 @@ from memory_engine.errors import InvalidArgument, InvalidPolicy
 ACTIVE, PAUSED, ARCHIVED, DELETED = "active", "paused", "archived", "deleted"
 SCOPE_KINDS = frozenset({"user", "tenant", "agent", "industry"})
 SCOPE_EPOCHS = 1 << 20
-"""A scope's thread begins at an epoch of its own, so far from that of another: who knew a deleted one sees it gone."""
+"""A thread whose id another had before, and each scope's, begins at an epoch of its own, so far from that of another:
+who knew a deleted one sees it gone."""
 
 
 def is_scope_id(thread_id: str) -> bool:
@@ -85,6 +86,7 @@ class CompactionPolicy(_PolicyFields, frozen=True, kw_only=True, omit_defaults=T
 _METADATA = msgspec.json.Decoder(dict[str, str])
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
+V = TypeVar("V", bound=str | None)
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoders raise for stored bytes that they cannot read."""
 
@@ -123,6 +125,11 @@ def readable_policy(stored: bytes | str) -> tuple[CompactionPolicy | None, str]:
 def encode_metadata(metadata: Mapping[str, str]) -> str:
     """Metadata as a thread's record holds it."""
     return msgspec.json.encode(metadata).decode()
+
+
+def encoded_pairs(metadata: Mapping[str, str]) -> list[str]:
+    """Pairs as `encode_metadata` writes each behind a comma. No other text of it looks like that, but for odd keys."""
+    return [f",{msgspec.json.encode({key: value}).decode()[1:-1]}" for key, value in metadata.items()]
 
 
 def readable_metadata(stored: bytes | str) -> tuple[dict[str, str], str]:
@@ -202,13 +209,21 @@ class LiveChunk(msgspec.Struct, frozen=True, gc=False):
     container: str = ""
 
 
-def as_metadata(given: Mapping[str, str] | None) -> dict[str, str]:
+def as_metadata(given: Mapping[str, V] | None) -> dict[str, V]:
     """Metadata as a caller gives it; `None` is none. Raises `InvalidArgument`."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
         raise InvalidArgument("metadata", given, "give a mapping of texts to texts")
     return dict(given)
+
+
+def check_metadata(metadata: Mapping[str, str]) -> None:
+    """Raise `InvalidIdentifier` for a key or a value that could not be stored, read back or compared exactly."""
+    for key, value in metadata.items():
+        check_identifier("metadata key", key)
+        if value != "":
+            check_identifier(f"the metadata value of {key!r}", value)
 
 
 def check_record(record: ThreadRecord) -> None:
@@ -222,10 +237,7 @@ def check_record(record: ThreadRecord) -> None:
         value = getattr(record, what)
         if value != "":
             check_identifier(what, value)
-    for key, value in record.metadata.items():
-        check_identifier("metadata key", key)
-        if value != "":
-            check_identifier(f"the metadata value of {key!r}", value)
+    check_metadata(record.metadata)
     if not isinstance(record.policy, CompactionPolicy | None):
         raise InvalidPolicy("policy", ascii(record.policy), "give a CompactionPolicy")
 
@@ -243,16 +255,25 @@ class LoadedThread(msgspec.Struct, frozen=True):
     indexed: bool = False
 
 
+def generation_of(head: Head) -> int:
+    """The number of the thread among those that had its id. It stays when anything is written to the thread."""
+    return head.epoch // SCOPE_EPOCHS
+
+
 class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     """The record and the head of a thread. `events` counts a fork's shared past too.
 
     `damaged` names what is not as it was written, with the reason; it is empty for a thread that is whole. Where it
     names the head, `chunks` and `tokens` are 0, and status, events and hash are what its row says, right or wrong.
+
+    `updated_at` is when its last event was recorded, or when it was made. `generation` is another number for each
+    thread that a store gives one id, after the one before was deleted: a later one has a greater number. A copy of the
+    store has others, so it is not in the JSON form.
     """
 
     json_names = (
-        "id kind status events chunks tokens user_id tenant_id agent_id parent_id metadata created_at forked_from "
-        "head_hash damaged"
+        "id kind status events chunks tokens user_id tenant_id agent_id parent_id metadata created_at updated_at "
+        "forked_from head_hash damaged"
     )
 
     id: str
@@ -270,11 +291,13 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
     head_hash: str
     chunks: int
     tokens: int
+    updated_at: datetime
+    generation: int = 0
     damaged: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, record: ThreadRecord, head: Head) -> "ThreadInfo":
-        """Make it from the stored record and head."""
+    def of(cls, record: ThreadRecord, head: Head, updated_us: int) -> "ThreadInfo":
+        """Make it from the stored record and head, and the time of its last event."""
         damaged = record.unreadable if isinstance(record, DamagedRecord) else ()
         why = head.damaged or (f"its marks cannot be read: {head.unreadable}" if head.unreadable else "")
         return cls(
@@ -293,5 +316,7 @@ class ThreadInfo(JsonForm, msgspec.Struct, frozen=True, kw_only=True):
             head_hash=head.hash.hex(),
             chunks=0 if head.damaged else head.chunks,
             tokens=0 if head.damaged else head.tokens,
+            updated_at=to_datetime(updated_us),
+            generation=generation_of(head),
             damaged=(*damaged, f"head: {why}") if why else damaged,
         )

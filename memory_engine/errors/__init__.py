@@ -35,11 +35,13 @@ MemoryEngineError
 ├── ThreadError
 │   ├── ThreadNotFound
 │   ├── ThreadExists
+│   ├── ThreadDiffers            opened with other scopes than it has
 │   ├── EventNotFound
 │   ├── ThreadClosed             archived or deleted
 │   └── ThreadHasForks
 ├── DispatchError
 │   ├── IdempotencyConflict
+│   ├── Conflict                 the thread holds more than its writer had seen
 │   ├── QueueFull
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
@@ -86,6 +88,7 @@ MemoryEngineError
 `memory_engine.cli` and `memory_engine.inspector` have a few errors of their own.
 """
 
+from memory_engine.errors.base import Conflict as Conflict
 from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
 from memory_engine.errors.base import DuplicateRegistration as DuplicateRegistration
@@ -109,6 +112,7 @@ from memory_engine.errors.base import QueueFull as QueueFull
 from memory_engine.errors.base import ReducerError as ReducerError
 from memory_engine.errors.base import SeqNotInLog as SeqNotInLog
 from memory_engine.errors.base import ThreadClosed as ThreadClosed
+from memory_engine.errors.base import ThreadDiffers as ThreadDiffers
 from memory_engine.errors.base import ThreadError as ThreadError
 from memory_engine.errors.base import ThreadExists as ThreadExists
 from memory_engine.errors.base import ThreadHasForks as ThreadHasForks

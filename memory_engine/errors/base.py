@@ -293,15 +293,33 @@ class ThreadNotFound(ThreadError):
 
 @facts
 class ThreadExists(ThreadError):
-    """The id is taken (a deleted conversation's id stays taken)."""
+    """The id is taken. `deleted`: by a thread that was deleted, and whose log must not come back unasked."""
 
     thread_id: str
+    deleted: bool = False
 
     def __str__(self) -> str:
+        if self.deleted:
+            return (
+                f"thread {self.thread_id!r} was deleted here, and what is deleted is not brought back under its id; "
+                "give another `thread_id`"
+            )
         return (
-            f"thread {self.thread_id!r} exists already, or did: open it with engine.thread({self.thread_id!r}); "
-            "the id of a deleted conversation stays taken"
+            f"thread {self.thread_id!r} exists already: open it with engine.thread({self.thread_id!r}), or with "
+            "engine.open_thread, which makes it only if it is not there"
         )
+
+
+@facts
+class ThreadDiffers(ThreadError):
+    """The thread is there, and has another kind or other scopes than it is opened with: (name, found, asked) each."""
+
+    thread_id: str
+    differences: tuple[tuple[str, str, str], ...]
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{name} is {found!r}, not {asked!r}" for name, found, asked in self.differences)
+        return f"thread {self.thread_id!r} is another one: {told}; open it with these, or take another id"
 
 
 @facts
@@ -326,7 +344,8 @@ class ThreadClosed(ThreadError):
     status: str
 
     def __str__(self) -> str:
-        return f"thread {self.thread_id!r} is {self.status} and takes no events; fork it to go on"
+        on = "; unarchive it, or fork it, to go on" if self.status == "archived" else ""
+        return f"thread {self.thread_id!r} is {self.status} and takes no events{on}"
 
 
 @facts
@@ -356,6 +375,24 @@ class IdempotencyConflict(DispatchError):
         return (
             f"event id {self.event_id!r} is seq {self.seq} of thread {self.thread_id!r} with another payload; "
             "give the new event an id of its own"
+        )
+
+
+@facts
+class Conflict(DispatchError):
+    """The thread holds more than its writer had seen (`expected_seq`); `head` is the seq of its last event.
+
+    Nothing was written.
+    """
+
+    thread_id: str
+    expected_seq: int
+    head: int
+
+    def __str__(self) -> str:
+        return (
+            f"thread {self.thread_id!r} was to be as after seq {self.expected_seq}, and its head is seq {self.head}; "
+            "nothing was written: read what changed, and dispatch again with `expected_seq` at that head"
         )
 
 

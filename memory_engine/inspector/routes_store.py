@@ -11,7 +11,7 @@ from memory_engine.inspector.answers import Inspection, Query, Route
 from memory_engine.inspector.offload import beside
 from memory_engine.store.protocol import ThreadFilter
 
-ThreadsFound = Sequence[tuple[ThreadRecord, Head]]
+ThreadsFound = Sequence[tuple[ThreadRecord, Head, int]]
 THREADS_AT_ONCE_MAX = 1_000
 FORKS_MAX = 2_000
 """Threads of one tree that are shown; of a larger one, `cut` says so."""
@@ -43,7 +43,7 @@ async def threads(inspection: Inspection, query: Query) -> object:
         {name: query.text(name, "") for name in ("kind", "user", "tenant", "agent", "status")},
     )
     offset, limit = query.number("offset", 0), query.number("limit", 200, least=1, most=THREADS_AT_ONCE_MAX)
-    found = await inspection.engine.store.threads(ThreadFilter())
+    found = await inspection.engine.store.listed(ThreadFilter())
     return await beside(lambda: _listed(found, wanted, offset, limit))
 
 
@@ -72,17 +72,17 @@ class _ThreadFilter:
 
 
 def _listed(found: ThreadsFound, wanted: _ThreadFilter, offset: int, limit: int) -> dict[str, object]:
-    matching = [(record, head) for record, head in reversed(found) if wanted.takes(record, head)]
+    matching = [one for one in reversed(found) if wanted.takes(one[0], one[1])]
     return {
         "total": len(matching),
-        "threads": [_thread_row(record, head) for record, head in matching[offset : offset + limit]],
-        "kinds": sorted({record.kind for record, _ in found}),
-        "statuses": sorted({head.status for _, head in found}),
+        "threads": [_thread_row(*one) for one in matching[offset : offset + limit]],
+        "kinds": sorted({record.kind for record, _, _ in found}),
+        "statuses": sorted({head.status for _, head, _ in found}),
     }
 
 
-def _thread_row(record: ThreadRecord, head: Head) -> dict[str, object]:
-    row = ThreadInfo.of(record, head).as_data()
+def _thread_row(record: ThreadRecord, head: Head, updated_us: int) -> dict[str, object]:
+    row = ThreadInfo.of(record, head, updated_us).as_data()
     del row["head_hash"]
     return row
 

@@ -10,6 +10,7 @@ import msgspec.inspect
 
 from memory_engine.core.codec import encode_json
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.errors import InvalidArgument, ReducerError, RowsNotLoaded, UnreadableRow, UntrackedEvents
 
@@ -28,6 +29,9 @@ class Projection(Protocol[V]):
     are left alone and the new ones are made from the log. `row` is the type of a row's
     value: anything msgspec can encode as JSON. `mode` says when it runs: `"inline"`, in
     the commit of the event, or `"async"`, soon after it.
+
+    When a thread is cleared all rows go, without the projection's help. One that declares `survives_clear = True` keeps
+    them, and decides for itself what `ThreadCleared` does.
     """
 
     name: str
@@ -65,7 +69,13 @@ def event_types(projection: Projection[V]) -> frozenset[str] | None:
     classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)
     if classes is None or projection.mode != "inline" or not all(cls.event_tracked for cls in classes):
         return None
-    return frozenset(cls.event_type for cls in classes)
+    own = frozenset(cls.event_type for cls in classes)
+    return own if survives_clear(projection) else own | {ThreadCleared.event_type}
+
+
+def survives_clear(projection: Projection[V]) -> bool:
+    """Whether a projection keeps its rows when the thread is cleared."""
+    return bool(getattr(projection, "survives_clear", False))
 
 
 def check_events(projection: Projection[V]) -> None:
@@ -88,6 +98,9 @@ def is_lazy(projection: Projection[V]) -> bool:
 
 
 V_co = TypeVar("V_co", covariant=True)
+
+_LAST_KEY = "\U0010ffff"
+"""Behind every key."""
 
 
 class ReadableRows(Protocol[V_co]):
@@ -189,6 +202,14 @@ class Rows(Generic[V]):
         if gone and self._sorted is not None:
             at = bisect_left(self._sorted, gone[0])
             del self._sorted[at : at + len(gone)]
+
+    def clear(self) -> None:
+        """Remove every row."""
+        self.revision += 1
+        self._changed = {} if self._kept is None else dict.fromkeys(self.keys())
+        self._ranges = [*self._ranges, ("", _LAST_KEY)] if self._kept is None else self._ranges
+        self._values.clear()
+        self._sorted = None
 
     def _set(self, key: str, encoded: bytes | None) -> None:
         self.revision += 1
@@ -320,6 +341,10 @@ def _holds_no_mutable(info: msgspec.inspect.Type, seen: set[type]) -> bool:
 
 def apply_one(projection: Projection[V], rows: Rows[V], event: RecordedEvent) -> None:
     """Apply one event; every error of the projection becomes a `ReducerError` that names it."""
+    if event.type == ThreadCleared.event_type and not survives_clear(projection):
+        rows.clear()
+        if event_types(projection) is not None:
+            return  # a view is given only what it lists
     try:
         projection.apply(rows, event)
     except Exception as error:  # the boundary to user code

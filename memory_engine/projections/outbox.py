@@ -76,6 +76,7 @@ class OutboxFold:
     """The facts that have not arrived yet, by id."""
 
     name = "outbox"
+    survives_clear = True
     version = 1
     mode: ProjectionMode = "inline"
     row = WaitingFact
@@ -104,6 +105,7 @@ class FactsFold:
     """Every fact that left a thread, by id: a forgetting must reach the threads that they went to."""
 
     name = "facts"
+    survives_clear = True
     version = 1
     mode: ProjectionMode = "inline"
     row = OutboxFact

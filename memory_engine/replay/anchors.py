@@ -4,7 +4,7 @@ A log that was rewritten whole still verifies, but its hashes differ from those 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -12,11 +12,21 @@ from pathlib import Path
 import msgspec
 
 from memory_engine.core.chain import check_hash
-from memory_engine.core.clock import to_datetime
+from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import IntegrityError, ThreadNotFound, UnreadableAnchors
 from memory_engine.runtime.handle import PastHandle
 from memory_engine.runtime.kernel import Kernel
+from memory_engine.store.protocol import Act, ThreadFilter
+
+DELETE = "delete"
+"""The kind of the acts that delete threads."""
+
+
+class _Deleted(msgspec.Struct, frozen=True):
+    """The threads of such an act's plan, each with the time when it was made."""
+
+    threads: Mapping[str, int] = {}
 
 
 class Anchor(JsonForm, msgspec.Struct, frozen=True):
@@ -36,6 +46,26 @@ class Anchor(JsonForm, msgspec.Struct, frozen=True):
         return found
 
 
+class Contradicted(Anchor, frozen=True):
+    """An anchor that the log here does not bear out. `why`: its thread was deleted since, by a recorded act.
+
+    It is empty where no act explains it: the log is not the one whose hash was kept.
+    """
+
+    why: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is, or contradicts, the same anchor."""
+        return isinstance(other, Anchor) and self._facts == (other.thread_id, other.seq, other.hash, other.recorded_at)
+
+    def __hash__(self) -> int:
+        return hash(self._facts)
+
+    @property
+    def _facts(self) -> tuple[str, int, str, datetime | None]:
+        return self.thread_id, self.seq, self.hash, self.recorded_at
+
+
 async def anchor(past: PastHandle) -> Anchor:
     """The anchor of a thread at a moment. Raises `IntegrityError` where the hash is not that of the event."""
     rows = await past.kernel.reader.rows_at(past.id, {past.seq})
@@ -46,8 +76,8 @@ async def anchor(past: PastHandle) -> Anchor:
     return Anchor(past.id, stored.seq, stored.hash.hex(), to_datetime(stored.recorded_at_us))
 
 
-async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Anchor]:
-    """The anchors that the logs here contradict, in the order given (see `Engine.check_anchors`).
+async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Contradicted]:
+    """The anchors that the logs here contradict, in the order given, and why (see `Engine.check_anchors`).
 
     Hashes are compared as they are recorded; `verify` checks that they are those of the events.
     """
@@ -55,7 +85,32 @@ async def check_anchors(kernel: Kernel, anchors: Sequence[Anchor]) -> list[Ancho
     for one in anchors:
         of_threads.setdefault(one.thread_id, set()).add(one.seq)
     held = {thread_id: await _hashes(kernel, thread_id, seqs) for thread_id, seqs in of_threads.items()}
-    return [one for one in anchors if held[one.thread_id].get(one.seq) != one.hash]
+    found = [one for one in anchors if held[one.thread_id].get(one.seq) != one.hash]
+    deleted = await _deletions(kernel) if found else {}
+    return [
+        Contradicted(one.thread_id, one.seq, one.hash, one.recorded_at, await _why(kernel, one, deleted))
+        for one in found
+    ]
+
+
+async def _deletions(kernel: Kernel) -> dict[str, Act]:
+    """The last act that deleted each thread, by the thread's id."""
+    found: dict[str, Act] = {}
+    for act in await kernel.store.acts():
+        with suppress(msgspec.DecodeError):  # another kind of act, with another plan
+            if act.kind == DELETE:
+                found.update(dict.fromkeys(msgspec.json.decode(act.plan, type=_Deleted).threads, act))
+    return found
+
+
+async def _why(kernel: Kernel, one: Anchor, deleted: Mapping[str, Act]) -> str:
+    """Why there is no such log any more: its thread was deleted after the anchor's event was recorded."""
+    act = deleted.get(one.thread_id)
+    if act is None or (one.recorded_at is not None and to_us(one.recorded_at) > act.asked_at_us):
+        return ""
+    when = f"deleted on {to_datetime(act.asked_at_us):%Y-%m-%d}" + (f" by {act.by}" if act.by else "")
+    now = await kernel.store.threads(ThreadFilter(id=one.thread_id))
+    return f"{when}, another thread bears this id now" if now else when
 
 
 async def _hashes(kernel: Kernel, thread_id: str, seqs: set[int]) -> dict[int, str]:

@@ -14,7 +14,7 @@ from memory_engine.context.series import ContextSeries, MeasuredContext, Measure
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import STEPS, CompactionCompleted, CompactionUndone, EventSkipped
-from memory_engine.core.events.memory import MemoryForget, SessionEnded
+from memory_engine.core.events.memory import MemoryForget, SessionEnded, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.operations import Add, BatchReplace, Delete, Operation, Reorder, Replace, Update, flattened
@@ -311,6 +311,8 @@ def _of_event(event: Event | UnknownEvent) -> str:
             return f"the compaction of event {event.completed} was undone: {back} came back"
         case MemoryForget():
             return "something was forgotten"
+        case ThreadCleared():
+            return "the thread was cleared"
         case ResultsOffloaded():
             return f"{_counted(len(event.chunk_ids), 'large result')} left the context but for the beginning"
         case SessionEnded():

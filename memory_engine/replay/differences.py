@@ -326,6 +326,8 @@ class PassageFold:
         keys = {*step.keys, *(self.rows[place].key for place in twins), *self._beginning_with(step.prefixes)}
         ended = {place for key in keys for place in self._keyed.get(key, ())}
         ended.update(twins, (place for seq in step.seqs for place in self._at(seq)), self._drawn_from(step.origins))
+        if step.ends_all:
+            ended.update(self.rows)
         for place in ended:
             if not self.rows[place].ended:
                 self.rows[place] = msgspec.structs.replace(self.rows[place], ended=step.seq)

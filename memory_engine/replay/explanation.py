@@ -9,6 +9,7 @@ from attrs import field, frozen
 from memory_engine.core.chunks import REDACTED, Chunk, ChunkType, content_text
 from memory_engine.core.events.base import UnknownEvent
 from memory_engine.core.events.compaction import CompactionCompleted, CompactionUndone
+from memory_engine.core.events.memory import ThreadCleared
 from memory_engine.core.executor import describe
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import RecordedEvent
@@ -112,6 +113,8 @@ class Tree:
             instead = _instead(chunk.id, removed)
             if instead:
                 facts["replaced_by"] = instead
+            if isinstance(removed.event, ThreadCleared):
+                facts["cleared"] = {"seq": removed.seq, "reason": removed.event.reason}
         forgotten = trace.forgotten_by(thread_id, chunk)
         if forgotten is not None:
             seq, event_ = forgotten

@@ -12,12 +12,21 @@ from memory_engine.core.chain import chain_hash
 from memory_engine.core.clock import Clock, checked_us, to_us
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
+from memory_engine.core.events.memory import ThreadUpdated
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, check_identifier
 from memory_engine.core.records import NewEvent, Receipt, StoredEvent
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import State
-from memory_engine.core.threads import Head, LiveChunk
+from memory_engine.core.threads import (
+    UNREADABLE,
+    DamagedRecord,
+    Head,
+    LiveChunk,
+    ThreadRecord,
+    check_record,
+    decode_policy,
+)
 from memory_engine.errors import EventTooLarge, InvalidEvent
 from memory_engine.runtime.correlation import current_links
 from memory_engine.runtime.queue import Prepared, Request
@@ -35,11 +44,12 @@ class Reduced(msgspec.Struct, frozen=True, gc=False):
 class Attempt:
     """A commit in the making."""
 
-    __slots__ = ("head", "live", "passages", "reduced", "requests", "state")
+    __slots__ = ("head", "live", "passages", "record", "reduced", "requests", "state")
 
-    def __init__(self, state: State, head: Head) -> None:
+    def __init__(self, state: State, head: Head, record: ThreadRecord) -> None:
         self.state = state
         self.head = head
+        self.record = record
         self.requests: list[tuple[Request, list[Reduced], State]] = []
         self.reduced: list[Reduced] = []
         self.live: dict[str, LiveChunk | None] = {}
@@ -63,6 +73,26 @@ class Attempt:
         for request, reduced, _ in self.requests:
             for step in reduced:
                 request.receipts.pop(step.stored.id, None)
+
+
+def updated(record: ThreadRecord, reduced: Sequence[Reduced]) -> ThreadRecord:
+    """A thread's record after events. Raises `InvalidEvent` for what a record cannot hold."""
+    for event in (step.event for step in reduced if isinstance(step.event, ThreadUpdated)):
+        if isinstance(record, DamagedRecord):
+            why = f"{record.unreadable[0]}; `rebuild` writes it anew"
+            raise InvalidEvent(event.event_type, f"the record of thread {record.id!r}", why)
+        metadata = dict(record.metadata)
+        for entry in event.metadata:
+            metadata.pop(entry.key, None)
+            if not entry.removed:
+                metadata[entry.key] = entry.value
+        try:
+            own = decode_policy(event.policy) if event.policy else record.policy
+        except UNREADABLE as error:
+            raise InvalidEvent(event.event_type, "policy", str(error)) from None
+        record = msgspec.structs.replace(record, metadata=metadata, policy=None if event.default_policy else own)
+        check_record(record)
+    return record
 
 
 def linked_row(prepared: Prepared, record: bytes, head: Head, now_us: int) -> StoredEvent:

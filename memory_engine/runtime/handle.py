@@ -9,6 +9,7 @@ import msgspec
 
 from memory_engine.core.arguments import checked_count, checked_text, checked_type
 from memory_engine.core.chunks import Chunk
+from memory_engine.core.clock import to_datetime
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ExecutionResume
 from memory_engine.core.lazy import lazy_module
@@ -112,7 +113,7 @@ class ThreadHandle:
 
     # events
 
-    async def dispatch(
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         event: Event | NewEvent,
         *,
@@ -120,15 +121,24 @@ class ThreadHandle:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event; returns when it is durable.
 
-        With an `event_id` of the caller's, dispatching again gives the first receipt. Raises
+        With an `event_id` of the caller's, dispatching again gives the first receipt. With an `expected_seq` the event
+        is appended only to a thread that holds nothing after it, else `Conflict` names the head: read again what you
+        changed, and dispatch it anew. Give the seq of the head, or of any event after which you have read the thread;
+        0 is a thread without events. What the engine records of its own (a compaction, a pause, facts that were
+        delivered) changes nothing that you hold and never conflicts; everything else does, whoever dispatched it.
+
+        Raises
         `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused` where it
         does not fit the state, `ReducerError`, `IdempotencyConflict`, `QueueFull`, `PastIsReadOnly`, or a
         `StorageError`; then nothing was written.
         """
         self.check_present("event")
+        if expected_seq is not None:
+            checked_count("expected_seq", expected_seq)
         kernel = self.kernel
         if kernel.tasks.closing:
             raise EngineClosed
@@ -138,18 +148,26 @@ class ThreadHandle:
             prepared = kernel.preparer.parts(event, event_id, occurred_at, causation_id, correlation_id)
         threads = kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        request = Request((prepared,), system=type(prepared.event) is ExecutionResume)
+        is_resuming = type(prepared.event) is ExecutionResume
+        request = Request((prepared,), system=is_resuming, expected_seq=expected_seq)
         return (await runtime.submit(request))[0]
 
-    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
-        """Append events in order, all or none (those recorded already, by id, count as appended)."""
+    async def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none (those recorded already, by id, count as appended).
+
+        `expected_seq` is that of `dispatch`. Raises what `dispatch` raises.
+        """
         self.check_present("events")
+        if expected_seq is not None:
+            checked_count("expected_seq", expected_seq)
         events = listed(events)
         if not events:
             return ()
         threads = self.kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        return await runtime.submit(self.kernel.request(events))
+        return await runtime.submit(self.kernel.request(events, expected_seq=expected_seq))
 
     async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""
@@ -186,8 +204,8 @@ class ThreadHandle:
     # state
 
     async def info(self) -> ThreadInfo:
-        """The record and the head of the thread, or its head as of then. The status is always today's."""
-        found = await self.kernel.store.threads(ThreadFilter(id=self.id))
+        """The record and the head of the thread, or its head as of then. Record and status are always today's."""
+        found = await self.kernel.store.listed(ThreadFilter(id=self.id))
         if not found:
             raise ThreadNotFound(self.id)
         info = ThreadInfo.of(*found[0])
@@ -196,8 +214,9 @@ class ThreadHandle:
         tally = (await self.state()).tally
         rows = await self.kernel.reader.rows_at(self.id, {self.as_of})
         digest = rows[self.as_of].hash.hex() if self.as_of in rows else ""
+        updated_at = to_datetime(rows[self.as_of].recorded_at_us) if self.as_of in rows else info.created_at
         return msgspec.structs.replace(
-            info, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
+            info, updated_at=updated_at, events=self.as_of, chunks=tally.chunks, tokens=tally.tokens, head_hash=digest
         )
 
     async def state(self, *, at: MomentLike | None = None) -> State:

@@ -174,10 +174,11 @@ class Kernel:
         *,
         system: bool = False,
         check: Callable[[State], None] | None = None,
+        expected_seq: int | None = None,
     ) -> Request:
         """Encode events so that waiting cannot change them. While the engine closes, it takes `system` ones only.
 
-        `check` raises if they must not be appended to a state (see `Request`).
+        `check` raises if they must not be appended to a state, `expected_seq` says to which (see `Request`).
 
         Raises `EngineClosed`, and what `Preparer.all` raises.
         """
@@ -185,4 +186,4 @@ class Kernel:
             raise EngineClosed
         prepared = self.preparer.all(events)
         resuming = all(isinstance(one.event, ExecutionResume) for one in prepared)
-        return Request(prepared, system=system or resuming, check=check)
+        return Request(prepared, system=system or resuming, check=check, expected_seq=expected_seq)

@@ -2,17 +2,28 @@
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
+from typing import Literal
 
 import msgspec
 
 from memory_engine.core.arguments import checked_list
 from memory_engine.core.chain import live_chunk
-from memory_engine.core.events.memory import ExecutionPause, MemoryForget
+from memory_engine.core.events.memory import ExecutionPause, MemoryForget, MetadataEntry, ThreadUpdated
 from memory_engine.core.forgetting import line_digest, repeats
 from memory_engine.core.records import Receipt
 from memory_engine.core.text import terms
-from memory_engine.core.threads import ACTIVE, PAUSED, DamagedRecord, ForkPoint, Head, check_record
-from memory_engine.errors import EventNotFound, MemoryEngineError, UnknownChunk
+from memory_engine.core.threads import (
+    ACTIVE,
+    PAUSED,
+    CompactionPolicy,
+    DamagedRecord,
+    ForkPoint,
+    Head,
+    check_metadata,
+    check_record,
+    encode_policy,
+)
+from memory_engine.errors import EventNotFound, InvalidPolicy, MemoryEngineError, SeqNotInLog, UnknownChunk
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
@@ -84,8 +95,33 @@ async def archive(thread: ThreadHandle) -> None:
     await (await thread.runtime()).archive()
 
 
+async def unarchive(thread: ThreadHandle) -> None:
+    """See `Thread.unarchive`."""
+    thread.kernel.check_writable("unarchiving")
+    await (await thread.runtime()).unarchive()
+
+
+async def update(
+    thread: ThreadHandle, metadata: Mapping[str, str | None], policy: CompactionPolicy | Literal["default"] | None
+) -> Receipt:
+    """See `Thread.update`."""
+    if not isinstance(policy, CompactionPolicy | None) and policy != "default":
+        raise InvalidPolicy("policy", ascii(policy), 'give a CompactionPolicy, or "default" for the engine\'s')
+    check_metadata({key: value for key, value in metadata.items() if value is not None})
+    entries = tuple(
+        MetadataEntry(key, removed=True) if value is None else MetadataEntry(key, value)
+        for key, value in metadata.items()
+    )
+    own = encode_policy(policy) if isinstance(policy, CompactionPolicy) else ""
+    return await thread.dispatch(ThreadUpdated(metadata=entries, policy=own, default_policy=policy == "default"))
+
+
 async def forgetting(
-    thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+    thread: ThreadHandle,
+    *,
+    chunk_ids: Sequence[str] = (),
+    event_ids: Sequence[str] = (),
+    reason: str = "",
 ) -> MemoryForget:
     """The event that forgets chunks, and all that came of events, wherever the log repeats them.
 
@@ -146,10 +182,28 @@ async def _words_of(thread: ThreadHandle, chunk_ids: Collection[str]) -> set[str
     return words
 
 
+async def _ids_at(thread: ThreadHandle, seqs: Sequence[int]) -> list[str]:
+    """The ids of the events at these seqs. Raises `SeqNotInLog`."""
+    seqs = checked_list("seqs", seqs, int, each="seqs of events")
+    if not seqs:
+        return []
+    rows = await thread.kernel.reader.rows_at(thread.id, frozenset(seqs))
+    for seq in seqs:
+        if isinstance(seq, bool) or seq not in rows:
+            raise SeqNotInLog(thread.id, seq, await thread.last_seq())
+    return [rows[seq].id for seq in seqs]
+
+
 async def forget(
-    thread: ThreadHandle, *, chunk_ids: Sequence[str] = (), event_ids: Sequence[str] = (), reason: str = ""
+    thread: ThreadHandle,
+    *,
+    chunk_ids: Sequence[str] = (),
+    event_ids: Sequence[str] = (),
+    seqs: Sequence[int] = (),
+    reason: str = "",
 ) -> Receipt:
     """See `Thread.forget`."""
+    event_ids = [*checked_list("event_ids", event_ids, str, each="ids of events"), *await _ids_at(thread, seqs)]
     event = await forgetting(thread, chunk_ids=chunk_ids, event_ids=event_ids, reason=reason)
     receipt = await thread.dispatch(event)
     await _forget_in_forks(thread, chunk_ids, event_ids, reason)

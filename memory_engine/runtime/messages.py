@@ -231,8 +231,9 @@ async def _held(thread: ThreadHandle, count: int) -> list[_Said]:
     """What the last events of a thread say: `count` of those that no list may leave out, if there are so many."""
     held: list[_Said] = []
     upto = await thread.last_seq()
-    while upto and sum(not one.optional for one in held) < count:
-        after = max(0, upto - _PAGE)
+    began = await thread.kernel.reader.cleared_at(thread.id, upto)
+    while upto > began and sum(not one.optional for one in held) < count:
+        after = max(began, upto - _PAGE)
         page = [_said(recorded.event) async for recorded in thread.events(after=after, upto=upto)]
         held = [one for one in page if one is not None] + held
         upto = after

@@ -39,13 +39,23 @@ class Request:
 
     `receipts` holds receipts by event id: of the commit at work, and of events that were recorded before. `check` is
     called with the state that the events would be reduced onto, whoever has written before; it raises to refuse that.
-    An `administrative` one is taken by an archived thread too.
+    An `administrative` one is taken by an archived thread too. With an `expected_seq`, the events are for a thread that
+    holds nothing after it; `based_on` is the seq up to which that is known (`None`: it may hold anything).
+    `looked`: the store was asked whether an archived thread is open again.
     """
 
-    __slots__ = ("administrative", "check", "events", "future", "has_callers_ids", "receipts", "system", "tries")
+    __slots__ = (
+        "administrative", "based_on", "check", "events", "expected_seq", "future", "has_callers_ids", "looked",
+        "receipts", "system", "tries",
+    )  # fmt: skip
 
     def __init__(
-        self, events: Sequence[Prepared], *, system: bool = False, check: Callable[[State], None] | None = None
+        self,
+        events: Sequence[Prepared],
+        *,
+        system: bool = False,
+        check: Callable[[State], None] | None = None,
+        expected_seq: int | None = None,
     ) -> None:
         self.events = events
         self.has_callers_ids = any(event.id_is_callers for event in events)
@@ -54,6 +64,8 @@ class Request:
         self.system = system
         self.administrative = False
         self.check = check
+        self.expected_seq = self.based_on = expected_seq
+        self.looked = False
         self.tries = 0
 
     @property

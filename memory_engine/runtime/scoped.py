@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
+from memory_engine.core.arguments import checked_count
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
@@ -14,7 +15,15 @@ from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
-from memory_engine.errors import EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.errors import (
+    Conflict,
+    EventTooLarge,
+    InvalidIdentifier,
+    ThreadDiffers,
+    ThreadExists,
+    ThreadNotFound,
+    WrongThreadKind,
+)
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
@@ -42,7 +51,7 @@ class ScopeHandle(ThreadHandle):
         tenant = f", tenant_id={self.tenant_id!r}" if self.tenant_id else ""
         return f"{type(self).__name__}({self.scope_id!r}{tenant})"
 
-    async def dispatch(
+    async def dispatch(  # noqa: PLR0913 - what an envelope holds, by keyword
         self,
         event: Event | NewEvent,
         *,
@@ -50,6 +59,7 @@ class ScopeHandle(ThreadHandle):
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
         new = (
@@ -64,16 +74,24 @@ class ScopeHandle(ThreadHandle):
             occurred_at=occurred_at,
             causation_id=causation_id,
             correlation_id=correlation_id,
+            expected_seq=expected_seq,
         )
-        return await self._made((new,), send)
+        return await self._made((new,), send, expected_seq)
 
-    async def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+    async def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
         events = listed(events)
-        return await self._made(events, partial(super().dispatch_all, events))
+        return await self._made(events, partial(super().dispatch_all, events, expected_seq=expected_seq), expected_seq)
 
-    async def _made(self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]]) -> T:
+    async def _made(
+        self, events: Sequence[Event | NewEvent], send: Callable[[], Awaitable[T]], expected_seq: int | None
+    ) -> T:
         """Send events to the thread, made before if it is not there, and again if another process has deleted it."""
+        seen = 0 if expected_seq is None else checked_count("expected_seq", expected_seq)
+        if events and seen and not await self._is_there():
+            raise Conflict(self.id, seen, 0)
         if events:
             await self._make(*events)
         try:
@@ -142,6 +160,28 @@ def scope_of(kernel: Kernel, destination: Destination) -> ScopeHandle:
     """The thread that a fact is for. Raises `InvalidIdentifier`."""
     tenant_id = destination.tenant_id if destination.kind in ("user", "agent") else ""
     return ScopeHandle(kernel, destination.kind, destination.id, tenant_id)
+
+
+class ThreadScopes(NamedTuple):
+    """The kind of a thread, and whom it belongs to."""
+
+    kind: str
+    user_id: str
+    tenant_id: str
+    agent_id: str
+    parent_id: str
+
+
+async def is_there(kernel: Kernel, thread_id: str, scopes: ThreadScopes) -> bool:
+    """Whether there is a thread of this id. Raises `ThreadDiffers` for one of another kind or other scopes."""
+    for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
+        found = ThreadScopes(record.kind, record.user_id, record.tenant_id, record.agent_id, record.parent_id)
+        pairs = zip(ThreadScopes._fields, found, scopes, strict=True)
+        differences = tuple((name, is_so, asked) for name, is_so, asked in pairs if is_so != asked)
+        if differences:
+            raise ThreadDiffers(thread_id, differences)
+        return True
+    return False
 
 
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:

@@ -9,17 +9,31 @@ the state and submitting what was computed from it.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import takewhile
 from typing import TypeVar, cast
 
 import msgspec
 
 from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
 from memory_engine.core.codec import checked_record
+from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, ThreadUpdated
 from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import ARCHIVED, DELETED, PAUSED, Head, LiveChunk, LoadedThread, ThreadRecord
+from memory_engine.core.threads import (
+    ACTIVE,
+    ARCHIVED,
+    DELETED,
+    PAUSED,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ThreadRecord,
+    generation_of,
+)
 from memory_engine.errors import (
+    Conflict,
     ContentionError,
     EngineClosed,
     EventIdTaken,
@@ -29,11 +43,12 @@ from memory_engine.errors import (
     ReadOnly,
     StorageBusy,
     ThreadClosed,
+    ThreadNotFound,
 )
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.commit import Attempt, Reduced, linked_row
+from memory_engine.runtime.commit import Attempt, Reduced, linked_row, updated
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
 from memory_engine.store import snapshots
@@ -48,6 +63,8 @@ TAIL_MAX = 64
 PAUSE_POLL_S = 0.2
 """Seconds between looks of a waiting event at whether another process has ended the pause."""
 
+
+_UPDATED = ThreadUpdated.event_type
 
 Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
 """Called with the events of a thread that became durable; the queue's next event is taken after it."""
@@ -138,9 +155,21 @@ class ThreadRuntime:
             self.busy = True
             self._kernel.tasks.spawn(self._bring_in(requests, missing))
             return
-        attempt = Attempt(self.state, self.head)
+        if self.head.status == ARCHIVED and not all(request.looked or request.administrative for request in requests):
+            for request in requests:
+                request.looked = True
+            self.queue.put_back(requests)
+            self.busy = True
+            self._kernel.tasks.spawn(self._look_again())  # another process may have opened it again
+            return
+        if any(request.based_on not in (None, self.head.seq) for request in requests):
+            self.busy = True
+            self._kernel.tasks.spawn(self._compare(requests))
+            return
+        attempt = Attempt(self.state, self.head, self.record)
         for n, request in enumerate(requests):
-            if attempt.requests and (attempt.head.status == PAUSED or attempt.holds(request)):
+            waits = attempt.head.status == PAUSED or request.based_on is not None or attempt.holds(request)
+            if attempt.requests and waits:
                 self.queue.put_back(requests[n:])
                 break
             self._add(attempt, request)
@@ -154,17 +183,40 @@ class ThreadRuntime:
 
     async def archive(self) -> None:
         """Take no more events from any process. Raises `ContentionError` where others write without pause."""
+        await self._set_status(ARCHIVED)
+        self.end(ARCHIVED)
+
+    async def unarchive(self) -> None:
+        """Take events again, unless the thread is paused. Raises `ContentionError`, `ThreadClosed`."""
+        await self.idle()
+        await self._look_again()
+        if self.head.status == ARCHIVED:
+            found = PAUSED if await self._was_paused() else ACTIVE
+            await self._set_status(found)
+            self._follow_status()
+            self.pump()
+
+    async def _was_paused(self) -> bool:
+        """Whether the last of the thread's own pauses still stands."""
+        types = (ExecutionPause.event_type, ExecutionResume.event_type)
+        last, after = "", self.record.forked_from.seq if self.record.forked_from is not None else 0
+        async for page in self._kernel.reader.pages(self.id, after=after, upto=self.head.seq, types=types):
+            last = page[-1].type
+        return last == ExecutionPause.event_type
+
+    async def _set_status(self, status: str) -> None:
         tries = self._kernel.config.commit_tries_max
         for _ in range(tries):
             await self.idle()
-            head = msgspec.structs.replace(self.head, status=ARCHIVED, epoch=self.head.epoch + 1)
+            if self.head.status == DELETED:
+                raise ThreadClosed(self.id, DELETED)
+            head = msgspec.structs.replace(self.head, status=status, epoch=self.head.epoch + 1)
             try:
                 await self._kernel.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
             except HeadMoved:
                 await self.catch_up()
                 continue
             self.head = head
-            self.end(ARCHIVED)
             return
         raise ContentionError(self.id, tries)
 
@@ -178,6 +230,7 @@ class ThreadRuntime:
         try:
             self._check_open(request)
             state, head, reduced, live = self._reduce(attempt, request)
+            record = updated(attempt.record, reduced)
             passages = self._passages(reduced) if self.indexed else ()
             concerned = [self.recorded(step) for step in reduced if self.projections.concern(step.stored.type)]
             if concerned:
@@ -188,7 +241,7 @@ class ThreadRuntime:
             else:
                 request.fail(error)
             return
-        attempt.state, attempt.head = state, head
+        attempt.state, attempt.head, attempt.record = state, head, record
         attempt.requests.append((request, reduced, state))
         attempt.reduced += reduced
         attempt.live.update(live)
@@ -251,11 +304,14 @@ class ThreadRuntime:
             hash=stored.hash.hex(),
             operations=made.operations,
             chunks=made.chunks,
-            state=StateHandle(stored.seq, at_hand, self._load_state),
+            state=StateHandle(stored.seq, at_hand, partial(self._load_state, generation_of(self.head))),
             recorded_at_us=stored.recorded_at_us,
         )
 
-    async def _load_state(self, seq: int) -> State:
+    async def _load_state(self, generation: int, seq: int) -> State:
+        """The state after an event of this thread. Raises `ThreadNotFound` where another bears its id now."""
+        if generation_of(await self._kernel.store.head(self.id)) != generation:
+            raise ThreadNotFound(self.id)
         return await self._kernel.reader.shown_at(self.id, seq)
 
     def _commit(self, attempt: Attempt) -> None:
@@ -271,6 +327,7 @@ class ThreadRuntime:
             projections=projections,
             passages=PassageChange(self.head.seq, attempt.head.seq, attempt.passages) if self.indexed else None,
             makes=self._makes,
+            record=attempt.record if attempt.record is not self.record else None,
         )
         future = self._kernel.store.commit(unit)
         attempt.make_receipts(self._receipt)
@@ -289,7 +346,7 @@ class ThreadRuntime:
         self._rest()  # before the senders are told: one that sends again at once would overtake all who wait
         if error is None:
             self._makes = None
-            self.state, self.head = attempt.state, attempt.head
+            self.state, self.head, self.record = attempt.state, attempt.head, attempt.record
             self.projections.keep()
             self._follow_status()
             for request, _, _ in attempt.requests:
@@ -361,6 +418,38 @@ class ThreadRuntime:
             self.queue.put_back(again)
             self._rest()
             self._go_on()
+
+    async def _compare(self, requests: Sequence[Request]) -> None:
+        """Look what the thread holds after the seq that requests expect, then go on with those that still fit."""
+        expecting = [request for request in requests if request.based_on is not None]
+        try:
+            is_behind = any((one.based_on or 0) > self.head.seq for one in expecting)  # they have read on elsewhere
+            if is_behind and await self._kernel.store.head(self.id) != self.head:
+                await self.catch_up()
+            for request in expecting:
+                await self._rebase(request)
+        except Exception as error:  # passed on: nobody waits for ever
+            for request in expecting:
+                request.fail(error)
+        finally:
+            self.queue.put_back([request for request in requests if not request.future.done()])
+            self._rest()
+            self._go_on()
+
+    async def _rebase(self, request: Request) -> None:
+        """Base a request on the head if only upkeep came since; else fail it, unless its events are recorded."""
+        head, based_on = self.head.seq, request.based_on or 0
+        while based_on < head:
+            page = await self._kernel.store.read(self.id, after=based_on, upto=head, limit=TAIL_MAX)
+            upkeep = list(takewhile(lambda stored: self._kernel.events.is_upkeep(stored.type), page))
+            based_on += len(upkeep)
+            if not upkeep or len(upkeep) < len(page):
+                break
+        request.based_on = based_on
+        if based_on != head:
+            if request.has_callers_ids:
+                await self._find_recorded(request)
+            request.fail(Conflict(self.id, request.expected_seq or 0, head))
 
     async def rows(self, projection: Projection[V]) -> Rows[V]:
         """The rows of an inline projection, as of the last commit. Raises `ReducerError` where it fails."""
@@ -453,6 +542,7 @@ class ThreadRuntime:
         """Apply what other processes have committed; where that is much, take head and state from the store."""
         reader, head = self._kernel.reader, await self._kernel.store.head(self.id)
         is_near = head.epoch == self.head.epoch and 0 < head.seq - self.head.seq <= TAIL_MAX
+        is_near = is_near and head.marks.get(_UPDATED) == self.head.marks.get(_UPDATED)
         state = await reader.advanced(self.id, self.state, self.head, head) if is_near and not self._is_stale else None
         if state is None:
             await self.reload()

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from memory_engine.core.chain import load_state
-from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
@@ -24,6 +24,10 @@ _log = logging.getLogger("memory_engine")
 
 Observer = Callable[[RecordedEvent], None]
 """Called after an event became durable, at most once for each, in the order of its thread. Must not block."""
+
+
+_UNSHOWN = frozenset({MemoryForget.event_type, ThreadCleared.event_type})
+"""Events after which nothing that was made of earlier ones may be shown from memory."""
 
 
 class Observers:
@@ -222,8 +226,11 @@ class OpenThreads:
             task.exception()
 
     def _committed(self, runtime: ThreadRuntime, reduced: Sequence[Reduced]) -> None:
-        if any(step.stored.type == MemoryForget.event_type for step in reduced):
+        if any(step.stored.type in _UNSHOWN for step in reduced):
             self._kernel.caches.drop(runtime.id)
+        if any(step.stored.type == ThreadCleared.event_type for step in reduced):
+            runtime.compaction_backoff = 0
+            runtime.incompressible.clear()
         if runtime.id not in self._open and runtime.id not in self._loading:  # its first commit has made the thread
             self._evict()
             self._open[runtime.id] = runtime

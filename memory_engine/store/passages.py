@@ -50,7 +50,8 @@ class Extracted(msgspec.Struct, frozen=True):
     """The effect of an event on the passages of its thread.
 
     First it ends passages: those with a key in `keys` or with one that begins with one of `prefixes`, those of the
-    events at `seqs`, those drawn from the events at `origins`, and all with a key of those of the events at `twins`.
+    events at `seqs`, those drawn from the events at `origins`, all with a key of those of the events at `twins`, and
+    with `ends_all` those of every earlier event.
     Only searches as of an earlier seq find an ended passage. Passages of the events at `drops`, drawn from one of them,
     or with a key in `drop_keys`, are destroyed. Then `texts` are added.
     """
@@ -63,6 +64,7 @@ class Extracted(msgspec.Struct, frozen=True):
     drops: tuple[int, ...] = ()
     drop_keys: tuple[str, ...] = ()
     origins: tuple[int, ...] = ()
+    ends_all: bool = False
 
 
 NOTHING = Extracted()
@@ -106,12 +108,13 @@ class PassageStep(msgspec.Struct, frozen=True, gc=False):
     drops: tuple[int, ...] = ()
     drop_keys: tuple[str, ...] = ()
     origins: tuple[int, ...] = ()
+    ends_all: bool = False
 
     @property
     def only_adds(self) -> bool:
         """Whether nothing ends and nothing is destroyed."""
         ended = self.keys or self.prefixes or self.seqs or self.twins or self.origins
-        return not (ended or self.drops or self.drop_keys)
+        return not (ended or self.drops or self.drop_keys or self.ends_all)
 
 
 class PassageChange(msgspec.Struct, frozen=True, gc=False):
@@ -153,6 +156,7 @@ class Extractors(msgspec.Struct, frozen=True):
             _earlier(found.drops, seq),
             found.drop_keys,
             found.origins,
+            found.ends_all,
         )
 
 

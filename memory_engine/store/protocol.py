@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
 from memory_engine.store.passages import PassageChange, PassageIndex
+
+T = TypeVar("T")
 
 
 class ProjectionChange(msgspec.Struct, frozen=True):
@@ -27,7 +29,8 @@ class ProjectionChange(msgspec.Struct, frozen=True):
 class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one commit writes to one thread: computed before, applied whole or not at all.
 
-    With `makes` the thread is made by it too, from this record and the `expected` head.
+    With `makes` the thread is made by it too, from this record and the `expected` head. With a `record` its metadata
+    and its policy become those of it.
     """
 
     thread_id: str
@@ -38,6 +41,7 @@ class CommitUnit(msgspec.Struct, frozen=True, kw_only=True):
     projections: Sequence[ProjectionChange] = ()
     passages: PassageChange | None = None
     makes: ThreadRecord | None = None
+    record: ThreadRecord | None = None
 
 
 class RowSpan(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,6 +109,11 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
     Threads come in the order in which they were made, with a `limit` the latest N. With `after` only those that were
     made after the thread of this id come (`""`: after none), with a limit the first N of them: a page. A thread that
     was deleted keeps its place, so that a page may begin after it.
+
+    In the order `updated` those come first whose last events are newest, with a limit the first N of them; with `after`
+    those behind that thread, as it stood at `after_us` (microseconds since 1970; `None`: as it stands now).
+
+    `metadata` are pairs that a thread's metadata must hold, each of them exactly.
     """
 
     id: str | None = None
@@ -114,13 +123,29 @@ class ThreadFilter(msgspec.Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     parent_id: str | None = None
     status: str | None = None
+    metadata: Mapping[str, str] = {}
+    order: Literal["created", "updated"] = "created"
     limit: int | None = None
     after: str | None = None
+    after_us: int | None = None
+
+    @property
+    def is_newest_first(self) -> bool:
+        """Whether a store reads the newest first: the latest N are then turned round by `ordered`."""
+        return self.order == "updated" or self.after is None
+
+    def ordered(self, found: list[T]) -> list[T]:
+        """What a store has read, in the order in which it is given."""
+        return found[::-1] if self.order == "created" and self.after is None else found
+
+    def has_metadata(self, record: ThreadRecord) -> bool:
+        """Whether a thread's metadata hold every pair that is asked for."""
+        return all(record.metadata.get(key) == value for key, value in self.metadata.items())
 
     def exact(self) -> Iterator[tuple[str, str]]:
         """What must match, by name; `status` is the head's, the others are the record's."""
         for name, value in msgspec.structs.asdict(self).items():
-            if value is not None and name not in ("limit", "after"):
+            if value is not None and name not in ("metadata", "order", "limit", "after", "after_us"):
                 yield name, value
 
 
@@ -253,8 +278,15 @@ class Store(Protocol):
         """
         ...
 
+    async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
+        """The same as `threads`, each with when its last event was recorded (microseconds since 1970).
+
+        A thread without an event of its own was made then.
+        """
+        ...
+
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that stay taken, in any order."""
+        """The ids of deleted threads that nobody bears now, in any order; not those of scopes (`is_scope_id`)."""
         ...
 
     async def forks(self, thread_id: str) -> Sequence[str]:
@@ -262,7 +294,7 @@ class Store(Protocol):
         ...
 
     async def delete(self, thread_id: str) -> None:
-        """Delete a thread's log and state; its id stays taken, unless it is a scope's (`is_scope_id`).
+        """Delete a thread's log and state. Another can be made of its id: its epochs begin far from those of the first.
 
         `wipe` destroys the bytes. Raises `ThreadNotFound`.
         """

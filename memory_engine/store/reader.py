@@ -16,7 +16,7 @@ from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.events.compaction import CompactionUndone
-from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.events.roles import Source, sources_in
 from memory_engine.core.executor import apply_to_draft
@@ -143,6 +143,13 @@ class LogReader:
             if len(self._forgotten) >= FORGOTTEN_MAX:
                 self._forgotten.clear()
             self._forgotten[thread_id] = found
+        return found
+
+    async def cleared_at(self, thread_id: str, seq: int) -> int:
+        """The seq at which the thread was last cleared up to `seq`, 0 if it never was."""
+        found, mark = 0, (await self.head(thread_id)).marks.get(ThreadCleared.event_type, 0)  # in a fork, too high
+        async for page in self.pages(thread_id, after=0, upto=min(seq, mark), types=(ThreadCleared.event_type,)):
+            found = page[-1].seq
         return found
 
     async def shown_at(self, thread_id: str, seq: int) -> State:

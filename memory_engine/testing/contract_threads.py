@@ -6,7 +6,16 @@ A fork reads through to its shared past, and to nothing else of that thread.
 import msgspec
 import pytest
 
-from memory_engine.core.threads import ARCHIVED, CompactionPolicy, ForkPoint, Head, LiveChunk, ThreadRecord
+from memory_engine.core.records import StoredEvent
+from memory_engine.core.threads import (
+    ARCHIVED,
+    CompactionPolicy,
+    ForkPoint,
+    Head,
+    LiveChunk,
+    ThreadRecord,
+    generation_of,
+)
 from memory_engine.errors import HeadMoved, ThreadExists, ThreadNotFound
 from memory_engine.store.protocol import CommitUnit, ProjectionChange, Store, ThreadFilter
 from memory_engine.testing.contract_rows import HOSTILE, IDS, event, filled, forked, head_at, ids_of, unit
@@ -171,36 +180,113 @@ class ThreadContract:
         stats = await store.stats()
         assert ([], 0, 0) == (listed, stats.events, stats.threads)
 
-    async def test_a_deleted_threads_id_stays_taken(self, store: Store) -> None:
-        """Nobody can make another thread of that id and pass for the first."""
-        await filled(store, "t", 1)
-        await store.delete("t")
-        with pytest.raises(ThreadExists):
-            await store.create(ThreadRecord(id="t"), Head(), ())
-
     async def test_the_ids_of_deleted_threads_are_told(self, store: Store) -> None:
-        """Those that stay taken, of threads of any kind; a scope's is free, whether it has come back or not."""
-        for thread_id in ("a", "b", "user:u", "user:v", "there"):
+        """Those that nobody bears now, of threads of any kind but scopes."""
+        for thread_id in ("a", "b", "again", "user:u", "user:v", "there"):
             await store.create(ThreadRecord(id=thread_id, kind="user"), Head(), ())
             if thread_id != "there":
                 await store.delete(thread_id)
-        await store.create(ThreadRecord(id="user:v"), Head(), ())
+        for thread_id in ("user:v", "again"):
+            await store.create(ThreadRecord(id=thread_id), Head(), ())
         assert {"a", "b"} == set(await store.taken())
 
-    async def test_a_deleted_scopes_id_is_free(self, store: Store) -> None:
-        """Who was deleted can come back: as another thread, that a writer who knew the first cannot take for it."""
-        await store.create(ThreadRecord(id="user:u"), Head(), ())
-        old = await store.head("user:u")
-        await store.commit(unit("user:u", event(1, id="old"), after=old))
-        await store.delete("user:u")
-        await store.create(ThreadRecord(id="user:u"), Head(), ())
-        head = await store.head("user:u")
+    async def test_a_deleted_threads_id_is_free(self, store: Store) -> None:
+        """It can be used again, by another thread that a writer who knew the first cannot take for it."""
+        for thread_id in ("t", "user:u"):
+            await store.create(ThreadRecord(id=thread_id), Head(), ())
+            old = [await store.head(thread_id)]
+            await store.commit(unit(thread_id, event(1, id="old"), after=old[0]))
+            for _ in range(2):
+                await store.delete(thread_id)
+                await store.create(ThreadRecord(id=thread_id), Head(), ())
+                old.append(await store.head(thread_id))
+            generations = list(map(generation_of, old))
+            assert sorted(set(generations)) == generations
+            for known in old[:-1]:
+                with pytest.raises(HeadMoved):
+                    await store.commit(unit(thread_id, event(1, id="late"), after=known))
+            await store.commit(unit(thread_id, event(1, id="e1"), after=old[-1]))
+            with pytest.raises(ThreadExists):
+                await store.create(ThreadRecord(id=thread_id), Head(), ())
+            assert ["e1"] == await ids_of(store, thread_id)
+
+    async def test_a_deleted_threads_id_is_made_again_with_its_first_events(self, store: Store) -> None:
+        """In one commit, as a thread of a new id is; an event of the first may come again, its id is free too."""
+        made = ThreadRecord(id="t", user_id="u")
+        for _ in range(3):
+            first = unit("t", event(1), live={"1.0": LiveChunk("1.0", b"\x80")})
+            await store.commit(msgspec.structs.replace(first, makes=made))
+            with pytest.raises(ThreadExists):
+                await store.commit(msgspec.structs.replace(first, makes=made))
+            loaded = await store.load("t")
+            assert (1, "u", 1) == (loaded.head.seq, loaded.record.user_id, len(loaded.live))
+            await store.commit(unit("t", event(2), after=loaded.head))
+            await store.delete("t")
+        assert [] == list(await store.threads(ThreadFilter()))
+
+    async def test_a_commit_can_change_the_record(self, store: Store) -> None:
+        """Its metadata and its policy, and nothing else; a commit that is refused changes neither."""
+        given = ThreadRecord(id="t", user_id="u", metadata={"a": "1"}, created_at_us=5)
+        await store.create(given, Head(), ())
+        changed = msgspec.structs.replace(
+            given, metadata={"b": "2"}, policy=CompactionPolicy(threshold=7), user_id="other", created_at_us=6
+        )
+        await store.commit(msgspec.structs.replace(unit("t", event(1)), record=changed))
+        expected = msgspec.structs.replace(given, metadata=changed.metadata, policy=changed.policy)
+        assert expected == (await store.load("t")).record
         with pytest.raises(HeadMoved):
-            await store.commit(unit("user:u", event(1, id="late"), after=old))
-        await store.commit(unit("user:u", event(1, id="e1"), after=head))
-        with pytest.raises(ThreadExists):
-            await store.create(ThreadRecord(id="user:u"), Head(), ())
-        assert ["e1"] == await ids_of(store, "user:u")
+            await store.commit(msgspec.structs.replace(unit("t", event(1, id="late")), record=given))
+        assert expected == (await store.load("t")).record
+
+    async def test_threads_are_found_by_metadata(self, store: Store) -> None:
+        """By every given pair, exactly: not by a part of one, nor by what another key or value looks like."""
+        texts = {
+            "a": {"k": "v", "x": "1"},
+            "b": {"k": "v2"},
+            "c": {"k": "", "v": "k"},
+            "d": {'k":"v': "1", "q": '","k":"v"'},
+            "e": {"K": "v", "kk": "v"},
+            "f": {"x": "1", "k": "v"},
+            "g": {"ü\n\\": 'é"\t'},
+        }
+        for thread_id, metadata in texts.items():
+            await store.create(ThreadRecord(id=thread_id, metadata=metadata), Head(), ())
+        asked = [{"k": "v"}, {"k": "v", "x": "1"}, {"x": "1"}, {"k": ""}, {"ü\n\\": 'é"\t'}, {}, {"none": "v"}]
+        found = ["".join(r.id for r, _ in await store.threads(ThreadFilter(metadata=pairs))) for pairs in asked]
+        assert ["af", "af", "af", "c", "g", "abcdefg", ""] == found
+        first = await store.threads(ThreadFilter(metadata={"k": "v"}, after="", limit=1))
+        assert ["a"] == [record.id for record, _ in first]
+        later = await store.threads(ThreadFilter(metadata={"k": "v"}, after="a", limit=1))
+        assert ["f"] == [record.id for record, _ in later]
+
+    async def test_threads_come_by_their_last_events(self, store: Store) -> None:
+        """Newest first, in pages too, wherever a thread was when the page before was read."""
+        heads = {}
+        for n, thread_id in enumerate("abcde"):
+            await store.create(ThreadRecord(id=thread_id, created_at_us=n), Head(), ())
+            heads[thread_id] = await store.head(thread_id)
+        for thread_id, at_us in (("b", 300), ("d", 100), ("a", 100)):
+            await store.commit(unit(thread_id, _recorded(1, at_us), after=heads[thread_id]))
+        by_update = ThreadFilter(order="updated")
+        whole = [(record.id, at_us) for record, _, at_us in await store.listed(by_update)]
+        assert [("b", 300), ("d", 100), ("a", 100), ("e", 4), ("c", 2)] == sorted(whole, key=_by_time_and_age)
+        pages: list[str] = []
+        after, after_us = "", None
+        while found := await store.listed(msgspec.structs.replace(by_update, limit=2, after=after, after_us=after_us)):
+            pages += [record.id for record, _, _ in found]
+            after, after_us = found[-1][0].id, found[-1][2]
+            if len(pages) == 2:  # it goes on meanwhile: it has been shown, and is passed over
+                head = await store.head(after)
+                await store.commit(unit(after, _recorded(2, 500), after=head))
+        assert [thread_id for thread_id, _ in whole] == pages
+        assert whole[1][0] == (await store.threads(by_update))[0][0].id
+
+    async def test_a_fork_without_events_is_as_new_as_its_making(self, store: Store) -> None:
+        """Its past belongs to another thread."""
+        await filled(store, "t", 2)
+        fork = ThreadRecord(id="f", forked_from=ForkPoint("t", 2), created_at_us=77)
+        await store.create(fork, head_at(2), ())
+        assert 77 == {record.id: at_us for record, _, at_us in await store.listed(ThreadFilter())}["f"]
 
     async def test_deleting_leaves_other_threads_whole(self, store: Store) -> None:
         """A thread that holds the same ids and the same large payload keeps them."""
@@ -220,6 +306,16 @@ class ThreadContract:
             await store.commit(unit("t", event(2), after=head))
         with pytest.raises(ThreadNotFound):
             await store.commit(CommitUnit(thread_id="t", expected=head, head=head_at(1)))
+
+
+def _recorded(seq: int, at_us: int) -> StoredEvent:
+    """An event that was recorded at a time."""
+    return msgspec.structs.replace(event(seq), recorded_at_us=at_us)
+
+
+def _by_time_and_age(row: tuple[str, int]) -> tuple[int, int]:
+    """Newest first; threads of one moment come in any order that a store keeps to."""
+    return -row[1], "bdaec".index(row[0])
 
 
 class ForkContract:

@@ -254,6 +254,10 @@ class FaultyStore:
         """Pass on."""
         return await self._store.threads(where)
 
+    async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
+        """Pass on."""
+        return await self._store.listed(where)
+
     async def taken(self) -> Sequence[str]:
         """Pass on."""
         return await self._store.taken()

@@ -94,6 +94,10 @@ class Pool:
         """
         return await self._own(self._called(work))
 
+    async def together(self, connection: Connection, work: Work[T]) -> T:
+        """Run the statements of a call in one transaction, unless they are in one already."""
+        return await (work(connection) if connection.is_in_transaction() else _within(connection, self._write, work))
+
     def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
         """A task that `close` waits for."""
         task = asyncio.get_running_loop().create_task(work)

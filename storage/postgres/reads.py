@@ -8,7 +8,15 @@ import asyncpg
 import msgspec
 
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord, is_scope_id
+from memory_engine.core.threads import (
+    DELETED,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ThreadRecord,
+    encoded_pairs,
+    is_scope_id,
+)
 from memory_engine.errors import IntegrityError, MemoryEngineError, ThreadNotFound
 from memory_engine.storage.postgres.pool import Connection
 from memory_engine.storage.postgres.rows import (
@@ -29,6 +37,8 @@ from memory_engine.storage.postgres.rows import (
 )
 from memory_engine.store.protocol import RowSpan, StoreStats, ThreadFilter
 
+_UPDATED = "coalesce((SELECT e.recorded_at_us FROM @.events e WHERE e.tid = t.tid AND e.seq = h.seq), t.created_at_us)"
+"""When a thread's last event was recorded; a thread without one of its own was made then."""
 LAST_SEQ = (1 << 62) - 1
 T = TypeVar("T")
 
@@ -260,8 +270,8 @@ class Reads:
                 found[n] = msgspec.structs.replace(stored, previous=None if before is None else before["hash"])
         return found
 
-    async def threads(self, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:
-        """Threads by exact matches, oldest first; also those whose head's row is gone, for nothing vanishes."""
+    async def listed(self, where: ThreadFilter) -> list[tuple[ThreadRecord, Head, int]]:
+        """Threads by exact matches; also those whose head's row is gone, for nothing vanishes."""
         conditions = ["h.status IS DISTINCT FROM $1"]
         values: list[object] = [DELETED]
         for name, value in where.exact():
@@ -271,25 +281,40 @@ class Reads:
             column = {"status": "h.status", "id": "t.tid"}.get(name, f"t.{name}")
             is_indexed = name in ("user_id", "parent_id") and value
             conditions.append(f"{column} = ${len(values)}" + (f" AND {column} <> ''" if is_indexed else ""))
-        descending = " DESC" if where.after is None else ""
+        for pair in encoded_pairs(where.metadata):
+            values.append(pair.encode())
+            conditions.append(f"position(${len(values)}::bytea IN ','::bytea || substring(t.metadata FROM 2)) > 0")
+        key = _UPDATED if where.order == "updated" else "t.made_us"
+        descending = " DESC" if where.is_newest_first else ""
         if where.after:
-            row = await self.one("SELECT made_us, tid FROM @.threads WHERE tid = $1", tid_of(where.after))
+            row = await self.one(
+                f"SELECT {key} AS at_us, t.tid FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid WHERE t.tid = $1",
+                tid_of(where.after),
+            )
             if row is None:
                 raise ThreadNotFound(where.after)
-            conditions.append(f"(t.made_us, t.tid) > (${len(values) + 1}, ${len(values) + 2})")
-            values += [row["made_us"], row["tid"]]
+            at_us = where.after_us if where.order == "updated" and where.after_us is not None else row["at_us"]
+            sign = "<" if descending else ">"
+            conditions.append(f"({key}, t.tid) {sign} (${len(values) + 1}::bigint, ${len(values) + 2}::uuid)")
+            values += [at_us, row["tid"]]
         rows = await self.fetch(
-            f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid "
-            f"WHERE {' AND '.join(conditions)} ORDER BY t.made_us{descending}, t.tid{descending} "
+            f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS}, {_UPDATED} AS updated_us "
+            f"FROM @.threads t LEFT JOIN @.heads h ON h.tid = t.tid "
+            f"WHERE {' AND '.join(conditions)} ORDER BY {key}{descending}, t.tid{descending} "
             f"LIMIT ${len(values) + 1}",
             *values,
             where.limit,
         )
-        found = [(thread_from_row(row), head_from_row(row)) for row in rows]
-        return found[::-1] if descending else found
+        found = [(thread_from_row(row), head_from_row(row), int(row["updated_us"])) for row in rows]
+        return where.ordered([one for one in found if where.has_metadata(one[0])])
+
+    async def is_deleted(self, thread_id: str) -> bool:
+        """Whether the thread that bears an id is deleted."""
+        row = await self.one("SELECT 1 FROM @.heads WHERE tid = $1 AND status = $2", tid_of(thread_id), DELETED)
+        return row is not None
 
     async def taken(self) -> list[str]:
-        """Ids of deleted threads. A scope's is free again."""
+        """Ids of deleted threads, but scopes'."""
         rows = await self.fetch(
             "SELECT t.id FROM @.threads t JOIN @.heads h ON h.tid = t.tid WHERE h.status = $1", DELETED
         )

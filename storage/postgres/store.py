@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 from memory_engine.core.cancellation import finished
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadRecord
-from memory_engine.errors import BackupFailed, EngineClosed, SchemaError
+from memory_engine.errors import BackupFailed, EngineClosed, SchemaError, ThreadExists
 from memory_engine.storage.postgres import administration
 from memory_engine.storage.postgres.address import parse
 from memory_engine.storage.postgres.checks import faults_of
@@ -17,7 +17,7 @@ from memory_engine.storage.postgres.pool import Connection, Pool
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import in_schema
 from memory_engine.storage.postgres.schema import VERSION, migrate, version_of
-from memory_engine.storage.postgres.units import WRITE_ROWS, record_facts, row_columns
+from memory_engine.storage.postgres.units import WRITE_ROWS, UnitAgain, record_facts, row_columns
 from memory_engine.storage.postgres.upkeep import LEASE_S, LeaseRows, Upkeep
 from memory_engine.storage.postgres.writer import BatchWriter, RefusingWriter
 from memory_engine.store.protocol import (
@@ -97,8 +97,17 @@ class PostgresStore:
         """Make a thread. Raises `ThreadExists`."""
         self._check("a new thread")
         rows = {row.chunk_id: row for row in live}
-        unit = CommitUnit(thread_id=record.id, expected=head, head=head, live=rows, makes=record)
-        await self._writer.submit(unit)
+        await self._made(CommitUnit(thread_id=record.id, expected=head, head=head, live=rows, makes=record))
+
+    async def _made(self, unit: CommitUnit) -> None:
+        """Commit a unit that makes its thread; of a deleted one's id, another thread."""
+        try:
+            await self._writer.submit(unit)
+        except ThreadExists:
+            if not await self._read(lambda reads: reads.is_deleted(unit.thread_id)):
+                raise
+            again = {name: getattr(unit, name) for name in unit.__struct_fields__}
+            await self._writer.submit(UnitAgain(**again))
 
     async def put_record(self, record: ThreadRecord) -> None:
         """Write a thread's record anew. Where it names no origin, the thread is not a fork. Raises `ThreadNotFound`."""
@@ -129,7 +138,7 @@ class PostgresStore:
     def commit(self, unit: CommitUnit) -> "asyncio.Future[None]":
         """Take a unit; it is committed together with those of other threads that wait."""
         self._upkeep.brought(unit)
-        return self._writer.submit(unit)
+        return self._writer.submit(unit) if unit.makes is None else self._pool.spawn(self._made(unit))
 
     async def find(self, thread_id: str, event_ids: Sequence[str]) -> Sequence[StoredEvent]:
         """Those of the events that the thread's log (shared past included) holds."""
@@ -156,11 +165,15 @@ class PostgresStore:
         return await self._read_all(lambda reads: reads.read_at(thread_id, seqs)) if seqs else ()
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
-        """The threads that match, oldest first; with a limit the latest N."""
-        return await self._read_all(lambda reads: reads.threads(where))
+        """The threads that match, in the order of `ThreadFilter`."""
+        return [(record, head) for record, head, _ in await self.listed(where)]
+
+    async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
+        """The same, with the time of each one's last event."""
+        return await self._read_all(lambda reads: reads.listed(where))
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that stay taken."""
+        """The ids of deleted threads that nobody bears now."""
         return await self._read(lambda reads: reads.taken())
 
     async def forks(self, thread_id: str) -> Sequence[str]:
@@ -168,7 +181,7 @@ class PostgresStore:
         return await self._read_all(lambda reads: reads.forks(thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Delete a thread's log and state; its id stays taken, unless it is a scope's."""
+        """Delete a thread's log and state; another can be made of its id."""
         await self._administer(lambda connection: administration.delete(connection, self._schema, thread_id))
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:

@@ -40,6 +40,10 @@ KEY, PREFIX, EVENT, TWIN, ORIGIN, DROP, DROP_KEY = range(7)
 """What an event ends or destroys, as `end_passages` numbers it."""
 
 
+class UnitAgain(CommitUnit, frozen=True):
+    """A unit that makes a thread of an id whose thread was deleted."""
+
+
 class Table:
     """Rows, as columns; `width` of them."""
 
@@ -110,10 +114,10 @@ def commit_arguments(units: Sequence[CommitUnit]) -> list[list[object]]:
     heads, made, events, live = Table(f"{_UNIT} {_HEAD}"), Table(_MADE), Table(_EVENT), Table(_LIVE)
     projections, passages = ProjectionColumns(), PassageColumns()
     for n, unit in enumerate(units, 1):
-        is_given = unit.makes is not None and is_scope_id(unit.thread_id)  # the epoch, by the store
+        is_given = unit.makes is not None and _begins_anew(unit)  # the epoch, by the store
         heads.rows.append(head_row(unit, *((None, None) if is_given else (unit.expected.epoch, unit.head.epoch))))
         if unit.makes is not None:
-            made.rows.append(made_row(n, unit.makes))
+            made.rows.append(made_row(n, unit.makes, is_given=is_given))
         events.rows += event_rows(n, unit.events)
         live.rows += live_rows(n, unit)
         for change in unit.projections:
@@ -151,14 +155,19 @@ def event_columns(events: Sequence[StoredEvent]) -> list[list[object]]:
     return table.columns()
 
 
-def made_row(n: int, record: ThreadRecord) -> tuple[object, ...]:
-    """The row of a thread that a unit makes."""
+def _begins_anew(unit: CommitUnit) -> bool:
+    """Whether the thread that a unit makes may take the place of a deleted one, under an epoch of its own."""
+    return isinstance(unit, UnitAgain) or is_scope_id(unit.thread_id)
+
+
+def made_row(n: int, record: ThreadRecord, *, is_given: bool) -> tuple[object, ...]:
+    """The row of a thread that a unit makes; `is_given`: it may take the place of a deleted one."""
     fork = record.forked_from
     origin: tuple[UUID | None, str | None, int | None] = (None, None, None)
     if fork is not None:
         origin = (tid_of(fork.thread_id), fork.thread_id, fork.seq)
     names = (record.id, record.kind, record.user_id, record.tenant_id, record.agent_id, record.parent_id)
-    return (n, *names, *record_facts(record), is_scope_id(record.id), *origin)
+    return (n, *names, *record_facts(record), is_given, *origin)
 
 
 def record_facts(record: ThreadRecord) -> tuple[bytes, bytes | None, int]:
@@ -245,6 +254,7 @@ def endings(n: int, step: PassageStep) -> list[tuple[object, ...]]:
         for key in keys:
             text = as_bytes(key)
             rows.append((n, step.seq, what, text, beyond_bytes(text) if what == PREFIX else None, None))
-    numbered = {EVENT: step.seqs, TWIN: step.twins, ORIGIN: step.origins, DROP: step.drops}
+    ended = range(1, step.seq) if step.ends_all else step.seqs
+    numbered = {EVENT: ended, TWIN: step.twins, ORIGIN: step.origins, DROP: step.drops}
     rows += [(n, step.seq, what, None, None, seq) for what, seqs in numbered.items() for seq in seqs]
     return rows

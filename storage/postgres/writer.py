@@ -32,7 +32,7 @@ from memory_engine.storage.postgres.failures import (
 )
 from memory_engine.storage.postgres.pool import TRIES_MAX, Connection, OutcomeUnknown, Pool, pause_s
 from memory_engine.storage.postgres.rows import in_schema, tid_of
-from memory_engine.storage.postgres.units import COMMIT, COMMIT_ONE, commit_arguments, one_arguments
+from memory_engine.storage.postgres.units import COMMIT, COMMIT_ONE, commit_arguments, one_arguments, record_facts
 from memory_engine.store.passages import index_version
 from memory_engine.store.protocol import CommitUnit
 
@@ -49,6 +49,7 @@ BATCHES_MAX = 4
 _WRITTEN, _MOVED, _GONE, _TAKEN, _EXISTS, _PAST_HEAD, _NO_ORIGIN, _NO_HEAD = range(8)
 _Waiting = tuple[CommitUnit, "asyncio.Future[None]"]
 Outcome = MemoryEngineError | None
+_PUT_RECORD = "UPDATE @.threads SET metadata = $2, policy = $3 WHERE tid = $1"
 
 
 class BatchWriter:
@@ -60,6 +61,7 @@ class BatchWriter:
         self._learned = learned
         self._commit_sql = in_schema(COMMIT, pool.address.schema)
         self._one_sql = in_schema(COMMIT_ONE, pool.address.schema)
+        self._record_sql = in_schema(_PUT_RECORD, pool.address.schema)
         self._waiting: deque[_Waiting] = deque()
         self._under_way: set[str] = set()
         self._batches = 0
@@ -213,6 +215,22 @@ class BatchWriter:
         return outcomes
 
     async def _called(
+        self, connection: Connection, units: Sequence[CommitUnit], one: Sequence[object] | None, wait_s: float
+    ) -> Sequence[int]:
+        if all(unit.record is None for unit in units):
+            return await self._one_call(connection, units, one, wait_s)
+
+        async def with_records(connection: Connection) -> Sequence[int]:
+            codes = await self._one_call(connection, units, one, wait_s)
+            for code, unit in zip(codes, units, strict=False):
+                if code == _WRITTEN and unit.record is not None:
+                    metadata, policy, _ = record_facts(unit.record)
+                    await connection.execute(self._record_sql, tid_of(unit.thread_id), metadata, policy)
+            return codes
+
+        return await self._pool.together(connection, with_records)
+
+    async def _one_call(
         self, connection: Connection, units: Sequence[CommitUnit], one: Sequence[object] | None, wait_s: float
     ) -> Sequence[int]:
         wait_ms = max(1, int(wait_s * 1000))

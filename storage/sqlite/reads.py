@@ -7,7 +7,15 @@ from contextlib import suppress
 import msgspec
 
 from memory_engine.core.records import StoredEvent
-from memory_engine.core.threads import DELETED, Head, LiveChunk, LoadedThread, ThreadRecord, is_scope_id
+from memory_engine.core.threads import (
+    DELETED,
+    Head,
+    LiveChunk,
+    LoadedThread,
+    ThreadRecord,
+    encoded_pairs,
+    is_scope_id,
+)
 from memory_engine.errors import IntegrityError, ThreadNotFound
 from memory_engine.storage import passage_search
 from memory_engine.storage.sqlite.schema import (
@@ -238,8 +246,15 @@ def _linked(raw: sqlite3.Connection, tid: int, rows: Iterable[StoredEvent]) -> I
             yield stored
 
 
-def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRecord, Head]]:
-    """Threads by exact matches, oldest first; also those whose head's row is gone, for nothing vanishes unnoticed."""
+_UPDATED = "coalesce((SELECT e.recorded_at_us FROM events e WHERE e.pos = t.tid << 32 | h.seq), t.created_at_us)"
+"""When a thread's last event was recorded; a thread without one of its own was made then."""
+
+
+def listed(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRecord, Head, int]]:
+    """Threads by exact matches, each with the time of its last event, in the order of `ThreadFilter`.
+
+    Also those whose head's row is gone, for nothing vanishes unnoticed.
+    """
     conditions: list[str] = ["h.status IS NOT ?"]
     values: list[object] = [DELETED]
     for name, value in where.exact():
@@ -247,29 +262,45 @@ def threads(raw: sqlite3.Connection, where: ThreadFilter) -> list[tuple[ThreadRe
         condition, of_it = with_id(value) if name == "id" else (matching, (value,))
         conditions.append(condition)
         values.extend(of_it)
-    if where.after is not None:
-        conditions.append("t.tid > ?")
-        values.append(_place_of(raw, where.after) if where.after else 0)
+    for pair in encoded_pairs(where.metadata):
+        conditions.append("instr(',' || substr(t.metadata, 2), ?) > 0")
+        values.append(pair)
+    keys = (_UPDATED, "t.tid") if where.order == "updated" else ("t.tid",)
+    descending = " DESC" if where.is_newest_first else ""
+    if where.after:
+        place = _place_of(raw, where.after, keys)
+        if where.order == "updated" and where.after_us is not None:
+            place = (where.after_us, *place[1:])
+        conditions.append(f"({', '.join(keys)}) {'<' if descending else '>'} ({', '.join('?' * len(keys))})")
+        values.extend(place)
     rows = rows_of(
         raw,
-        f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
-        f"WHERE {' AND '.join(conditions)} ORDER BY t.tid {'DESC' if where.after is None else ''} LIMIT ?",
+        f"SELECT {_UPDATED}, {HEAD_COLUMNS}, {THREAD_COLUMNS} FROM threads t LEFT JOIN heads h ON h.tid = t.tid "
+        f"WHERE {' AND '.join(conditions)} ORDER BY {', '.join(key + descending for key in keys)} LIMIT ?",
         (*values, -1 if where.limit is None else where.limit),
     )
-    found = [(thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH])) for row in rows]
-    return found[::-1] if where.after is None else found
+    found = [
+        (thread_from_row(row[HEAD_WIDTH + 1 :]), head_from_row(row[1 : HEAD_WIDTH + 1]), _whole_number(row[0]))
+        for row in rows
+    ]
+    return where.ordered([one for one in found if where.has_metadata(one[0])])
 
 
-def _place_of(raw: sqlite3.Connection, thread_id: str) -> int:
+def _whole_number(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _place_of(raw: sqlite3.Connection, thread_id: str, keys: Sequence[str]) -> tuple[object, ...]:
     """Where a thread stands among all, also a deleted one. Raises `ThreadNotFound`."""
-    row = raw.execute("SELECT tid FROM threads WHERE id = ?", (thread_id,)).fetchone()
+    query = f"SELECT {', '.join(keys)} FROM threads t LEFT JOIN heads h ON h.tid = t.tid WHERE t.id = ?"
+    row: tuple[object, ...] | None = raw.execute(query, (thread_id,)).fetchone()
     if row is None:
         raise ThreadNotFound(thread_id)
-    return int(row[0])
+    return row
 
 
 def taken(raw: sqlite3.Connection) -> list[str]:
-    """Ids of deleted threads. A scope's is free again, and so is the one that its row has now in the place of it."""
+    """Ids of deleted threads, but scopes', and but those that the rows of deleted ones have in the place of theirs."""
     rows = raw.execute("SELECT t.id FROM threads t JOIN heads h ON h.tid = t.tid WHERE h.status = ?", (DELETED,))
     return [thread_id for (thread_id,) in rows if not is_scope_id(thread_id) and not thread_id.startswith("\0")]
 

@@ -270,10 +270,14 @@ class SQLiteStore:
 
     async def threads(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head]]:
         """The threads that match, in the order of `ThreadFilter`."""
-        return await self._read(lambda raw: reads.threads(raw, where))
+        return [(record, head) for record, head, _ in await self.listed(where)]
+
+    async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
+        """The same, with the time of each one's last event."""
+        return await self._read(lambda raw: reads.listed(raw, where))
 
     async def taken(self) -> Sequence[str]:
-        """The ids of deleted threads that stay taken."""
+        """The ids of deleted threads that nobody bears now."""
         return await self._read(reads.taken)
 
     async def forks(self, thread_id: str) -> Sequence[str]:
@@ -281,7 +285,7 @@ class SQLiteStore:
         return await self._read(lambda raw: reads.forks(raw, thread_id))
 
     async def delete(self, thread_id: str) -> None:
-        """Delete a thread's log and state; its id stays taken, unless it is a scope's."""
+        """Delete a thread's log and state; another can be made of its id."""
         await self._writer.administer(lambda raw: erasing.delete(raw, thread_id))
 
     async def erase(self, unit: CommitUnit, rows: Sequence[StoredEvent]) -> None:

@@ -115,8 +115,9 @@ class Transactions:
 
     def write(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> None:
         """Compare and set the heads, then write everything else. Raises the error that refuses any of the units."""
-        tids = [self._tid_of(raw, unit) for unit in units]
-        heads = [_head_row(tid, unit.expected, unit.head) for tid, unit in zip(tids, units, strict=True)]
+        places = [self._place_of(raw, unit) for unit in units]
+        tids = [tid for tid, _ in places]
+        heads = [_head_row(tid, unit, epoch) for (tid, epoch), unit in zip(places, units, strict=True)]
         if raw.executemany(_MOVE_HEAD, heads).rowcount != len(units):
             self.forget(*(unit.thread_id for unit in units))  # another process may have made one anew, as another row
             raise HeadMoved
@@ -147,10 +148,17 @@ class Transactions:
             raw.executemany(_DROP_LIVE, gone)
         raw.executemany(_PUT_LIVE, placed)
         for tid, unit in zip(tids, units, strict=True):
-            for change in unit.projections:
-                write_projection(raw, tid, change)
-            if unit.passages is not None and passages.write(raw, tid, unit.passages):
-                self._bring(tid, sum(len(step.rows) for step in unit.passages.steps))
+            self._write_derived(raw, tid, unit)
+
+    def _write_derived(self, raw: sqlite3.Connection, tid: int, unit: CommitUnit) -> None:
+        """Write rows of views, passages, and what has changed in the thread's record."""
+        for change in unit.projections:
+            write_projection(raw, tid, change)
+        if unit.passages is not None and passages.write(raw, tid, unit.passages):
+            self._bring(tid, sum(len(step.rows) for step in unit.passages.steps))
+        if unit.record is not None:
+            metadata, policy, _ = _facts(unit.record)
+            raw.execute("UPDATE threads SET metadata = ?, policy = ? WHERE tid = ?", (metadata, policy, tid))
 
     def _bring(self, tid: int, passages_count: int) -> None:
         waiting = self._unindexed[tid] = self._unindexed.get(tid, 0) + passages_count
@@ -168,9 +176,12 @@ class Transactions:
         self._full.clear()
         return found
 
-    def _tid_of(self, raw: sqlite3.Connection, unit: CommitUnit) -> int:
-        """The row id of a unit's thread, made now where the unit makes it. Not kept: the commit may not happen."""
-        return self.tid(raw, unit.thread_id) if unit.makes is None else create(raw, unit.makes, unit.expected, ())
+    def _place_of(self, raw: sqlite3.Connection, unit: CommitUnit) -> tuple[int, int]:
+        """The row id of a unit's thread, and the epoch that all its epochs begin at.
+
+        Made now where the unit makes it. Not kept: the commit may not happen.
+        """
+        return (self.tid(raw, unit.thread_id), 0) if unit.makes is None else create(raw, unit.makes, unit.expected, ())
 
     def tid(self, raw: sqlite3.Connection, thread_id: str) -> int:
         """The row id of a thread. Raises `ThreadNotFound`."""
@@ -240,11 +251,13 @@ def _is_of_a_unit(raw: sqlite3.Connection, error: sqlite3.Error | OverflowError)
     return raw.in_transaction and not busy and not is_failing(error)
 
 
-def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> int:
-    """Make a thread; its row id. Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread."""
-    forked, is_scope = record.forked_from, is_scope_id(record.id)
-    if is_scope:
-        raw.execute(_RELEASE, (record.id, DELETED))
+def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> tuple[int, int]:
+    """Make a thread; its row id, and the epoch that it begins at where a deleted one may have borne its id.
+
+    Raises `ThreadExists`, and `ThreadNotFound` for a fork of an unknown thread.
+    """
+    forked = record.forked_from
+    is_again = raw.execute(_RELEASE, (record.id, DELETED)).rowcount > 0
     if raw.execute("SELECT 1 FROM threads WHERE id = ?", (record.id,)).fetchone() is not None:
         raise ThreadExists(record.id)
     tid: int = raw.execute(
@@ -256,20 +269,21 @@ def create(raw: sqlite3.Connection, record: ThreadRecord, head: Head, live: Sequ
             forked.seq if forked is not None else None,
         ),
     ).fetchone()[0]
-    if is_scope:
-        head = msgspec.structs.replace(head, epoch=tid * SCOPE_EPOCHS)
+    epoch = tid * SCOPE_EPOCHS if is_again or is_scope_id(record.id) else 0
+    if epoch:
+        head = msgspec.structs.replace(head, epoch=epoch)
     raw.execute(
         f"INSERT INTO heads (tid, {HEAD_NAMES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (tid, *head_to_row(head))
     )
     put_live(raw, tid, live)
-    return tid
+    return tid, epoch
 
 
 _RELEASE = (
     "UPDATE threads SET id = char(0) || tid WHERE id = ? "
     "AND EXISTS (SELECT 1 FROM heads h WHERE h.tid = threads.tid AND h.status = ?)"
 )
-"""Who was deleted can come back, as another row: the old one gets an id that nobody can ask for."""
+"""The id of a deleted thread can be borne again, by another row: the old one gets an id that nobody can ask for."""
 
 
 def put_record(raw: sqlite3.Connection, record: ThreadRecord) -> None:
@@ -285,13 +299,20 @@ def put_record(raw: sqlite3.Connection, record: ThreadRecord) -> None:
 
 
 def _stored(record: ThreadRecord) -> tuple[object, ...]:
-    policy = encode_policy(record.policy) if record.policy is not None else None
     names = (record.id, record.kind, record.user_id, record.tenant_id, record.agent_id, record.parent_id)
-    return (*names, encode_metadata(record.metadata), policy, record.created_at_us)
+    return (*names, *_facts(record))
 
 
-def _head_row(tid: int, expected: Head, head: Head) -> tuple[object, ...]:
-    return (*head_to_row(head), tid, expected.seq, expected.epoch)
+def _facts(record: ThreadRecord) -> tuple[str, str | None, int]:
+    policy = encode_policy(record.policy) if record.policy is not None else None
+    return encode_metadata(record.metadata), policy, record.created_at_us
+
+
+def _head_row(tid: int, unit: CommitUnit, epoch: int) -> tuple[object, ...]:
+    head, expected = unit.head, unit.expected
+    if epoch:
+        head = msgspec.structs.replace(head, epoch=epoch + head.epoch - expected.epoch)
+    return (*head_to_row(head), tid, expected.seq, epoch or expected.epoch)
 
 
 def put_live(raw: sqlite3.Connection, tid: int, rows: Sequence[LiveChunk]) -> None:

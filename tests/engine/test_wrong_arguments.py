@@ -196,8 +196,9 @@ async def test_a_projection_that_is_not_registered_is_named(engine: Engine) -> N
     assert errors.UnknownView is raised.type
 
 
-async def test_E5_a_deleted_id_is_said_to_be_taken(engine: Engine) -> None:
-    """Whoever is told that a thread does not exist, and creates it, is not told to open it without a word more."""
+async def test_E5_a_thread_that_exists_is_opened(engine: Engine) -> None:
+    """Whoever makes one twice is told how it is opened; an id whose thread was deleted is free."""
     await (await engine.create_thread("t")).delete()
-    with pytest.raises(errors.ThreadExists, match="the id of a deleted conversation stays taken"):
+    await engine.create_thread("t")
+    with pytest.raises(errors.ThreadExists, match="open_thread"):
         await engine.create_thread("t")

@@ -13,7 +13,7 @@ import pytest
 import memory_engine
 from memory_engine import Engine, EngineConfig, InitialChunk, LlmTextResponse, UserMessage
 from memory_engine.core.threads import CompactionPolicy, Head, LiveChunk, ThreadRecord
-from memory_engine.errors import CopyRefused, InvalidArgument, ReadOnly, StorageFailed, ThreadExists
+from memory_engine.errors import CopyRefused, InvalidArgument, ReadOnly, StorageFailed
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange
 from memory_engine.testing import FaultyStore
@@ -117,8 +117,7 @@ async def test_all_of_a_store_is_copied(source: str, target: str) -> None:
         assert ("verifying", 8, total) == progress[-1]
         assert await contents(here) == await contents(there)
         assert all(one.ok for one in await there.verify())
-        with pytest.raises(ThreadExists):
-            await there.create_thread("gone")
+        assert ["gone"] == list(await there.store.taken())
     assert before == bytes_of(Path(source))
 
 
@@ -225,6 +224,26 @@ async def test_a_target_that_went_on_by_itself_stays_as_it_is(source: str, targe
             await here.copy_to(there)
 
 
+async def test_a_copy_that_is_done_again_follows_what_has_changed(target: str, tmp_path: Path) -> None:
+    """New metadata and policies, a thread that is archived no more, another thread of a deleted one's id."""
+    path = str(tmp_path / "changing.db")
+    async with memory_engine.open(path) as here, memory_engine.open(target) as there:
+        kept = await here.create_thread("kept", metadata={"n": "1"})
+        await kept.archive()
+        await (await here.create_thread("gone")).dispatch(UserMessage(content="first"))
+        await here.thread("gone").delete()
+        await here.copy_to(there)
+        assert ("archived", ["gone"]) == ((await there.thread("kept").info()).status, list(await there.store.taken()))
+        await kept.unarchive()
+        await kept.update(metadata={"n": "2"}, policy=CompactionPolicy(threshold=9))
+        await (await here.create_thread("gone")).dispatch(UserMessage(content="second"))
+        assert (await here.copy_to(there)).ok
+        assert await contents(here) == await contents(there)
+        await kept.archive()
+        assert 1 == (await here.copy_to(there)).known
+        assert "archived" == (await there.thread("kept").info()).status
+
+
 async def test_a_target_with_other_threads_is_refused(source: str, target: str) -> None:
     """Another thread, another log under the same id, an id that was deleted there; nothing is written."""
     async with memory_engine.open(source, config=READS) as here:
@@ -240,7 +259,7 @@ async def test_a_target_with_other_threads_is_refused(source: str, target: str) 
                     await here.copy_to(there)
         async with memory_engine.open(":memory:") as there:
             await (await there.create_thread("talk")).delete()
-            with pytest.raises(CopyRefused, match="stays taken"):
+            with pytest.raises(CopyRefused, match="it was deleted there"):
                 await here.copy_to(there)
 
 

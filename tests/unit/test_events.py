@@ -63,6 +63,11 @@ SAMPLES: tuple[Event, ...] = (
     ),
     e.MemoryForget(chunk_ids=("1.0",), seqs=(2, 3), reason="asked to", summaries=("4.0",), call_ids=("c1",),
                    reach=(e.Reach(e.Destination("agent", "b", "acme"), (1, 2)),), lines=("ab" * 16,)),
+    e.ThreadCleared(reason="a new matter"),
+    e.ThreadUpdated(
+        metadata=(e.MetadataEntry("title", "Lisbon"), e.MetadataEntry("draft", removed=True)),
+        policy='{"threshold":7}', default_policy=True,
+    ),
     e.ThreadSeeded(chunks=(e.InitialChunk("Be kind.", "system", "critical", "rules"), e.InitialChunk(MIXED))),
     e.CompactionStarted(compaction_id="k1", trigger="auto", chunk_ids=("1.0", "2.0"), compactor="fake",
                         owner="host/1/2", deadline_us=1_700_000_000_000_000),

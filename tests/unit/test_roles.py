@@ -32,7 +32,7 @@ NOT_TEXT: dict[FieldKind, str] = {
     FieldKind.NAME: "channel digest document_id ended flow flow_dact key keys name playbook_id secret share thread",
     FieldKind.CHUNK: "after before chunk_ids container covers insights original parent_ids read removed snippet "
     "sources summaries",
-    FieldKind.JSON: "arguments native parameters",
+    FieldKind.JSON: "arguments native parameters policy",
     FieldKind.STATUS: "status",
 }
 """What fields are called that redaction does not take for text. Whoever adds one has looked at what it may hold."""

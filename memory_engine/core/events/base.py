@@ -111,6 +111,7 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
     event_role: ClassVar[EventRole] = "other"
     event_chunks: ClassVar[ChunkOrigin] = "any"
     event_delivers: ClassVar[Delivers] = ""
+    event_upkeep: ClassVar[bool] = False
     bodies_in_order: ClassVar[bool] = False
     """Whether the n-th chunk shares with the n-th body only, and not with the first that fits."""
 
@@ -170,6 +171,7 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
     role: EventRole = "other",
     chunks: ChunkOrigin = "any",
     delivers: Delivers = "",
+    upkeep: bool = False,
 ) -> Callable[[type[E]], type[E]]:
     """Declare an event class's wire name, its schema version, and the facts that other parts need.
 
@@ -178,7 +180,8 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
     remembers the seq of the latest event of the type, so that a view which reads only
     such types is opened without reading the log; an event that `delivers` is tracked.
     `role` groups the event in lists, `chunks` says where its chunks come from: leave it out
-    where you are not sure.
+    where you are not sure. `upkeep`: it says nothing that a thread holds, only how the engine
+    kept it, so that a dispatch with an `expected_seq` before it still fits.
     Raises `ValueError` for an empty name or a version below 1.
     """
     if not name or version < 1:
@@ -191,6 +194,7 @@ def event(  # noqa: PLR0913 - all that is to be said of an event, by keyword
         cls.event_role = role
         cls.event_chunks = chunks
         cls.event_delivers = delivers
+        cls.event_upkeep = upkeep
         return cls
 
     return declare

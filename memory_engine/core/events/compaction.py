@@ -23,7 +23,7 @@ class Replacement(msgspec.Struct, frozen=True, omit_defaults=True):
     retention: Literal["compressible", "ephemeral"] = "compressible"
 
 
-@event("compaction_started", role="compaction", chunks="own")
+@event("compaction_started", role="compaction", chunks="own", upkeep=True)
 class CompactionStarted(Event):
     """The queue is blocked while a compactor works on these chunks, until `deadline_us`."""
 
@@ -35,7 +35,7 @@ class CompactionStarted(Event):
     deadline_us: int
 
 
-@event("compaction_completed", role="compaction", chunks="summaries")
+@event("compaction_completed", role="compaction", chunks="summaries", upkeep=True)
 class CompactionCompleted(Event):
     """The result: the replacements, the compactor, and the tokens that it took."""
 
@@ -53,7 +53,7 @@ class CompactionCompleted(Event):
         return tuple(Body(lines=replacement.lines) for replacement in self.replacements)
 
 
-@event("compaction_failed", role="compaction", chunks="own")
+@event("compaction_failed", role="compaction", chunks="own", upkeep=True)
 class CompactionFailed(Event):
     """The compactor failed or its result was refused; nothing was replaced."""
 
@@ -64,7 +64,7 @@ class CompactionFailed(Event):
     usage: Usage = Usage()
 
 
-@event("compaction_abandoned", role="compaction", chunks="own")
+@event("compaction_abandoned", role="compaction", chunks="own", upkeep=True)
 class CompactionAbandoned(Event):
     """A compaction that nobody can finish any more; the originals stand."""
 
@@ -72,7 +72,7 @@ class CompactionAbandoned(Event):
     reason: str
 
 
-@event("compactor_stood_in", role="compaction", chunks="none")
+@event("compactor_stood_in", role="compaction", chunks="none", upkeep=True)
 class CompactorStoodIn(Event):
     """In this compaction `compactor` does the work of another, `instead_of`, which failed; `error` says how."""
 

@@ -49,7 +49,7 @@ class RefusedFact(msgspec.Struct, frozen=True):
     reason: str
 
 
-@event("facts_delivered", tracked=True, role="memory", chunks="none")
+@event("facts_delivered", tracked=True, role="memory", chunks="none", upkeep=True)
 class FactsDelivered(Event):
     """Facts (by their ids) arrived in their threads; those `refused` never will."""
 

@@ -62,6 +62,39 @@ class MemoryForget(Event):
         )
 
 
+@event("thread_cleared", tracked=True, role="memory")
+class ThreadCleared(Event):
+    """The thread begins again: its state, every view and its search are as of a new one.
+
+    The log keeps what was before, and so does every look at an earlier moment. What this thread has given to others
+    (facts of a user or a tenant) stays there. Views drop their rows without listing this event, unless they declare
+    `survives_clear`.
+    """
+
+    reason: str = ""
+
+
+class MetadataEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A key of a thread's metadata with its new value; `removed`: it has none any more."""
+
+    key: Name
+    value: str = ""
+    removed: bool = False
+
+
+@event("thread_updated", tracked=True, role="system", chunks="none")
+class ThreadUpdated(Event):
+    """The metadata or the compaction policy of the thread change; keys that are not named stay as they are.
+
+    `policy` is the new policy as JSON, as a thread's record holds it; empty: it stays. `default_policy`: the thread has
+    none of its own any more.
+    """
+
+    metadata: tuple[MetadataEntry, ...] = ()
+    policy: JsonText = ""
+    default_policy: bool = False
+
+
 class ErasedRow(msgspec.Struct, frozen=True, array_like=True):
     """An event whose texts were destroyed, and the digest of what stands there (see `chain.stand_in_digest`)."""
 
@@ -133,14 +166,14 @@ class ExecutionRetry(Event):
     attempt: int = 1
 
 
-@event("execution_pause", role="system")
+@event("execution_pause", role="system", upkeep=True)
 class ExecutionPause(Event):
     """The thread is paused: events wait until it is resumed."""
 
     content: str = ""
 
 
-@event("execution_resume", role="system")
+@event("execution_resume", role="system", upkeep=True)
 class ExecutionResume(Event):
     """The thread goes on."""
 

@@ -71,6 +71,11 @@ class EventRegistry:
         cls = self._classes.get(name)
         return cls is not None and cls.event_tracked
 
+    def is_upkeep(self, name: str) -> bool:
+        """Whether events of a type say nothing that a thread holds, only how the engine kept it."""
+        cls = self._classes.get(name)
+        return cls is not None and cls.event_upkeep
+
     def role(self, name: str) -> EventRole:
         """How events of a type are grouped; `other` where it is not known."""
         cls = self._classes.get(name)

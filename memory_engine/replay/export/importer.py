@@ -11,7 +11,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.core.chain import decode_row, is_redacted, next_head
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.json_form import JsonForm
-from memory_engine.core.threads import Head, ThreadRecord
+from memory_engine.core.threads import Head, ThreadRecord, generation_of, is_scope_id
 from memory_engine.errors import (
     ContentionError,
     HeadMoved,
@@ -91,6 +91,7 @@ class _Import:
             record = msgspec.structs.replace(thread, id=self._asked_id or thread.id, forked_from=None)
             check_not_scope(record.id, record)
             head = await self._head(record.id)
+            await self._check_not_deleted(record.id, head)
             await self._check(file, record.id, head or Head())
             report = ImportReport(
                 path=str(self._path),
@@ -103,7 +104,8 @@ class _Import:
             )
         begun = head if head is not None else await self._create(record)
         if report.added:
-            await at_rest(self._kernel, record.id, lambda: self._write(record.id, begun))
+            changed = record if head is not None else None
+            await at_rest(self._kernel, record.id, lambda: self._write(record.id, begun, changed))
             self._kernel[ProjectionWorker].touched(record.id)
         return report
 
@@ -113,6 +115,12 @@ class _Import:
             return await self._store.head(thread_id)
         except ThreadNotFound:
             return None
+
+    async def _check_not_deleted(self, thread_id: str, head: Head | None) -> None:
+        """Raise `ThreadExists` for a deleted thread, and a new one of its id: the file may hold what was deleted."""
+        is_new = head is not None and not head.seq and bool(generation_of(head)) and not is_scope_id(thread_id)
+        if is_new or (head is None and thread_id in await self._store.taken()):
+            raise ThreadExists(thread_id, deleted=True)
 
     async def _check(self, file: LogFile, thread_id: str, head: Head) -> None:
         """Read the whole file. Raises `ThreadExists` unless the thread holds a beginning of its log, or all of it."""
@@ -144,7 +152,7 @@ class _Import:
                 raise HeadMoved from None  # since a moment ago
             raise
 
-    async def _write(self, thread_id: str, head: Head) -> None:
+    async def _write(self, thread_id: str, head: Head, record: ThreadRecord | None) -> None:
         """Commit the events after the head, batch by batch: after each the thread holds a beginning of the log."""
         after = head.seq
         try:
@@ -160,6 +168,7 @@ class _Import:
                                 events=batch.rows,
                                 live=batch.live,
                                 projections=[imported(after, moved.seq)],
+                                record=record,
                             )
                         )
                         head = moved

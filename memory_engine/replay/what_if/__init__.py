@@ -141,7 +141,7 @@ async def what_if(
 ) -> WhatIfReport:
     """Run a thread's log again into a fork of it, and compare.
 
-    See `Thread.what_if` for what it raises; then there is no fork, though after 20,000 events its id may stay taken.
+    See `Thread.what_if` for what it raises; then there is no fork, though after 20,000 events it may count as deleted.
     """
     _check("the change", change, isinstance(change, Change), "a Change, such as Change(edits=[SkipEvent(3)]),")
     begun = time.perf_counter()

@@ -191,7 +191,7 @@ class ForkLog:
         self._kernel[ProjectionWorker].touched(self.thread_id)
 
     async def discard(self) -> None:
-        """Leave nothing behind but, if it was made already, the id that stays taken."""
+        """Leave nothing behind but, if it was made already, the id of a deleted thread."""
         if self._is_made:
             await self._kernel.store.delete(self.thread_id)
 

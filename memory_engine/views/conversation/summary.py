@@ -225,7 +225,8 @@ async def _covered_in_log(
     """What a summary stands for, drawn from the log again, without what was forgotten: exchanges, loose messages."""
     rows: Rows[ConversationRow] = Rows(CONVERSATION.row, {})
     chunks: list[Chunk] = []
-    async for event in thread.events():
+    began = await thread.kernel.reader.cleared_at(thread.id, await thread.last_seq())
+    async for event in thread.events(after=began):
         chunks += event.chunks if event.seq <= summary.upto else ()
         if isinstance(event.event, CONVERSATION.events) and not isinstance(event.event, SummaryRolled):
             CONVERSATION.apply(rows, event)

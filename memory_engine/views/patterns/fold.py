@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.memory import MemoryForget
+from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, ReadableRows, Rows, seq_key
 from memory_engine.views.patterns.events import (
@@ -89,12 +89,13 @@ class PatternsFold:
     """A tenant's side: memberships, proposals under review, shares, and shares that must go."""
 
     name = "patterns"
+    survives_clear = True
     version = 1
     mode: ProjectionMode = "inline"
     row = cast("type[PatternRow]", PatternRow)
     events: tuple[type[Event], ...] = (
         PatternsJoined, PatternsLeft, PatternProposed, PatternApproved, PatternRejected, PatternRevoked,
-        AgentMdRemoved, MemoryForget,
+        AgentMdRemoved, MemoryForget, ThreadCleared,
     )  # fmt: skip
     lazy = False
 
@@ -120,6 +121,10 @@ class PatternsFold:
                 _let_go(rows, lambda approval: str(approval.line) in gone, "its line was removed")
             case MemoryForget(seqs=seqs) if seqs:
                 _forget(rows, frozenset(seqs))
+            case ThreadCleared():  # what was shared is still to be withdrawn
+                for membership in memberships(rows):
+                    _leave(rows, membership.industry)
+                _let_go(rows, lambda _: True, "the tenant's thread was cleared")
 
 
 def _propose(rows: Rows[PatternRow], proposed: PatternProposed, seq: int) -> None:

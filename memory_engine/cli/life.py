@@ -1,0 +1,98 @@
+"""The commands that change a thread: forget, clear, update, archive and unarchive."""
+
+import argparse
+
+from memory_engine.cli.commands import Command, WrongArgument, add_thread, existing, pair, whole
+from memory_engine.cli.terminal import Terminal
+from memory_engine.core.excerpts import counted
+from memory_engine.core.records import Receipt
+
+
+def _add_reason(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why; recorded with it")
+
+
+def _declare_forget(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument("--seq", type=whole, metavar="SEQ", action="append", default=[], help="an event, by its seq")
+    parser.add_argument("--event", metavar="ID", action="append", default=[], help="an event, by its id")
+    parser.add_argument("--chunk", metavar="ID", action="append", default=[], help="a chunk, by its id")
+    _add_reason(parser)
+
+
+async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Hide events and chunks, with all that came of them, from every view; the log keeps them."""
+    events, chunks = len(asked.seq) + len(asked.event), len(asked.chunk)
+    if not events and not chunks:
+        raise WrongArgument("name what to forget: --seq, --event or --chunk, each as often as you like")
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        thread = engine.thread(asked.thread)
+        receipt = await thread.forget(seqs=asked.seq, event_ids=asked.event, chunk_ids=asked.chunk, reason=asked.reason)
+    named = [counted(count, what) for count, what in ((events, "event"), (chunks, "chunk")) if count]
+    _put(terminal, receipt, f"{' and '.join(named)} forgotten; `memory-engine erase` destroys the bytes too")
+    return 0
+
+
+def _declare_clear(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    _add_reason(parser)
+
+
+async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Let a thread begin again; its log keeps what was."""
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        receipt = await engine.thread(asked.thread).clear(asked.reason)
+    _put(terminal, receipt, f"cleared; as it was: memory-engine show {asked.thread} --at {receipt.seq - 1}")
+    return 0
+
+
+def _declare_update(parser: argparse.ArgumentParser) -> None:
+    add_thread(parser)
+    parser.add_argument(
+        "--metadata", type=pair, metavar="KEY=VALUE", action="append", default=[], help="set a key of its metadata"
+    )
+    parser.add_argument("--remove", metavar="KEY", action="append", default=[], help="remove a key of its metadata")
+
+
+async def update(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Change keys of a thread's metadata; the others stay."""
+    if not asked.metadata and not asked.remove:
+        raise WrongArgument("name what to change: --metadata KEY=VALUE or --remove KEY, each as often as you like")
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        thread = engine.thread(asked.thread)
+        receipt = await thread.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
+        metadata = (await thread.info()).metadata
+    _put(terminal, receipt, " ".join(f"{key}={value}" for key, value in metadata.items()) or "no metadata")
+    return 0
+
+
+def _put(terminal: Terminal, receipt: Receipt, said: str) -> None:
+    terminal.json({"thread_id": receipt.thread_id, "seq": receipt.seq, "event_id": receipt.event_id})
+    terminal.say(f"{receipt.thread_id}, event {receipt.seq}: {said}", "green")
+
+
+async def archive(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Let a thread take no more events."""
+    return await _set_archived(asked, terminal, is_archived=True)
+
+
+async def unarchive(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Let an archived thread take events again."""
+    return await _set_archived(asked, terminal, is_archived=False)
+
+
+async def _set_archived(asked: argparse.Namespace, terminal: Terminal, *, is_archived: bool) -> int:
+    async with existing(asked.db, entry_points=asked.plugins) as engine:
+        thread = engine.thread(asked.thread)
+        await (thread.archive() if is_archived else thread.unarchive())
+        status = (await thread.info()).status
+    terminal.json({"thread_id": asked.thread, "status": status})
+    terminal.say(f"{asked.thread} is {status}", "green")
+    return 0
+
+
+FORGET = Command(_declare_forget, forget)
+CLEAR = Command(_declare_clear, clear)
+UPDATE = Command(_declare_update, update)
+ARCHIVE = Command(add_thread, archive)
+UNARCHIVE = Command(add_thread, unarchive)
