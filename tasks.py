@@ -186,6 +186,10 @@ def lock(*words: str) -> None:
         for peers in (ROOT / "benchmarks").glob("*.in"):
             target = peers.with_suffix(".lock")
             target.write_text("".join((LOCK_HEAD, *compiled(f"benchmarks/{peers.name}", target))), "utf-8")
+        for peer in (ROOT / "tests" / "integrations").glob("*.in"):
+            target = peer.with_suffix(".lock")
+            asked = f"pyproject.toml --extra {peer.stem} --group peer tests/integrations/{peer.name}"
+            target.write_text("".join((LOCK_HEAD, *compiled(asked, target))), "utf-8")
 
 
 FUNCTIONS = {"wheel": wheel, "check": check, "lock": lock}

@@ -113,6 +113,7 @@ from memory_engine.views.layers.events import (
     MemoryShared,
     ResultsOffloaded,
 )
+from memory_engine.views.memory_files.events import MemoryFilesDeleted, MemoryFilesMoved, MemoryFileWritten
 from memory_engine.views.patterns.events import (
     PatternApproved,
     PatternProposed,
@@ -192,7 +193,8 @@ __all__ = [
     "FeedbackGiven", "FilePart", "FindingNoted", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText",
     "Layer", "LayerLine",
     "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking",
-    "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted", "MemoryForget", "MemoryGranted",
+    "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted",
+    "MemoryFileWritten", "MemoryFilesDeleted", "MemoryFilesMoved", "MemoryForget", "MemoryGranted",
     "MemoryMarkCritical", "MemoryRecalled", "MemoryRemoved", "MemoryRevoked", "MemoryShared", "MendedEvent",
     "MetadataEntry", "Name",
     "ParentAgentMessage", "PatternApproved", "PatternProposed", "PatternPublished", "PatternRejected",

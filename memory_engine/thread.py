@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from memory_engine.views.conversation import view as conversation
     from memory_engine.views.layers import offloads
     from memory_engine.views.layers import view as layers
+    from memory_engine.views.memory_files import view as memory_files
     from memory_engine.views.playbooks import flows
     from memory_engine.views.promotion import view as promotion
     from memory_engine.views.scratchpad import view as scratchpad
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 else:
     conversation = lazy_module("memory_engine.views.conversation.view")
     layers = lazy_module("memory_engine.views.layers.view")
+    memory_files = lazy_module("memory_engine.views.memory_files.view")
     flows = lazy_module("memory_engine.views.playbooks.flows")
     promotion = lazy_module("memory_engine.views.promotion.view")
     reports = lazy_module("memory_engine.views.report")
@@ -194,6 +196,11 @@ class Thread(Administered):
     def tool_cache(self) -> "tool_cache.ToolCache":
         """Results of tools that later exchanges may use."""
         return tool_cache.ToolCache(self)
+
+    @property
+    def memory_files(self) -> "memory_files.MemoryFiles":
+        """Named texts that an agent keeps, with the history of each."""
+        return memory_files.MemoryFiles(self)
 
     @property
     def screen(self) -> "screen.Screen":

@@ -45,6 +45,7 @@ from memory_engine.views.checkpoints import plugin as checkpoints
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
 from memory_engine.views.layers import plugin as layers
+from memory_engine.views.memory_files import plugin as memory_files
 from memory_engine.views.patterns import plugin as patterns
 from memory_engine.views.playbooks import plugin as playbooks
 from memory_engine.views.preferences import plugin as preferences
@@ -70,6 +71,7 @@ VIEWS: tuple[Plugin, ...] = (
     layers.PLUGIN,
     patterns.PLUGIN,
     documents.PLUGIN,
+    memory_files.PLUGIN,
 )
 """The views that every engine has."""
 

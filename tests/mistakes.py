@@ -110,6 +110,12 @@ async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = 
         pass
 
 
+async def file_twice(p: Place) -> None:
+    """At a path that is taken."""
+    for _ in range(2):
+        await p.thread.memory_files.create("a.md", "")
+
+
 async def to_an_archived_thread(p: Place) -> None:
     """A message after the end."""
     await p.thread.archive()
@@ -473,6 +479,9 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.InvalidMemory, lambda p: p.thread.memory.search(None, "x", mode="odd")),  # type: ignore[arg-type]
     (errors.UnknownMemory, lambda p: p.thread.memory.open("x")),
     (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
+    (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
+    (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
+    (errors.MemoryFileExists, file_twice),
     (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, not_joined),

@@ -4,12 +4,13 @@ A model's mistake gives an answer that explains it, never an exception.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, TypeVar, cast
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 from msgspec import Meta
 
+from memory_engine.core.json_form import named
 from memory_engine.core.secrets import holds_secret, tells_secret
 from memory_engine.errors import InvalidInput, NotGranted, UnknownChunk, UnknownMemory
 from memory_engine.thread import Thread
@@ -29,6 +30,9 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     tool: ClassVar[str] = ""
     purpose: ClassVar[str] = ""
+
+
+A = TypeVar("A", bound=Arguments)
 
 
 class Append(Arguments, frozen=True):
@@ -229,15 +233,27 @@ _CLASSES: Mapping[str, type[Arguments]] = {cls.tool: cls for cls in ARGUMENTS}
 
 @frozen
 class ToolAnswer:
-    """The answer for the model. `is_error`: the call could not be done, and the text says what to do instead."""
+    """The answer for the model. `is_error`: the call could not be done, and the text says what to do instead.
+
+    `data` is what a program may want of it: the entries that were found (`entries`), an entry's `id`, and the like.
+    """
 
     text: str
     is_error: bool = False
+    data: Mapping[str, object] = field(factory=dict)
 
     @property
     def is_recalled(self) -> bool:
         """Whether it holds recalled memory, from which nothing is learned a second time."""
         return self.text.startswith(RECALLED_MARK)
+
+
+@frozen
+class _Told:
+    """A text for the model with its data."""
+
+    text: str
+    data: Mapping[str, object]
 
 
 class _Refused(Exception):
@@ -254,7 +270,7 @@ class MemoryTools:
         self._memory = memory.memory
         self._thread = memory
         self._conversation = scratchpad or memory
-        self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str]]] = {
+        self._calls: Mapping[type[Arguments], Callable[..., Awaitable[str | _Told]]] = {
             Append: self._append,
             Search: self._search,
             Learn: self._learn,
@@ -277,22 +293,23 @@ class MemoryTools:
             return ToolAnswer(f"There is no tool {name!r}. There are: {', '.join(_CLASSES)}.", is_error=True)
         try:
             asked = _read(cls, arguments)
-            text = await self._calls[cls](asked)
+            told = await self._calls[cls](asked)
         except _Refused as refused:
             return ToolAnswer(str(refused), is_error=True)
         except (InvalidInput, UnknownChunk, NotGranted) as error:
             return ToolAnswer(f"{name} was not done: {error}", is_error=True)
-        return ToolAnswer(text if len(text) <= ANSWER_CHARS_MAX else text[: ANSWER_CHARS_MAX - 1] + "…")
+        text, data = (told.text, told.data) if isinstance(told, _Told) else (told, {})
+        return ToolAnswer(text if len(text) <= ANSWER_CHARS_MAX else text[: ANSWER_CHARS_MAX - 1] + "…", data=data)
 
-    async def _append(self, asked: Append) -> str:
+    async def _append(self, asked: Append) -> _Told:
         if asked.layer == "procedural" and not (asked.condition or "").strip():
             raise _Refused("A rule needs a condition: when does it apply? Call memory_append again with condition.")
         if asked.layer != "working" and holds_secret(asked.content):
             raise _Refused(SECRET)
         entry = await self._memory.append(asked.layer, asked.content, condition=asked.condition or "")
-        return f"Remembered in {asked.layer} memory. id: {entry.id}"
+        return _Told(f"Remembered in {asked.layer} memory. id: {entry.id}", {"id": entry.id})
 
-    async def _search(self, asked: Search) -> str:
+    async def _search(self, asked: Search) -> _Told:
         query = (asked.query or "").strip()
         if asked.last is not None and query:
             raise _Refused("Give either query or last, not both: a query finds what fits, last gives the latest.")
@@ -302,8 +319,9 @@ class MemoryTools:
             hits = await self._memory.search(asked.layer, last=asked.last or asked.limit or 10)
         if not hits:
             where = f"{asked.layer} memory" if asked.layer else "memory"
-            return f"Nothing was found in {where}." + (" Try fewer or other words." if query else "")
-        return "\n".join([RECALLED_MARK, *map(_hit_line, hits)])
+            hint = " Try fewer or other words." if query else ""
+            return _Told(f"Nothing was found in {where}.{hint}", {"entries": []})
+        return _Told("\n".join([RECALLED_MARK, *map(_hit_line, hits)]), {"entries": list(map(_hit_data, hits))})
 
     async def _learn(self, asked: Learn) -> str:
         if tells_secret(asked.key, asked.value):
@@ -314,13 +332,13 @@ class MemoryTools:
             return f"Learned under {asked.key!r}."
         return f"Learned under {asked.key!r}. Until now it said: {shortened(former.value, 300)}"
 
-    async def _recall(self, asked: RecallFact) -> str:
+    async def _recall(self, asked: RecallFact) -> _Told:
         known = await self._memory.recall(asked.key)
         if known is not None:
-            return f"{RECALLED_MARK}\n{known.key}: {known.value}"
+            return _Told(f"{RECALLED_MARK}\n{known.key}: {known.value}", {"key": known.key, "value": known.value})
         alike = await self._memory.search("semantic", asked.key, 3)
         hint = f" Similar keys: {', '.join(hit.entry.key for hit in alike)}." if alike else ""
-        return f"Nothing is known under {asked.key!r}.{hint}"
+        return _Told(f"Nothing is known under {asked.key!r}.{hint}", {})
 
     async def _compact(self, asked: Compact) -> str:
         keep_last = 10 if asked.keep_last is None else asked.keep_last
@@ -331,13 +349,14 @@ class MemoryTools:
             return f"{report.covered} older entries went; the last {report.kept} stayed."
         return f"{report.covered} entries are now one summary (id: {report.summary.id}); the last {report.kept} stayed."
 
-    async def _stats(self, _asked: Stats) -> str:
+    async def _stats(self, _asked: Stats) -> _Told:
         stats = await self._memory.get_stats()
-        return (
+        text = (
             f"Working memory: about {stats.working_memory_tokens} tokens. "
             f"Episodic: {stats.episodic_entry_count} entries. Semantic: {stats.semantic_entry_count} facts. "
             f"Procedural: {stats.procedural_rule_count} rules."
         )
+        return _Told(text, named(stats))
 
     async def _clear(self, asked: Clear) -> str:
         if not asked.confirm:
@@ -377,7 +396,15 @@ class MemoryTools:
         )
 
 
-def _read(cls: type[Arguments], arguments: "str | bytes | Mapping[str, object]") -> Arguments:
+def read_arguments(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A | str:
+    """The arguments of a tool, checked, or a text for the model that says what is wrong with them."""
+    try:
+        return _read(cls, arguments)
+    except _Refused as refused:
+        return str(refused)
+
+
+def _read(cls: type[A], arguments: "str | bytes | Mapping[str, object]") -> A:
     """The arguments, checked. An argument that is null counts as left out. Raises `_Refused` in words for the model."""
     try:
         if isinstance(arguments, Mapping):
@@ -407,6 +434,11 @@ def _allowed(cls: type[Arguments]) -> str:
         choice = f": one of {', '.join(kind['enum'])}" if "enum" in kind else f": {kind['type']}"
         shown.append(f"{one.name} ({'required' if one.required else 'optional'}{choice})")
     return f"It takes {', '.join(shown)}."
+
+
+def _hit_data(hit: MemoryHit) -> dict[str, object]:
+    names = "id layer key condition content timestamp"
+    return {**named(hit.entry, names), "score": hit.score}
 
 
 def _hit_line(hit: MemoryHit) -> str:

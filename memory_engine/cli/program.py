@@ -36,6 +36,9 @@ COMMANDS = {
     "search": CommandEntry("search threads: what was said, done, remembered", "search:SEARCH"),
     "report": CommandEntry("print what the memory holds and what the agent receives", "look:REPORT"),
     "view": CommandEntry("print the rows of a thread's views", "look:VIEW"),
+    "memory-files": CommandEntry(
+        "print the memory files that an agent keeps, or the history of one", "memory_files:MEMORY_FILES"
+    ),
     "diff": CommandEntry("print what changed between two moments of a thread", "explain:DIFF"),
     "why": CommandEntry("print what is behind a chunk, a view's row or a context", "explain:WHY"),
     "bisect": CommandEntry("find the event after which an expression holds", "explain:BISECT"),
@@ -68,6 +71,7 @@ COMMANDS = {
     "migrate": CommandEntry("say which schema version a database has, or bring it up to date", "migrate:MIGRATE"),
     "docs": CommandEntry("a tenant's documents: add, list, remove, search", "documents:DOCS"),
     "inspect": CommandEntry("serve a page that shows logs, states, contexts and lineage", "inspect:INSPECT"),
+    "mcp": CommandEntry("serve the memory to clients of the Model Context Protocol", "mcp:MCP"),
     "fork": CommandEntry("make a thread that shares another's past", "what_if:FORK"),
     "what-if": CommandEntry("run a log again with edits, other thresholds or another compactor", "what_if:WHAT_IF"),
     "compare-compactors": CommandEntry(

@@ -31,6 +31,7 @@ MemoryEngineError
 │   ├── InvalidParameters        parameters of a tool without a canonical JSON form
 │   ├── AnotherQuestionOpen      an answer to another question than the open one
 │   ├── UnknownLine, NotText     a line that agent.md does not hold, a file that is not UTF-8 text
+│   ├── InvalidFilePath, UnknownMemoryFile, MemoryFileExists   of memory files
 │   └── UnknownFlow
 ├── ThreadError
 │   ├── ThreadNotFound
@@ -182,10 +183,12 @@ from memory_engine.errors.replay import WorkerFailed as WorkerFailed
 from memory_engine.errors.views import AnotherQuestionOpen as AnotherQuestionOpen
 from memory_engine.errors.views import DomainError as DomainError
 from memory_engine.errors.views import InvalidDocument as InvalidDocument
+from memory_engine.errors.views import InvalidFilePath as InvalidFilePath
 from memory_engine.errors.views import InvalidMemory as InvalidMemory
 from memory_engine.errors.views import InvalidParameters as InvalidParameters
 from memory_engine.errors.views import InvalidPattern as InvalidPattern
 from memory_engine.errors.views import InvalidVector as InvalidVector
+from memory_engine.errors.views import MemoryFileExists as MemoryFileExists
 from memory_engine.errors.views import NotGranted as NotGranted
 from memory_engine.errors.views import NotJoined as NotJoined
 from memory_engine.errors.views import NotText as NotText
@@ -195,6 +198,7 @@ from memory_engine.errors.views import TaskNotRunning as TaskNotRunning
 from memory_engine.errors.views import UnknownFlow as UnknownFlow
 from memory_engine.errors.views import UnknownLine as UnknownLine
 from memory_engine.errors.views import UnknownMemory as UnknownMemory
+from memory_engine.errors.views import UnknownMemoryFile as UnknownMemoryFile
 from memory_engine.errors.views import UnknownPattern as UnknownPattern
 from memory_engine.errors.views import UnreadableDocument as UnreadableDocument
 from memory_engine.errors.views import WrongThreadKind as WrongThreadKind

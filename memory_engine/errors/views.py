@@ -1,4 +1,4 @@
-"""Errors of the views: scratchpad, preferences, playbooks, conversation, tool cache, layers, patterns."""
+"""Errors of the views: scratchpad, preferences, playbooks, conversation, tool cache, layers, patterns, memory files."""
 
 from memory_engine.errors.base import InvalidInput, MemoryEngineError, cut, facts
 
@@ -187,6 +187,39 @@ class NotGranted(MemoryEngineError):
             f"agent {self.grantee!r} may not {what} the {self.layer} memory of agent {self.owner!r}{tenant}; "
             f'{self.owner!r} must allow it: await {order}.share_with({self.grantee!r}, layers=("{self.layer}",){write})'
         )
+
+
+@facts
+class InvalidFilePath(InvalidInput):
+    """A path that no memory file can have."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{cut(repr(self.path))} cannot be the path of a memory file: {self.why}; nothing was written"
+
+
+@facts
+class UnknownMemoryFile(InvalidInput):
+    """A thread has no memory file, and no folder with any, at this path."""
+
+    thread_id: str
+    path: str
+
+    def __str__(self) -> str:
+        what = f"at {cut(repr(self.path))}" if self.path else "at all"
+        return f"thread {self.thread_id!r} has no memory file {what}: `memory_files.list()` gives those there are"
+
+
+@facts
+class MemoryFileExists(InvalidInput):
+    """A memory file, or a folder of some, stands where another was to be made."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"there is a memory file or folder at {cut(repr(self.path))}: edit or delete it, or take another path"
 
 
 @facts

@@ -96,7 +96,7 @@ def verdict_on(error: BaseException) -> FailureVerdict:
     classes = [cls.__name__ for cls in type(error).__mro__]
     found = next((BY_CLASS[name] for name in classes if name in BY_CLASS), None)
     if found is None or found == ("unavailable", True):
-        for cause in _causes(error):
+        for cause in (error, *_causes(error)):
             name = f"{type(cause).__module__}.{type(cause).__name__}"
             if name in BY_CAUSE:
                 return BY_CAUSE[name]

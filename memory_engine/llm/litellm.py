@@ -6,15 +6,12 @@ are undone or prevented here, unless your own code imported it before; and its c
 
 import asyncio
 import contextlib
-import functools
 import importlib
 import importlib.util
 import inspect
-import itertools
 import os
-import random
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -22,8 +19,10 @@ from attrs import define, field, frozen
 
 from memory_engine.errors import MissingExtra, ModelError
 from memory_engine.errors.effects import Usage
+from memory_engine.llm.answers import chat_text, chat_usage, total, with_usage
 from memory_engine.llm.base import Completion, Message
-from memory_engine.llm.failures import model_error, retry_after_s
+from memory_engine.llm.failures import model_error
+from memory_engine.llm.tries import CallOptions, tried
 
 
 def require_litellm() -> None:
@@ -118,20 +117,8 @@ def _is_busy(client: Any) -> bool:
 
 
 @frozen(kw_only=True)
-class LiteLLMOptions:
-    """The waits between tries, and further parameters to send.
-
-    Try n comes after `backoff_s` * 2**(n-1) seconds, at most `backoff_max_s`, of which a
-    random half is taken off (`jitter`: a number from 0 to 1), or later where the provider's
-    Retry-After says so. `parameters` go to litellm with every request: `api_version`,
-    `reasoning_effort`, ...
-    """
-
-    backoff_s: float = 0.5
-    backoff_max_s: float = 30.0
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-    jitter: Callable[[], float] = random.random
-    parameters: Mapping[str, object] = field(factory=dict)
+class LiteLLMOptions(CallOptions):
+    """The waits between tries, and further parameters to send: `api_version`, `reasoning_effort`, ..."""
 
 
 class LiteLLM:
@@ -189,30 +176,22 @@ class LiteLLM:
             "api_base": self._api_base,
             "api_key": self._api_key,
         }
+        spent: list[Usage] = []
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._tries(request, asyncio.get_running_loop().time() + timeout_s)
-        except TimeoutError:
-            raise ModelError(self._model, "timeout", f"no answer within {timeout_s:g} s", True) from None
+            return await tried(
+                self._model,
+                lambda: self._try(request, spent),
+                retries=self._retries,
+                timeout_s=timeout_s,
+                options=self._options,
+            )
+        except ModelError as error:
+            raise with_usage(error, spent) from error.__cause__
 
     async def aclose(self) -> None:
         """Close the connections of this loop's calls, unless another `LiteLLM` still uses them."""
         if self._litellm is not None:
             await close_clients(self._litellm, self)
-
-    async def _tries(self, request: Mapping[str, Any], deadline: float) -> Completion:
-        """Try until there is an answer, a failure that will not pass, or no time for another try."""
-        spent: list[Usage] = []
-        for n in itertools.count():
-            try:
-                return await self._try(request, spent)
-            except ModelError as error:
-                wait_s = self._wait_s(n, error)
-                last = not error.retryable or n >= self._retries
-                if last or asyncio.get_running_loop().time() + wait_s >= deadline:
-                    raise _with_usage(error, spent) from error.__cause__
-                await self._options.sleep(wait_s)
-        raise AssertionError("unreachable")
 
     async def _try(self, request: Mapping[str, Any], spent: list[Usage]) -> Completion:
         try:
@@ -220,56 +199,14 @@ class LiteLLM:
                 response = await self._litellm.acompletion(**request)
         except Exception as error:  # the boundary to libraries whose errors share no base: all become typed
             raise model_error(self._model, error, secret=self._api_key) from error
-        spent.append(usage_of(response))
-        text = text_of(self._model, response)
+        spent.append(chat_usage(response))
+        text = chat_text(self._model, response)
         return Completion(
             text=text,
             model=str(getattr(response, "model", None) or self._model),
             response_id=str(getattr(response, "id", None) or ""),
-            usage=_total(spent),
+            usage=total(spent),
         )
-
-    def _wait_s(self, n: int, error: ModelError) -> float:
-        options = self._options
-        backoff_s = min(options.backoff_s * 2.0**n, options.backoff_max_s) * (1 - options.jitter() / 2)
-        return max(backoff_s, retry_after_s(error.__cause__))
-
-
-def _total(spent: Sequence[Usage]) -> Usage:
-    """The tokens of all answers together."""
-    return functools.reduce(Usage.plus, spent, Usage())
-
-
-def _with_usage(error: ModelError, spent: Sequence[Usage]) -> ModelError:
-    return ModelError(error.model, error.reason, error.error, error.retryable, _total(spent))
-
-
-def text_of(model: str, response: Any) -> str:
-    """The answer's text. Raises `ModelError` where it was refused, cut off, or is empty."""
-    choices = getattr(response, "choices", None) or []
-    if not choices:
-        raise ModelError(model, "invalid_response", "the answer holds no choices", True)
-    message, finish_reason = choices[0].message, choices[0].finish_reason
-    refusal = (getattr(message, "provider_specific_fields", None) or {}).get("refusal")
-    text = message.content
-    if finish_reason in ("content_filter", "refusal") or (refusal and not text):
-        raise ModelError(model, "refused", str(refusal or "the provider's filter stopped the answer")[:500])
-    if finish_reason == "length":
-        raise ModelError(model, "truncated", "the answer met its limit of tokens; raise it")
-    if not isinstance(text, str) or not text.strip():
-        raise ModelError(model, "invalid_response", "the answer is empty", True)
-    return text
-
-
-def usage_of(response: Any) -> Usage:
-    """The tokens that the provider counted; a missing count is 0."""
-    usage = getattr(response, "usage", None)
-    hidden = getattr(response, "_hidden_params", None) or {}
-    return Usage(
-        input_tokens=int(getattr(usage, "prompt_tokens", None) or 0),
-        output_tokens=int(getattr(usage, "completion_tokens", None) or 0),
-        cost_usd=float(hidden.get("response_cost") or 0.0),
-    )
 
 
 T = TypeVar("T")
@@ -329,31 +266,18 @@ class LiteLLMCalls:
             "api_base": self._api_base,
             "api_key": self._api_key,
         }
-        deadline = asyncio.get_running_loop().time() + options.timeout_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await self._tries(lambda: self._try(function, request, read), deadline)
-        except TimeoutError:
-            raise ModelError(self.model, "timeout", f"no answer within {options.timeout_s:g} s", True) from None
+        return await tried(
+            self.model,
+            lambda: self._try(function, request, read),
+            retries=options.retries,
+            timeout_s=options.timeout_s,
+            options=options,
+        )
 
     async def aclose(self) -> None:
         """Close the connections of this loop's calls, unless another adapter to litellm still uses them."""
         if self._litellm is not None:
             await close_clients(self._litellm, self)
-
-    async def _tries(self, attempt: Callable[[], Awaitable[T]], deadline: float) -> T:
-        options = self.options
-        for n in itertools.count():
-            try:
-                return await attempt()
-            except ModelError as error:
-                backoff_s = min(options.backoff_s * 2.0**n, options.backoff_max_s) * (1 - options.jitter() / 2)
-                wait_s = max(backoff_s, retry_after_s(error.__cause__))
-                last = not error.retryable or n >= options.retries
-                if last or asyncio.get_running_loop().time() + wait_s >= deadline:
-                    raise
-                await options.sleep(wait_s)
-        raise AssertionError("unreachable")
 
     async def _try(self, function: str, request: Mapping[str, object], read: Callable[[Any], T]) -> T:
         try:

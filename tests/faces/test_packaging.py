@@ -17,9 +17,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 LINKED_ROOTS = ("compactors", "reducers", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PEERS = sorted((ROOT / "tests" / "integrations").glob("*.lock"))
 LOCKS = {
     lock.stem: lock.read_text(encoding="utf-8")
-    for lock in (ROOT / "requirements.lock", *sorted((ROOT / "benchmarks").glob("*.lock")))
+    for lock in (ROOT / "requirements.lock", *sorted((ROOT / "benchmarks").glob("*.lock")), *PEERS)
 }
 
 # Lines of site-packages/*.pth that begin with `import` run whenever Python starts. Two known packages have a reason
@@ -74,10 +75,13 @@ def packages_on_disk() -> set[str]:
 
 def declared_requirements(lock: str) -> list[Requirement]:
     """Return what is asked of the packages in one lock file."""
-    if lock != "requirements":
-        source = (ROOT / "benchmarks" / f"{lock}.in").read_text(encoding="utf-8")
-        return [Requirement(line) for line in source.splitlines() if line and not line.startswith("#")]
     extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    if lock != "requirements":
+        peer = ROOT / "tests" / "integrations" / f"{lock}.in"
+        source = peer if peer.exists() else ROOT / "benchmarks" / f"{lock}.in"
+        named = [line for line in source.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+        shared = (*extras[lock], *groups["peer"]) if source == peer else ()
+        return [Requirement(text) for text in (*named, *shared)]
     light = [text for extra in Requirement(extras["all"][0]).extras for text in extras[extra]]
     asked = [text for group in groups["dev"] for text in groups[group["include-group"]]]
     return [Requirement(text) for text in (*PROJECT["project"]["dependencies"], *light, *asked)]

@@ -1,0 +1,74 @@
+"""The command that serves a memory to clients of the Model Context Protocol."""
+
+import argparse
+import asyncio
+import os
+
+from memory_engine.cli.commands import Command, existing, writable
+from memory_engine.cli.schedule import told_to_end
+from memory_engine.cli.terminal import Terminal
+from memory_engine.engine import Engine
+from memory_engine.integrations.mcp import Served, serve_stdio
+
+TOKEN = "MEMORY_ENGINE_MCP_TOKEN"
+PORTS = 65_535
+
+
+def _declare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", default="mcp", metavar="AGENT", help="the agent whose memory it is (default: mcp)")
+    parser.add_argument(
+        "--user", default="", metavar="USER", help="with the conversations and preferences of this user"
+    )
+    parser.add_argument("--tenant", default="", metavar="TENANT", help="all of it in this tenant (default: in none)")
+    parser.add_argument("--read-only", action="store_true", help="offer only what reads; no event is recorded")
+    parser.add_argument(
+        "--http",
+        type=_place,
+        metavar="HOST:PORT",
+        help="serve streamable HTTP there instead of standard input and output",
+    )
+    parser.add_argument(
+        "--token", default="", metavar="TOKEN", help=f"what HTTP requests must carry (default: ${TOKEN})"
+    )
+    parser.add_argument(
+        "--allow-host", action="append", metavar="NAME", help="a name by which HTTP requests may call this host"
+    )
+
+
+def _place(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > PORTS:
+        raise argparse.ArgumentTypeError(f"{text} is not an address with a port, such as 127.0.0.1:8478")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+async def mcp(asked: argparse.Namespace, terminal: Terminal) -> int:
+    """Serve until the client goes, or, over HTTP, until Ctrl-C or until the process is told to end."""
+    served = Served(agent_id=asked.agent, user_id=asked.user, tenant_id=asked.tenant, read_only=asked.read_only)
+    # to search is to write an index, at most: with --read-only no file is made, and no event is recorded
+    opened = (existing if asked.read_only else writable)(asked.db, entry_points=asked.plugins)
+    async with opened as engine:
+        if asked.http is None:
+            await serve_stdio(engine, served)
+            return 0
+        with told_to_end() as ended:
+            await _serve_http(engine, served, asked, terminal, ended)
+    return 0
+
+
+async def _serve_http(
+    engine: Engine, served: Served, asked: argparse.Namespace, terminal: Terminal, ended: asyncio.Event
+) -> None:
+    from memory_engine.integrations.mcp_http import serving
+
+    host, port = asked.http
+    token = asked.token or os.environ.get(TOKEN, "")
+    hosts = asked.allow_host or ()
+    async with serving(engine, served, host=host, port=port, token=token, hosts=hosts) as address:
+        terminal.json({"address": address, "pid": os.getpid()})
+        terminal.say(address, "bold")
+        terminal.out.flush()
+        await ended.wait()
+
+
+MCP = Command(_declare, mcp)
