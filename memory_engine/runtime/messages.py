@@ -43,6 +43,8 @@ ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
 LOOK_S = 0.05
 """Seconds between the looks of a cancelled caller at whether its thread takes events."""
+PARTS_MAX = 64
+"""Events of one message that are looked for by its name."""
 CUT_SHORT = "the stream ended before the response did"
 
 
@@ -124,6 +126,12 @@ async def as_events(
     dialogue = _ThreadDialogue(await thread.state())
     read = given.read(dialogue, thread.kernel.new_id)
     return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
+
+
+async def recorded_ids(thread: ThreadHandle, names: Sequence[str]) -> list[str]:
+    """The ids of the events that messages of these names were recorded as."""
+    wanted = [_id(thread, name, part) for name in names for part in range(PARTS_MAX)]
+    return [row.id for row in await thread.kernel.store.find(thread.id, wanted)] if wanted else []
 
 
 async def _dispatched(thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "") -> tuple[Receipt, ...]:

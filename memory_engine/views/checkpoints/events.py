@@ -10,30 +10,42 @@ from typing import Annotated
 import msgspec
 
 from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import Id, JsonText, Name, Seq
+from memory_engine.core.events.roles import Id, JsonText, Name, Seq, SeqBack
 
-Base64 = str
-"""Bytes as their serializer gave them, in base64. Redaction takes them out like any text."""
+Bytes = str
+"""Bytes in base64, after a `~` packed by zlib. Redaction takes them out like any text."""
+
+
+class Quote(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Bytes with the text of an earlier event in their middle: its `content`, in UTF-8."""
+
+    head: Bytes
+    back: SeqBack
+    tail: Bytes
+
+
 Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
+class PiecePlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The `index`-th piece that the event at `seq` brings; 0: the event that it stands in."""
+
+    seq: Seq
+    index: Number
+
+
 class Packed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A value as its serializer gave it: the name of its form, and its bytes."""
+    """A value as its serializer gave it: the name of its form, and its bytes, some of them pieces of events.
+
+    Of the form `json` the one part is the text itself.
+    """
 
     form: Id
-    data: Base64 = ""
-
-
-class ItemPlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """An item of a list: the `index`-th piece that the event at `seq` holds; with the seq 0, the bytes are here."""
-
-    data: Base64 = ""
-    seq: Seq = 0
-    index: Number = 0
+    parts: tuple[Bytes | PiecePlace, ...] = ()
 
 
 class ItemSpan(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`count` items of a namespace from number `first` on; with 0, the next of those that this checkpoint brings."""
+    """`count` items of a thread's lists from number `first` on; with 0, the next of those that this event brings."""
 
     first: Number
     count: Number
@@ -52,20 +64,20 @@ class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     seq: Seq = 0
 
 
-class ChannelWrite(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a task wrote to a channel: whole, or a list of items."""
+class ChannelWrite(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a task wrote to a channel, and its place among the task's writes."""
 
     channel: Name
-    index: int = 0
-    value: Packed | None = None
-    items: tuple[Base64, ...] | None = None
+    index: int
+    value: Packed
 
 
 @event("checkpoint_saved", tracked=True, chunks="none")
 class CheckpointSaved(Event):
     """The state of a graph's run after a step. `state` is all but the values; `items` are the new ones of its lists.
 
-    `namespace` is that of a sub-graph, `id` orders the checkpoints of one. `metadata` is JSON.
+    `namespace` is that of a sub-graph, `id` orders the checkpoints of one. `metadata` is JSON. `pieces` are the bytes
+    that it brings, for itself and for later events.
     """
 
     id: Id
@@ -74,7 +86,8 @@ class CheckpointSaved(Event):
     parent: Id = ""
     metadata: JsonText = "{}"
     values: tuple[ChannelValue, ...] = ()
-    items: tuple[ItemPlace, ...] = ()
+    items: tuple[PiecePlace, ...] = ()
+    pieces: tuple[Bytes | Quote, ...] = ()
 
 
 @event("checkpoint_written", tracked=True, chunks="none")
@@ -86,11 +99,7 @@ class CheckpointWritten(Event):
     namespace: Id = ""
     task_path: Name = ""
     writes: tuple[ChannelWrite, ...] = ()
-
-    @property
-    def pieces(self) -> tuple[Base64, ...]:
-        """The items of all lists in it, in order: an `ItemPlace` counts them."""
-        return tuple(item for write in self.writes for item in write.items or ())
+    pieces: tuple[Bytes, ...] = ()
 
 
 class CheckpointName(msgspec.Struct, frozen=True, array_like=True, gc=False):
