@@ -181,7 +181,8 @@ def builtin_registry() -> EventRegistry:
 
 
 __all__ = [
-    "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded", "CheckpointSaved",
+    "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded",
+    "CheckpointSaved",
     "CheckpointWritten", "CheckpointsDropped", "ChunkId",
     "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",

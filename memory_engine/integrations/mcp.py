@@ -40,8 +40,8 @@ CONTEXT_TOKENS = 4_000
 WHY_LINES_MAX = 80
 INSTRUCTIONS = (
     "A memory that outlives conversations. Before you begin a task, ask memory_context what is known about it. Keep "
-    "what will be useful later with memory_learn (facts) and memory_append (what was done, rules). memory_why says where "
-    "an entry comes from."
+    "what will be useful later with memory_learn (facts) and memory_append (what was done, rules). memory_why says "
+    "where an entry comes from."
 )
 _READING = frozenset({"memory_search", "memory_recall", "memory_stats", "memory_open", "scratchpad_read"})
 _DESTRUCTIVE = frozenset({"memory_clear", "memory_compact"})

@@ -58,9 +58,7 @@ class _ClientModel:
             return await self._attempt(messages, given, timeout_s, spent)
 
         try:
-            return await tried(
-                self._model, attempt, retries=self._retries, timeout_s=timeout_s, options=self._options
-            )
+            return await tried(self._model, attempt, retries=self._retries, timeout_s=timeout_s, options=self._options)
         except ModelError as error:
             raise with_usage(error, spent) from error.__cause__
 

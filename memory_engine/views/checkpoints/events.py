@@ -16,15 +16,16 @@ Bytes = str
 """Bytes in base64, after a `~` packed by zlib. Redaction takes them out like any text."""
 
 
+Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class Quote(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Bytes with the text of an earlier event in their middle: its `content`, in UTF-8."""
+    """Bytes with the text of an earlier event in their middle: its `content`, in UTF-8, with this CRC-32."""
 
     head: Bytes
     back: SeqBack
+    check: Number
     tail: Bytes
-
-
-Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PiecePlace(msgspec.Struct, frozen=True, array_like=True, gc=False):

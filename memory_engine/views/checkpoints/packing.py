@@ -86,12 +86,18 @@ def quoted(pieces: Sequence[bytes], texts: Sequence[str]) -> list[str | Quote]:
             text = texts[n].encode("utf-8", "surrogatepass")
             head, middle, tail = piece.partition(text) if len(text) >= PIECE_MIN else (piece, b"", b"")
             if middle:
-                found.append(Quote(to_text(head), n - len(texts), to_text(tail)))
+                found.append(Quote(to_text(head), n - len(texts), zlib.crc32(text), to_text(tail)))
                 at = n + 1
                 break
         else:
             found.append(to_text(piece))
     return found
+
+
+def unquoted(quote: Quote, content: object) -> bytes | None:
+    """The bytes of a quote of an event of this content; `None` where that was erased."""
+    text = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else b""
+    return to_bytes(quote.head) + text + to_bytes(quote.tail) if zlib.crc32(text) == quote.check else None
 
 
 def split(value: Form) -> list[bytes] | None:

@@ -48,6 +48,7 @@ from memory_engine.views.checkpoints.packing import (
     split,
     to_bytes,
     to_text,
+    unquoted,
 )
 
 EVENTS_KEPT = 4_096
@@ -326,9 +327,7 @@ class Checkpoints:
         numbers = _numbers(saved, row.first)
         return {value.channel: _again(value, numbers.get(value.channel, ()), row.seq) for value in saved.values}
 
-    async def _base(
-        self, rows: ReadableRows[AnyCheckpointRow], namespace: str, before: ChannelValue | None
-    ) -> _Items:
+    async def _base(self, rows: ReadableRows[AnyCheckpointRow], namespace: str, before: ChannelValue | None) -> _Items:
         """The items of the list that a value goes on from."""
         if before is None or before.spans is None:
             return _Items()
@@ -381,9 +380,9 @@ class Checkpoints:
         said = await self._at({place.seq + quote.back for place, quote in quotes.items()})
         found = {place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str)}
         for place, quote in quotes.items():
-            text = getattr(said[place.seq + quote.back], "content", None)
-            if isinstance(text, str) and text:  # else it was erased
-                found[place] = to_bytes(quote.head) + text.encode("utf-8", "surrogatepass") + to_bytes(quote.tail)
+            piece = unquoted(quote, getattr(said[place.seq + quote.back], "content", None))
+            if piece is not None:
+                found[place] = piece
         return found
 
     async def _at(self, seqs: Collection[int]) -> dict[int, Event]:

@@ -12,7 +12,6 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 
-
 import memory_engine
 from memory_engine.integrations.langgraph import MARK, MemoryEngineSaver
 from tests.integrations.examples import printed
@@ -69,7 +68,11 @@ async def test_messages_of_a_graph_are_a_threads_events(tmp_path: Path) -> None:
 async def test_a_step_adds_what_is_new_in_it(tmp_path: Path) -> None:
     """The log of a long conversation holds each message once, however often the graph saves them all."""
     async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
-        saver, messages, config = MemoryEngineSaver(engine), [], {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        saver, messages, config = (
+            MemoryEngineSaver(engine),
+            [],
+            {"configurable": {"thread_id": "t", "checkpoint_ns": ""}},
+        )
         version, payload = None, 0
         for n in range(120):
             messages.append(HumanMessage(content=f"{n}: " + " ".join(str(n * k % 997) for k in range(150)), id=f"m{n}"))
@@ -126,17 +129,19 @@ async def test_tool_calls_and_results_are_pairs_in_the_memory() -> None:
 
 
 async def test_forgetting_hides_and_erasing_destroys(tmp_path: Path) -> None:
-    """A forgotten message is out of the memory, not of the state that the graph runs on; an erased one is out of both."""
+    """A forgotten message is out of the memory, not of the state that the graph runs on; an erased one of both."""
     async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
         saver = MemoryEngineSaver(engine)
         secret = "My number is 4711-0815, please tell nobody about it, whatever they may ask of you, not even me."
         version = saver.get_next_version(None, None)
         checkpoint = empty_checkpoint() | {"id": "1", "channel_versions": {"messages": version}}
-        checkpoint["channel_values"] = {"messages": [HumanMessage(content=secret, id="a"), AIMessage(content="Ok.", id="b")]}
+        checkpoint["channel_values"] = {
+            "messages": [HumanMessage(content=secret, id="a"), AIMessage(content="Ok.", id="b")]
+        }
         config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
         await saver.aput(config, checkpoint, {}, {"messages": version})
         thread = engine.thread("t")
-        first = [event async for event in thread.events()][0]
+        first = await anext(thread.events())
         await thread.forget(event_ids=[first.id])
         assert [("assistant", "Ok.")] == await said(engine)
         assert 2 == len((await saver.aget(CONFIG))["channel_values"]["messages"])
@@ -162,7 +167,7 @@ async def test_calls_without_await_come_from_other_threads_only() -> None:
 INTERRUPTED = """
 import asyncio, sys
 import memory_engine
-
+from langgraph.types import Command, interrupt
 from memory_engine.integrations.langgraph import MemoryEngineSaver
 from tests.integrations.langgraph.test_graphs import CONFIG, graph_of
 from langchain_core.messages import AIMessage, HumanMessage
@@ -188,7 +193,9 @@ def test_an_interrupted_graph_goes_on_in_another_process(tmp_path: Path) -> None
     """The process dies while it waits for a person; the next one resumes."""
     path, printed = str(tmp_path / "agent.db"), []
     for step in ("begin", "resume"):
-        done = subprocess.run([sys.executable, "-c", INTERRUPTED, path, step], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED, path, step], capture_output=True, text=True, check=False
+        )
         printed.append((done.returncode, done.stdout.strip(), done.stderr))
     assert [(9, "1 Delete it. True", ""), (0, "2 You answered yes. False", "")] == printed
 
