@@ -98,6 +98,7 @@ from memory_engine.core.events.tasks import (
     upcast_todo_set_v1,
 )
 from memory_engine.errors.effects import Usage
+from memory_engine.views.checkpoints.events import CheckpointSaved, CheckpointsDropped, CheckpointWritten
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
 from memory_engine.views.layers.events import (
     Layer,
@@ -181,7 +182,8 @@ def builtin_registry() -> EventRegistry:
 
 __all__ = [
     "BUILTIN_EVENTS", "CORE_EVENTS", "UPCASTERS", "AgentMdPromoted", "AgentMdRemoved", "AgentMdUploaded",
-    "ChunkId",
+    "CheckpointSaved",
+    "CheckpointWritten", "CheckpointsDropped", "ChunkId",
     "CompactionAbandoned",
     "CompactionCompleted", "CompactionFailed", "CompactionStarted", "CompactionUndone", "CompactorStoodIn",
     "Content", "CycleStarted",

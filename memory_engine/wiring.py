@@ -41,6 +41,7 @@ from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.store.passages import Extractor
 from memory_engine.store.protocol import Backup, Copied, Store, StoreSchema
+from memory_engine.views.checkpoints import plugin as checkpoints
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
 from memory_engine.views.layers import plugin as layers
@@ -66,6 +67,7 @@ VIEWS: tuple[Plugin, ...] = (
     conversation.PLUGIN,
     tool_cache.PLUGIN,
     screen.PLUGIN,
+    checkpoints.PLUGIN,
     layers.PLUGIN,
     patterns.PLUGIN,
     documents.PLUGIN,

@@ -43,6 +43,8 @@ ASKED_BACK = 200
 """Chunks in which a new call's id is looked for; a model that numbers its calls anew does so in the next turn."""
 LOOK_S = 0.05
 """Seconds between the looks of a cancelled caller at whether its thread takes events."""
+PARTS_MAX = 64
+"""Events of one message that are looked for by its name."""
 CUT_SHORT = "the stream ended before the response did"
 
 
@@ -111,6 +113,25 @@ class _ThreadDialogue(Dialogue):
             if found is not None:
                 self.waiting[call_id] = found.name
                 return
+
+
+async def as_events(
+    thread: ThreadHandle, messages: Sequence[object], names: Sequence[str], *, format: Format
+) -> list[NewEvent]:
+    """The events of messages that have names of their own, to be dispatched with others: an event a message or more.
+
+    The names make their ids, so that a message is recorded once. Raises `InvalidMessage`.
+    """
+    given = Messages(messages, format)
+    dialogue = _ThreadDialogue(await thread.state())
+    read = given.read(dialogue, thread.kernel.new_id)
+    return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
+
+
+async def recorded_ids(thread: ThreadHandle, names: Sequence[str]) -> list[str]:
+    """The ids of the events that messages of these names were recorded as."""
+    wanted = [_id(thread, name, part) for name in names for part in range(PARTS_MAX)]
+    return [row.id for row in await thread.kernel.store.find(thread.id, wanted)] if wanted else []
 
 
 async def _dispatched(thread: ThreadHandle, messages: Sequence[ReadMessage], name: str = "") -> tuple[Receipt, ...]:

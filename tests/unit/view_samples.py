@@ -3,6 +3,15 @@
 from memory_engine import Event
 from memory_engine import events as e
 from memory_engine.core.events.delivery import RefusedFact
+from memory_engine.views.checkpoints.events import (
+    ChannelValue,
+    ChannelWrite,
+    CheckpointName,
+    ItemSpan,
+    Packed,
+    PiecePlace,
+    Quote,
+)
 from memory_engine.views.layers.events import LayerLine
 from memory_engine.views.patterns.events import Finding
 
@@ -71,6 +80,15 @@ VIEW_SAMPLES: tuple[Event, ...] = (
                         claim="c1"),
     e.MemoryFilesMoved(old_paths=("a.md",), new_paths=("b/a.md",), claim="c1"),
     e.MemoryFilesDeleted(paths=("a.md",), file_ids=("f1",), claim="c1"),
+    e.CheckpointSaved(id="c1", state=Packed("json", ("{}",)), namespace="sub", parent="c0", metadata='{"step":1}',
+                      values=(ChannelValue("messages", "1", spans=(ItemSpan(1, 4), ItemSpan(0, 2))),
+                              ChannelValue("topic", "1", value=Packed("msgpack", ("oWE=", PiecePlace(3, 0)))),
+                              ChannelValue("plan", "1", seq=2)),
+                      items=(PiecePlace(3, 1), PiecePlace(0, 0)), pieces=(Quote("gQ==", -1, 7, "oWE="), "oWE=")),
+    e.CheckpointWritten(id="c1", task_id="t1", namespace="sub", task_path="~pull, node",
+                        writes=(ChannelWrite("messages", 0, Packed("msgpack", (PiecePlace(0, 0),))),),
+                        pieces=("oWE=",)),
+    e.CheckpointsDropped(checkpoints=(CheckpointName("sub", "c1"),)),
     e.PatternsJoined(industry="retail", secret="s3", min_tenants=2, by="ann"),
     e.PatternsLeft(industry="retail", by="ann", reason="sold"),
     e.PatternProposed(industry="retail", line=3, source=3, text="Sales of [name] dip.", found=(TAKEN_OUT,),

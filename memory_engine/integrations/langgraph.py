@@ -1,0 +1,435 @@
+"""Checkpoints of LangGraph in this memory: what a step changes is kept, and messages become a thread's events.
+
+    from memory_engine.integrations.langgraph import MemoryEngineSaver
+
+    async with memory_engine.open("agent.db") as engine:
+        graph = builder.compile(checkpointer=MemoryEngineSaver(engine))
+
+Needs the extra `langgraph`. A LangGraph thread is the engine's thread of the same id. The messages of its root graph
+are events beside the checkpoints, so that contexts, search, compaction and the inspector work on it.
+"""
+
+import asyncio
+import builtins
+import json
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
+
+from memory_engine.core.records import NewEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
+from memory_engine.runtime.messages import as_events, recorded_ids
+from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
+from memory_engine.views.checkpoints.packing import JSON, MSGPACK, Form
+from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Draft, Given, Saved, Write
+
+try:
+    from langchain_core.messages import BaseMessage, convert_to_openai_messages
+    from langgraph.checkpoint.base import (
+        WRITES_IDX_MAP,
+        BaseCheckpointSaver,
+        ChannelVersions,
+        Checkpoint,
+        CheckpointMetadata,
+        CheckpointTuple,
+        get_checkpoint_id,
+        get_checkpoint_metadata,
+        writes_sort_key,
+    )
+except ImportError:
+    raise MissingExtra("LangGraph's checkpoints", "langgraph") from None
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+    from langgraph.checkpoint.base import PendingWrite
+    from langgraph.checkpoint.serde.base import SerializerProtocol
+
+T = TypeVar("T")
+
+MARK = {"checkpoints": "langgraph"}
+"""Metadata of the threads that a saver makes."""
+VERSION_WIDTH = 10
+"""Digits of a channel's version. Versions are compared as texts."""
+_log = logging.getLogger("memory_engine.integrations.langgraph")
+
+
+class MemoryEngineSaver(BaseCheckpointSaver[str]):
+    """Keeps the checkpoints of graphs in an engine's threads. To be made where the engine was opened.
+
+    It may be awaited on any event loop, and called without `await` from any other thread than the engine's own: there
+    such a call raises `RuntimeError`, as it could not come to an end. `messages` is the channel whose messages become
+    events. The scopes are those of the threads that it makes.
+    """
+
+    def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
+        self,
+        engine: Engine,
+        *,
+        messages: str = "messages",
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        serde: "SerializerProtocol | None" = None,
+    ) -> None:
+        super().__init__(serde=serde)
+        self.engine = engine
+        self._messages = messages
+        self._scopes = {"user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id}
+        self._loop = asyncio.get_running_loop()
+        self._cache = CheckpointCache()
+
+    # on any event loop
+
+    async def aget_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
+        """The checkpoint that a config names, or the latest of its namespace."""
+        return await self._here(self._get_tuple(config))
+
+    async def alist(
+        self,
+        config: "RunnableConfig | None",
+        *,
+        filter: dict[str, Any] | None = None,
+        before: "RunnableConfig | None" = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Checkpoints that match, the latest first: of one thread, or of all that such savers have made."""
+        for thread_id, name in await self._here(self._names(config, before)):
+            if limit is not None and limit <= 0:
+                return
+            found = await self._here(self._checkpoints(thread_id).read(name))
+            if found is None or not _matches(found.metadata, filter):
+                continue
+            limit = None if limit is None else limit - 1
+            yield self._tuple(thread_id, found)
+
+    async def aput(
+        self,
+        config: "RunnableConfig",
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> "RunnableConfig":
+        """Save a checkpoint: what is new in it, and the new messages as events, in one commit."""
+        return await self._here(self._put(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self, config: "RunnableConfig", writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Save what a task wrote on the way to the next checkpoint."""
+        await self._here(self._put_writes(config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Destroy a thread: its checkpoints, its messages and all that came of them. Its id is free again."""
+        await self._here(self._delete_thread(thread_id))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Drop the checkpoints of runs, in every thread. The log keeps them."""
+        await self._here(self._delete_for_runs(frozenset(run_ids)))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Drop all checkpoints of threads (`delete`), or all but each namespace's latest. The log keeps them.
+
+        Earlier ones from which a `DeltaChannel` of the latest is made again are kept too.
+        """
+        await self._here(self._prune(thread_ids, strategy))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy all checkpoints of a thread, and what was written after each, to another thread."""
+        await self._here(self._copy_thread(source_thread_id, target_thread_id))
+
+    # from other threads
+
+    def get_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
+        """See `aget_tuple`."""
+        return self._wait(self._get_tuple(config))
+
+    def list(
+        self,
+        config: "RunnableConfig | None",
+        *,
+        filter: dict[str, Any] | None = None,
+        before: "RunnableConfig | None" = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """See `alist`."""
+        found = self.alist(config, filter=filter, before=before, limit=limit)
+        while (one := self._wait(_next(found))) is not None:
+            yield one
+
+    def put(
+        self,
+        config: "RunnableConfig",
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> "RunnableConfig":
+        """See `aput`."""
+        return self._wait(self._put(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: "RunnableConfig", writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `aput_writes`."""
+        self._wait(self._put_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """See `adelete_thread`."""
+        self._wait(self._delete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """See `adelete_for_runs`."""
+        self._wait(self._delete_for_runs(frozenset(run_ids)))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """See `aprune`."""
+        self._wait(self._prune(thread_ids, strategy))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """See `acopy_thread`."""
+        self._wait(self._copy_thread(source_thread_id, target_thread_id))
+
+    def get_next_version(self, current: str | int | float | None, channel: None) -> str:
+        """The next version of a channel: a number, as wide as the one before, and something of its own."""
+        number = "0" * VERSION_WIDTH if current is None else str(current).partition(".")[0]
+        return f"{int(number) + 1:0{max(len(number), VERSION_WIDTH)}}.{uuid4().hex[:8]}"
+
+    def _wait(self, work: "Coroutine[Any, Any, T]") -> T:
+        if _running_loop() is self._loop:
+            work.close()
+            raise RuntimeError("this call waits for the event loop that it is made on: await its twin (`aput`, …)")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _here(self, work: "Coroutine[Any, Any, T]") -> T:
+        if _running_loop() is self._loop:
+            return await work
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    # on the engine's loop
+
+    def _checkpoints(self, thread_id: str) -> Checkpoints:
+        return Checkpoints(self.engine.thread(thread_id), self._cache)
+
+    async def _made(self, thread_id: str) -> Checkpoints:
+        return Checkpoints(await self.engine.open_thread(thread_id, metadata=MARK, **self._scopes), self._cache)
+
+    async def _get_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
+        thread_id, namespace = _thread_id(config), _namespace(config)
+        checkpoints = self._checkpoints(thread_id)
+        wanted = get_checkpoint_id(config) or await checkpoints.latest(namespace)
+        found = await checkpoints.read(CheckpointName(namespace, wanted))
+        return None if found is None else self._tuple(thread_id, found)
+
+    async def _names(
+        self, config: "RunnableConfig | None", before: "RunnableConfig | None"
+    ) -> "builtins.list[tuple[str, CheckpointName]]":
+        """The checkpoints that a config and a bound let through, each with its thread's id, the latest first."""
+        thread_ids = [_thread_id(config)] if config else await self._thread_ids()
+        namespace = config["configurable"].get("checkpoint_ns") if config else None
+        wanted, bound = (get_checkpoint_id(one) if one else None for one in (config, before))
+        found = [
+            (thread_id, name)
+            for thread_id in thread_ids
+            for name in await self._checkpoints(thread_id).names()
+            if namespace in (None, name.namespace) and wanted in (None, name.id) and (not bound or name.id < bound)
+        ]
+        return sorted(found, key=lambda one: one[1].id, reverse=True)
+
+    async def _thread_ids(self) -> "builtins.list[str]":
+        return [info.id for info in await self.engine.threads(metadata=MARK)]
+
+    def _tuple(self, thread_id: str, found: Saved) -> CheckpointTuple:
+        values = {channel: self._loads(value) for channel, value in found.values.items()}
+        checkpoint: Checkpoint = {**self._loads(found.state), "channel_values": values}
+        written: dict[tuple[str, int], Write] = {}
+        for write in found.writes:
+            if write.index < 0:
+                written[write.task_id, write.index] = write
+            else:
+                written.setdefault((write.task_id, write.index), write)
+        ordered = sorted(written.values(), key=lambda one: writes_sort_key(one.task_path, one.task_id, one.index))
+        writes: builtins.list[PendingWrite] = [(one.task_id, one.channel, self._loads(one.value)) for one in ordered]
+        parent = _config(thread_id, CheckpointName(found.name.namespace, found.parent)) if found.parent else None
+        return CheckpointTuple(_config(thread_id, found.name), checkpoint, json.loads(found.metadata), parent, writes)
+
+    async def _put(
+        self,
+        config: "RunnableConfig",
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> "RunnableConfig":
+        checkpoints = await self._made(_thread_id(config))
+        name, parent = CheckpointName(_namespace(config), checkpoint["id"]), get_checkpoint_id(config) or ""
+        values = checkpoint["channel_values"]
+        given = {
+            channel: Given(
+                json.dumps(checkpoint["channel_versions"].get(channel)),
+                channel in new_versions,
+                partial(self.serde.dumps_typed, value),
+            )
+            for channel, value in values.items()
+        }
+        draft = await checkpoints.draft(name, parent, given)
+        said = {} if name.namespace else self._new_messages(draft, values.get(self._messages))
+        state = self._state({key: value for key, value in checkpoint.items() if key != "channel_values"})
+        about = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False)
+        beside = await self._events(checkpoints, said)
+        await checkpoints.save(draft, parent, state, about, beside=beside)
+        if said:
+            await self._replace(checkpoints, draft, {message.id for message in said.values() if message.id})
+        return _config(_thread_id(config), name)
+
+    def _state(self, state: Mapping[str, object]) -> Form:
+        """All of a checkpoint but its values: JSON, where that says the same."""
+        text = json.dumps(state, ensure_ascii=False, separators=(",", ":"), default=str)
+        return (JSON, text.encode()) if json.loads(text) == state else self.serde.dumps_typed(state)
+
+    def _loads(self, value: Form) -> Any:
+        return json.loads(value[1]) if value[0] == JSON else self.serde.loads_typed(value)
+
+    async def _put_writes(
+        self, config: "RunnableConfig", writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        checkpoints = await self._made(_thread_id(config))
+        name = CheckpointName(_namespace(config), config["configurable"]["checkpoint_id"])
+        written = [
+            Write(channel, WRITES_IDX_MAP.get(channel, index), self.serde.dumps_typed(value))
+            for index, (channel, value) in enumerate(writes)
+        ]
+        await checkpoints.write(name, task_id, task_path, written)
+
+    async def _delete_thread(self, thread_id: str) -> None:
+        with suppress(ThreadNotFound):
+            await self.engine.thread(thread_id).delete(reason="its graph deleted it")
+
+    async def _delete_for_runs(self, run_ids: frozenset[str]) -> None:
+        for thread_id in await self._thread_ids():
+            checkpoints = self._checkpoints(thread_id)
+            found = await checkpoints.events()
+            await checkpoints.drop([n for n, saved in found.items() if _metadata(saved).get("run_id") in run_ids])
+
+    async def _prune(self, thread_ids: Sequence[str], strategy: str) -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f'strategy {strategy!r}: give "keep_latest" or "delete"')
+        for thread_id in thread_ids:
+            checkpoints = self._checkpoints(thread_id)
+            found = await checkpoints.events()
+            latest = {name.namespace: name for name in sorted(found, key=lambda name: name.id)}
+            kept = {one for name in latest.values() for one in _needed(found, name)} if strategy != "delete" else set()
+            await checkpoints.drop([name for name in found if name not in kept])
+
+    async def _copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        source, target = self._checkpoints(source_thread_id), await self._made(target_thread_id)
+        for name in sorted(await source.names(), key=lambda name: name.id):
+            found = await source.read(name)
+            if found is None:
+                continue
+            given = {channel: Given("null", True, partial(_same, value)) for channel, value in found.values.items()}
+            draft = await target.draft(name, found.parent, given)
+            await target.save(draft, found.parent, found.state, found.metadata)
+            for write in found.writes:
+                await target.write(name, write.task_id, write.task_path, [write])
+
+    # messages as events
+
+    def _new_messages(self, draft: Draft, messages: object) -> "dict[bytes, BaseMessage]":
+        """The messages that are new in a checkpoint, by their digests."""
+        if not isinstance(messages, builtins.list):
+            return {}
+        new = ((digest, messages[place]) for place, digest in draft.new_items(self._messages))
+        return {digest: message for digest, message in new if isinstance(message, BaseMessage)}
+
+    async def _events(self, checkpoints: Checkpoints, said: "Mapping[bytes, BaseMessage]") -> Sequence[NewEvent]:
+        """Messages as events; one that cannot be read as a chat's is kept in its checkpoint alone."""
+        if not said:
+            return ()
+        names = [_name(message, digest) for digest, message in said.items()]
+        try:
+            messages = [_openai(message) for message in said.values()]
+            return await as_events(checkpoints.thread, messages, names, format="openai.chat")
+        except InvalidMessage as error:
+            _log.warning("messages of thread %r are kept in their checkpoint only: %s", checkpoints.thread.id, error)
+            return ()
+
+    async def _replace(self, checkpoints: Checkpoints, draft: Draft, message_ids: set[str]) -> None:
+        """Forget the events of messages that the graph has written anew, under the ids that they had."""
+        gone = await checkpoints.gone_items(draft, self._messages)
+        old = {digest: self._loads((MSGPACK, item)) for digest, item in gone.items()}
+        names = [
+            _name(message, digest)
+            for digest, message in old.items()
+            if isinstance(message, BaseMessage) and message.id in message_ids
+        ]
+        event_ids = await recorded_ids(checkpoints.thread, names)
+        if event_ids:
+            thread = self.engine.thread(checkpoints.thread.id)
+            await thread.forget(event_ids=event_ids, reason="the graph has written it anew")
+
+
+def _needed(found: Mapping[CheckpointName, CheckpointSaved], latest: CheckpointName) -> Iterator[CheckpointName]:
+    """A checkpoint, and those before it from which its delta channels are made again."""
+    missing = set(_metadata(found[latest]).get("counters_since_delta_snapshot") or ())
+    name: CheckpointName | None = latest
+    while name is not None and name in found:
+        yield name
+        missing -= {value.channel for value in found[name].values}
+        parent = found[name].parent
+        name = CheckpointName(latest.namespace, parent) if missing and parent else None
+
+
+def _metadata(saved: CheckpointSaved) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(saved.metadata)
+    return found
+
+
+def _matches(metadata: str, filter: Mapping[str, Any] | None) -> bool:
+    if not filter:
+        return True
+    known = json.loads(metadata)
+    return all(known.get(key) == value for key, value in filter.items())
+
+
+def _name(message: "BaseMessage", digest: bytes) -> str:
+    """The name of a message as it was written once, which makes the ids of its events."""
+    return f"langgraph {message.id or ''} {digest.hex()}"
+
+
+def _openai(message: "BaseMessage") -> Any:
+    """A message as a client of chat completions sends it; of parts that have no place there, the text."""
+    try:
+        return convert_to_openai_messages(message)
+    except ValueError:
+        return convert_to_openai_messages(message.model_copy(update={"content": str(message.text)}))
+
+
+def _same(value: Form) -> Form:
+    return value
+
+
+def _thread_id(config: "RunnableConfig") -> str:
+    return str(config["configurable"]["thread_id"])
+
+
+def _namespace(config: "RunnableConfig") -> str:
+    return str(config["configurable"].get("checkpoint_ns") or "")
+
+
+def _config(thread_id: str, name: CheckpointName) -> "RunnableConfig":
+    return {
+        "configurable": {"thread_id": thread_id, "checkpoint_ns": name.namespace, "checkpoint_id": name.id},
+    }
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+async def _next(found: "AsyncIterator[T]") -> T | None:
+    return await anext(found, None)

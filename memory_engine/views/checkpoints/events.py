@@ -1,0 +1,117 @@
+"""Checkpoints: the state of a graph's run after each of its steps, kept as what has changed.
+
+The runtime of a graph saves the values of its channels over and over; most of a value is what it was before. A
+checkpoint says for each channel which earlier event holds its value, or, of a list, which items of earlier events it is
+made of; only what is new comes with it.
+"""
+
+from typing import Annotated
+
+import msgspec
+
+from memory_engine.core.events.base import Event, event
+from memory_engine.core.events.roles import Id, JsonText, Name, Seq, SeqBack
+
+Bytes = str
+"""Bytes in base64, after a `~` packed by zlib. Redaction takes them out like any text."""
+
+
+Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Quote(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Bytes with the text of an earlier event in their middle: its `content`, in UTF-8, with this CRC-32."""
+
+    head: Bytes
+    back: SeqBack
+    check: Number
+    tail: Bytes
+
+
+class PiecePlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The `index`-th piece that the event at `seq` brings; 0: the event that it stands in."""
+
+    seq: Seq
+    index: Number
+
+
+class Packed(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A value as its serializer gave it: the name of its form, and its bytes, some of them pieces of events.
+
+    Of the form `json` the one part is the text itself.
+    """
+
+    form: Id
+    parts: tuple[Bytes | PiecePlace, ...] = ()
+
+
+class ItemSpan(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`count` items of a thread's lists from number `first` on; with 0, the next of those that this event brings."""
+
+    first: Number
+    count: Number
+
+
+class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The value of a channel: whole (`value`), or a list of items (`spans`), or as the checkpoint at `seq` has it.
+
+    `version` is JSON.
+    """
+
+    channel: Name
+    version: JsonText = ""
+    value: Packed | None = None
+    spans: tuple[ItemSpan, ...] | None = None
+    seq: Seq = 0
+
+
+class ChannelWrite(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a task wrote to a channel, and its place among the task's writes."""
+
+    channel: Name
+    index: int
+    value: Packed
+
+
+@event("checkpoint_saved", tracked=True, chunks="none")
+class CheckpointSaved(Event):
+    """The state of a graph's run after a step. `state` is all but the values; `items` are the new ones of its lists.
+
+    `namespace` is that of a sub-graph, `id` orders the checkpoints of one. `metadata` is JSON. `pieces` are the bytes
+    that it brings, for itself and for later events.
+    """
+
+    id: Id
+    state: Packed
+    namespace: Id = ""
+    parent: Id = ""
+    metadata: JsonText = "{}"
+    values: tuple[ChannelValue, ...] = ()
+    items: tuple[PiecePlace, ...] = ()
+    pieces: tuple[Bytes | Quote, ...] = ()
+
+
+@event("checkpoint_written", tracked=True, chunks="none")
+class CheckpointWritten(Event):
+    """What a task wrote on the way to the next checkpoint after `id`."""
+
+    id: Id
+    task_id: Id
+    namespace: Id = ""
+    task_path: Name = ""
+    writes: tuple[ChannelWrite, ...] = ()
+    pieces: tuple[Bytes, ...] = ()
+
+
+class CheckpointName(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The namespace and the id of a checkpoint."""
+
+    namespace: Id
+    id: Id
+
+
+@event("checkpoints_dropped", tracked=True, chunks="none")
+class CheckpointsDropped(Event):
+    """These checkpoints are shown no more; the log keeps them."""
+
+    checkpoints: tuple[CheckpointName, ...]

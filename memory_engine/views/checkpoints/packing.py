@@ -1,0 +1,176 @@
+"""Serialized values cut into pieces, so that what two of them share is kept once: bytes in, the same bytes out.
+
+Values come as a serializer gave them, with the name of its form. Of MessagePack, lists and objects are cut at their
+elements, which stay as they are, byte for byte; any other form is one piece.
+"""
+
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+
+import msgspec
+
+from memory_engine.views.checkpoints.events import ItemSpan, Packed, PiecePlace, Quote
+
+Form = tuple[str, bytes]
+"""A value as its serializer gave it: the name of its form, and its bytes."""
+JSON = "json"
+"""The form of a text that stands in an event as it is."""
+MSGPACK = "msgpack"
+PIECE_MIN = 64
+"""Bytes from which on a part of a value is a piece of its own, which later values may name."""
+_ZIP_MIN = 48
+"""Bytes from which on a piece is packed."""
+_WORDS = (
+    b"invalid_tool_calls\x90\xaeusage_metadata\xadinput_tokens\xacoutput_tokens\xactotal_tokens\xa9tool_call\xa4args"
+    b"\xactool_call_id\xa8artifact\xc0\xa6status\xa7success\xbdlangchain_core.messages.tool\xabToolMessage\xa4tool"
+    b"\xbclangchain_core.messages.ai\xa9AIMessage\xa2ai\xb1response_metadata\x80\xaatool_calls\x90\xbemodel_validate_json"
+    b"\xbelangchain_core.messages.human\xacHumanMessage\x86\xa7content\xb1additional_kwargs\x80\xb1response_metadata\x80"
+    b"\xa4type\xa5human\xa4name\xc0\xa2id\xd9$\xb3model_validate_json"
+)
+"""What messages say again and again, for zlib. Never change it: what was packed could not be read."""
+_AHEAD = 8
+"""Events among which the text of a piece is looked for."""
+_HEAD_MAX = 5
+"""Bytes before the elements of a serialized list or object."""
+_DEPTH = 2
+_ARRAY = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_MAP = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
+
+
+class Sheet:
+    """The pieces that one event brings. What an earlier event has brought already is named by its place."""
+
+    def __init__(self, known: Mapping[bytes, PiecePlace]) -> None:
+        self.pieces: list[bytes] = []
+        self.own: dict[bytes, int] = {}
+        self._known = known
+
+    def place(self, piece: bytes, digest: bytes) -> PiecePlace:
+        """Where a piece stands, here if nowhere else."""
+        known = self._known.get(digest)
+        if known is not None:
+            return known
+        index = self.own.get(digest)
+        if index is None:
+            index = self.own[digest] = len(self.pieces)
+            self.pieces.append(piece)
+        return PiecePlace(0, index)
+
+    def packed(self, value: Form) -> Packed:
+        """A value, its larger parts as pieces."""
+        form, data = value
+        if form == JSON:
+            return Packed(form, (data.decode(),))
+        parts: list[str | PiecePlace] = []
+        literal = b""
+        for part in _parts(data, _DEPTH) if form == MSGPACK else (data,):
+            if len(part) < PIECE_MIN:
+                literal += part
+                continue
+            if literal:
+                parts.append(to_text(literal))
+            literal = b""
+            parts.append(self.place(part, digest_of(part)))
+        return Packed(form, (*parts, to_text(literal)) if literal else tuple(parts))
+
+
+def quoted(pieces: Sequence[bytes], texts: Sequence[str]) -> list[str | Quote]:
+    """Pieces as text, those that hold one of the texts as a quote: of the events right before their own, in order."""
+    found: list[str | Quote] = []
+    at = 0
+    for piece in pieces:
+        for n in range(at, min(at + _AHEAD, len(texts))):
+            text = texts[n].encode("utf-8", "surrogatepass")
+            head, middle, tail = piece.partition(text) if len(text) >= PIECE_MIN else (piece, b"", b"")
+            if middle:
+                found.append(Quote(to_text(head), n - len(texts), zlib.crc32(text), to_text(tail)))
+                at = n + 1
+                break
+        else:
+            found.append(to_text(piece))
+    return found
+
+
+def unquoted(quote: Quote, content: object) -> bytes | None:
+    """The bytes of a quote of an event of this content; `None` where that was erased."""
+    text = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else b""
+    return to_bytes(quote.head) + text + to_bytes(quote.tail) if zlib.crc32(text) == quote.check else None
+
+
+def split(value: Form) -> list[bytes] | None:
+    """The items of a serialized list, byte for byte; `None` for anything else, and where they are small."""
+    form, data = value
+    if form != MSGPACK or len(data) < PIECE_MIN or not _is_array(data):
+        return None
+    items = [bytes(item) for item in _ARRAY.decode(data)]
+    return items if len(data) >= PIECE_MIN * len(items) and joined(items) == value else None
+
+
+def joined(items: Sequence[bytes]) -> Form:
+    """A list of items."""
+    return MSGPACK, msgspec.msgpack.encode([msgspec.Raw(item) for item in items])
+
+
+def runs(numbers: Sequence[int]) -> tuple[ItemSpan, ...]:
+    """Numbers as runs; of new items (0) a run is their count."""
+    spans: list[ItemSpan] = []
+    for number in numbers:
+        last = spans[-1] if spans else None
+        if last is not None and number == (last.first + last.count if last.first else 0):
+            spans[-1] = ItemSpan(last.first, last.count + 1)
+        else:
+            spans.append(ItemSpan(number, 1))
+    return tuple(spans)
+
+
+def digest_of(piece: bytes) -> bytes:
+    """The digest by which a piece is known again."""
+    return blake2b(piece, digest_size=16).digest()
+
+
+def to_text(data: bytes) -> str:
+    """Bytes as text, packed where that is shorter."""
+    if len(data) >= _ZIP_MIN:
+        zipper = zlib.compressobj(1, zdict=_WORDS)
+        packed = zipper.compress(data) + zipper.flush()
+        if len(packed) < len(data):
+            return "~" + b64encode(packed).decode()
+    return b64encode(data).decode()
+
+
+def to_bytes(text: str) -> bytes:
+    """The bytes that `to_text` was given."""
+    if not text.startswith("~"):
+        return b64decode(text)
+    return zlib.decompressobj(zdict=_WORDS).decompress(b64decode(text[1:]))
+
+
+def _parts(data: bytes, depth: int) -> Iterator[bytes]:
+    """A serialized value cut at the elements of its lists and objects; put together again, the same bytes."""
+    if depth and len(data) >= 2 * PIECE_MIN and (_is_array(data) or _is_map(data)):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):
+            parts = [bytes(one) for one in _ARRAY.decode(data)] if _is_array(data) else list(_entries(data))
+            head = len(data) - sum(map(len, parts))
+            if 0 < head <= _HEAD_MAX and b"".join(parts) == data[head:]:
+                yield data[:head]
+                for part in parts:
+                    yield from _parts(part, depth - 1)
+                return
+    yield data
+
+
+def _entries(data: bytes) -> Iterator[bytes]:
+    for key, value in _MAP.decode(data).items():
+        yield msgspec.msgpack.encode(key)
+        yield bytes(value)
+
+
+def _is_array(data: bytes) -> bool:
+    return 0x90 <= data[0] <= 0x9F or data[0] in (0xDC, 0xDD)
+
+
+def _is_map(data: bytes) -> bool:
+    return 0x80 <= data[0] <= 0x8F or data[0] in (0xDE, 0xDF)

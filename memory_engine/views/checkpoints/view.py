@@ -1,0 +1,431 @@
+"""Checkpoints of a graph's runs, for the runtime that saves them: bytes in, the same bytes out."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import cast
+
+import msgspec
+
+from memory_engine.core.events.base import Event
+from memory_engine.core.records import NewEvent
+from memory_engine.errors import ThreadNotFound
+from memory_engine.projections.base import ReadableRows, Rows
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.store.reader import LogReader
+from memory_engine.views.checkpoints.events import (
+    ChannelValue,
+    ChannelWrite,
+    CheckpointName,
+    CheckpointSaved,
+    CheckpointsDropped,
+    CheckpointWritten,
+    Packed,
+    PiecePlace,
+    Quote,
+)
+from memory_engine.views.checkpoints.fold import (
+    CHECKPOINTS,
+    AnyCheckpointRow,
+    CheckpointRow,
+    WritesRow,
+    checkpoint_key,
+    checkpoint_names,
+    checkpoints_in,
+    hidden_key,
+    items_between,
+    writes_key,
+)
+from memory_engine.views.checkpoints.packing import (
+    JSON,
+    PIECE_MIN,
+    Form,
+    Sheet,
+    digest_of,
+    joined,
+    quoted,
+    runs,
+    split,
+    to_bytes,
+    to_text,
+    unquoted,
+)
+
+EVENTS_KEPT = 4_096
+"""Events that are remembered: what a checkpoint repeats is not read again."""
+PIECES_KEPT = 1_024
+"""Pieces of a thread that are remembered, to see what an event says again."""
+LISTS_KEPT = 256
+"""Lists whose items are remembered, to see what is new in the next one; and threads whose pieces are."""
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A channel's value to be saved: serialized when it is asked for, which is not done where it has not `changed`."""
+
+    version: str
+    changed: bool
+    value: Callable[[], Form]
+
+
+class Write(msgspec.Struct, frozen=True):
+    """What a task wrote to a channel. A negative `index` is written over, any other stays as it was first."""
+
+    channel: str
+    index: int
+    value: Form
+    task_id: str = ""
+    task_path: str = ""
+
+
+class Saved(msgspec.Struct, frozen=True):
+    """A checkpoint as it was saved, without what was forgotten. Writes stand in the order in which they came."""
+
+    name: CheckpointName
+    parent: str
+    state: Form
+    metadata: str
+    values: Mapping[str, Form]
+    writes: Sequence[Write]
+
+
+class _Items(msgspec.Struct, frozen=True):
+    """The items of a list that was saved: their digests and their numbers, in order."""
+
+    digests: tuple[bytes, ...] = ()
+    numbers: tuple[int, ...] = ()
+
+
+class CheckpointCache:
+    """What is remembered of checkpoints, over many threads; nothing rests on it."""
+
+    def __init__(self) -> None:
+        self.generation = -1
+        self.events: OrderedDict[tuple[str, int], Event] = OrderedDict()
+        self.lists: OrderedDict[tuple[str, str, str], tuple[str, _Items]] = OrderedDict()
+        self.pieces: OrderedDict[str, dict[bytes, PiecePlace]] = OrderedDict()
+
+    def of(self, generation: int) -> "CheckpointCache":
+        """Itself, empty where something was deleted since: another thread may bear its id."""
+        if generation != self.generation:
+            self.generation = generation
+            self.events.clear()
+            self.lists.clear()
+            self.pieces.clear()
+        return self
+
+    def keep(self, thread_id: str, seq: int, event: Event, sheet: Sheet | None = None) -> None:
+        """Remember an event, and the pieces that it brought."""
+        self.events[thread_id, seq] = event
+        while len(self.events) > EVENTS_KEPT:
+            self.events.popitem(last=False)
+        if sheet is None or not sheet.own:
+            return
+        pieces = self.pieces.setdefault(thread_id, {})
+        if len(pieces) > PIECES_KEPT:
+            pieces.clear()
+        pieces.update((digest, PiecePlace(seq, index)) for digest, index in sheet.own.items())
+        while len(self.pieces) > LISTS_KEPT:
+            self.pieces.popitem(last=False)
+
+    def keep_list(self, key: tuple[str, str, str], version: str, items: _Items) -> None:
+        """Remember the items of a version of a channel."""
+        self.lists[key] = version, items
+        self.lists.move_to_end(key)
+        while len(self.lists) > LISTS_KEPT:
+            self.lists.popitem(last=False)
+
+
+class Draft:
+    """A checkpoint that is about to be saved, and what is new in its lists."""
+
+    def __init__(self, name: CheckpointName, sheet: Sheet) -> None:
+        self.name = name
+        self.sheet = sheet
+        self.values: list[ChannelValue] = []
+        self.places: list[PiecePlace] = []
+        self.before: dict[str, tuple[int, ...]] = {}
+        self.digests: dict[str, list[bytes]] = {}
+        self.numbers: dict[str, list[int]] = {}
+        self.event: CheckpointSaved | None = None
+
+    def new_items(self, channel: str) -> list[tuple[int, bytes]]:
+        """Place and digest of each item of a channel's list that the list before did not hold."""
+        digests = self.digests.get(channel, [])
+        return [(n, digests[n]) for n, number in enumerate(self.numbers.get(channel, ())) if not number]
+
+    def add(self, channel: str, version: str, items: Sequence[bytes], base: _Items) -> None:
+        """A list: what it shares with the one that it goes on from, and what is new."""
+        known = dict(zip(base.digests, base.numbers, strict=True))
+        digests = self.digests[channel] = [digest_of(item) for item in items]
+        numbers = self.numbers[channel] = [known.get(digest, 0) for digest in digests]
+        self.before[channel] = base.numbers
+        for n, number in enumerate(numbers):
+            if not number:
+                self.places.append(self.sheet.place(items[n], digests[n]))
+        self.values.append(ChannelValue(channel=channel, version=version, spans=runs(numbers)))
+
+
+class Checkpoints:
+    """The checkpoints of one thread. They need not be there, nor the thread, to be read."""
+
+    def __init__(self, thread: ThreadHandle, cache: CheckpointCache | None = None) -> None:
+        self.thread = thread
+        self._reader: LogReader = thread.kernel.reader
+        self._cache = (cache or CheckpointCache()).of(thread.kernel.store.generation)
+
+    async def names(self) -> list[CheckpointName]:
+        """All checkpoints, in no particular order."""
+        return [CheckpointName(*name) for name in checkpoint_names(await self._rows())]
+
+    async def latest(self, namespace: str = "") -> str:
+        """The id of a namespace's latest checkpoint; empty for none."""
+        return next(iter(checkpoints_in(await self._rows(), namespace)), "")
+
+    async def events(self) -> dict[CheckpointName, CheckpointSaved]:
+        """All checkpoints as their events hold them."""
+        rows = await self._rows()
+        seqs = {
+            CheckpointName(*name): row.seq
+            for name in checkpoint_names(rows)
+            if isinstance(row := rows.get(checkpoint_key(*name)), CheckpointRow)
+        }
+        events = await self._at(seqs.values())
+        return {name: cast("CheckpointSaved", events[seq]) for name, seq in seqs.items()}
+
+    async def read(self, name: CheckpointName) -> Saved | None:
+        """A checkpoint, whole; `None` where there is none of the name."""
+        rows = await self._rows()
+        row = rows.get(checkpoint_key(name.namespace, name.id))
+        if not isinstance(row, CheckpointRow):
+            return None
+        written = rows.get(writes_key(name.namespace, name.id))
+        seqs = written.seqs if isinstance(written, WritesRow) else ()
+        events = await self._at([row.seq, *seqs])
+        saved = cast("CheckpointSaved", events[row.seq])
+        writes: list[Write] = []
+        for seq in seqs:
+            event = cast("CheckpointWritten", events[seq])
+            for write in event.writes:
+                with suppress(_Forgotten):
+                    value = await self._unpacked(rows, seq, write.value)
+                    writes.append(Write(write.channel, write.index, value, event.task_id, event.task_path))
+        state = await self._unpacked(rows, row.seq, saved.state)
+        values = await self._values(rows, name.namespace, saved, row)
+        return Saved(name, row.parent, state, saved.metadata, values, writes)
+
+    async def draft(self, name: CheckpointName, parent: str, given: Mapping[str, Given]) -> Draft:
+        """What is new in a checkpoint after its parent. Nothing is written."""
+        rows = await self._rows()
+        known = await self._known(rows, CheckpointName(name.namespace, parent)) if parent else {}
+        draft = Draft(name, Sheet(self._cache.pieces.get(self.thread.id, {})))
+        for channel, one in given.items():
+            before = known.get(channel)
+            if before is not None and before.version == one.version and not one.changed:
+                draft.values.append(before)
+                continue
+            value = one.value()
+            items = split(value)
+            if items is None:
+                packed = draft.sheet.packed(value)
+                draft.values.append(ChannelValue(channel=channel, version=one.version, value=packed))
+            else:
+                draft.add(channel, one.version, items, await self._base(rows, name.namespace, before))
+        return draft
+
+    async def gone_items(self, draft: Draft, channel: str) -> dict[bytes, bytes]:
+        """By digest the items of the list before that a channel's list no longer holds."""
+        gone = set(draft.before.get(channel, ())).difference(draft.numbers.get(channel, ()))
+        items = await self._items(await self._rows(), gone)
+        return {digest_of(item): item for item in items.values()}
+
+    async def save(
+        self, draft: Draft, parent: str, state: Form, metadata: str, *, beside: Iterable[NewEvent] = ()
+    ) -> None:
+        """Save a checkpoint, and before it in the same commit the events beside it."""
+        name, beside = draft.name, list(beside)
+        said = [content if isinstance(content := getattr(one.event, "content", ""), str) else "" for one in beside]
+        saved = CheckpointSaved(
+            id=name.id,
+            state=draft.sheet.packed(state),
+            namespace=name.namespace,
+            parent=parent,
+            metadata=metadata,
+            values=tuple(draft.values),
+            items=tuple(draft.places),
+            pieces=tuple(quoted(draft.sheet.pieces, said)),
+        )
+        receipt = (await self.thread.dispatch_all([*beside, saved]))[-1]
+        self._cache.keep(self.thread.id, receipt.seq, saved, draft.sheet)
+        row = (await self._rows()).get(checkpoint_key(name.namespace, name.id))
+        if isinstance(row, CheckpointRow) and row.seq == receipt.seq:
+            numbers = _numbers(saved, row.first)
+            for value in saved.values:
+                if value.channel in draft.digests:
+                    items = _Items(tuple(draft.digests[value.channel]), tuple(numbers[value.channel]))
+                    self._cache.keep_list(self._list(name.namespace, value.channel), value.version, items)
+
+    async def write(self, name: CheckpointName, task_id: str, task_path: str, writes: Iterable[Write]) -> None:
+        """Save what a task wrote after a checkpoint."""
+        sheet = Sheet(self._cache.pieces.get(self.thread.id, {}))
+        packed = tuple(ChannelWrite(write.channel, write.index, sheet.packed(write.value)) for write in writes)
+        written = CheckpointWritten(
+            id=name.id,
+            task_id=task_id,
+            namespace=name.namespace,
+            task_path=task_path,
+            writes=packed,
+            pieces=tuple(map(to_text, sheet.pieces)),
+        )
+        receipt = await self.thread.dispatch(written)
+        self._cache.keep(self.thread.id, receipt.seq, written, sheet)
+
+    async def drop(self, names: Collection[CheckpointName]) -> None:
+        """Show these no more. The log keeps them."""
+        if names:
+            await self.thread.dispatch(CheckpointsDropped(checkpoints=tuple(names)))
+
+    # what values are made of
+
+    async def _rows(self) -> ReadableRows[AnyCheckpointRow]:
+        try:
+            return await self.thread.rows(CHECKPOINTS)
+        except ThreadNotFound:
+            return Rows(CHECKPOINTS.row, {})
+
+    def _list(self, namespace: str, channel: str) -> tuple[str, str, str]:
+        return self.thread.id, namespace, channel
+
+    async def _values(
+        self, rows: ReadableRows[AnyCheckpointRow], namespace: str, saved: CheckpointSaved, row: CheckpointRow
+    ) -> dict[str, Form]:
+        others = await self._at({value.seq for value in saved.values if value.seq})
+        lists = _numbers(saved, row.first)
+        items = await self._items(rows, {number for numbers in lists.values() for number in numbers})
+        values: dict[str, Form] = {}
+        for value in saved.values:
+            if value.channel in lists:
+                shown = [number for number in lists[value.channel] if number in items]
+                pieces = [items[number] for number in shown]
+                known = _Items(tuple(map(digest_of, pieces)), tuple(shown))
+                self._cache.keep_list(self._list(namespace, value.channel), value.version, known)
+                values[value.channel] = joined(pieces)
+                continue
+            seq, held = row.seq, value
+            if value.seq:
+                seq, other = value.seq, cast("CheckpointSaved", others[value.seq])
+                held = next(one for one in other.values if one.channel == value.channel)
+            with suppress(_Forgotten):
+                values[value.channel] = await self._unpacked(rows, seq, cast("Packed", held.value))
+        return values
+
+    async def _known(self, rows: ReadableRows[AnyCheckpointRow], parent: CheckpointName) -> dict[str, ChannelValue]:
+        """The values of a checkpoint, as the next one says again what has not changed."""
+        row = rows.get(checkpoint_key(parent.namespace, parent.id))
+        if not isinstance(row, CheckpointRow):
+            return {}
+        saved = cast("CheckpointSaved", (await self._at([row.seq]))[row.seq])
+        numbers = _numbers(saved, row.first)
+        return {value.channel: _again(value, numbers.get(value.channel, ()), row.seq) for value in saved.values}
+
+    async def _base(self, rows: ReadableRows[AnyCheckpointRow], namespace: str, before: ChannelValue | None) -> _Items:
+        """The items of the list that a value goes on from."""
+        if before is None or before.spans is None:
+            return _Items()
+        version, items = self._cache.lists.get(self._list(namespace, before.channel), ("", _Items()))
+        if version == before.version:
+            return items
+        numbers = [number for span in before.spans for number in range(span.first, span.first + span.count)]
+        held = await self._items(rows, set(numbers))
+        shown = [number for number in numbers if number in held]
+        return _Items(tuple(digest_of(held[number]) for number in shown), tuple(shown))
+
+    async def _items(self, rows: ReadableRows[AnyCheckpointRow], wanted: Collection[int]) -> dict[int, bytes]:
+        """The items of these numbers, but for those that were forgotten."""
+        if not wanted:
+            return {}
+        places: dict[int, tuple[int, int]] = {}
+        for first, row in items_between(rows, min(wanted), max(wanted) + 1):
+            if rows.get(hidden_key(row.seq)) is None:
+                numbers = range(first, first + row.count)
+                places.update((number, (row.seq, number - first)) for number in numbers if number in wanted)
+        events = await self._at({seq for seq, _ in places.values()})
+        held: dict[int, PiecePlace] = {}
+        for number, (seq, index) in places.items():
+            place = cast("CheckpointSaved", events[seq]).items[index]
+            held[number] = PiecePlace(place.seq or seq, place.index)
+        pieces = await self._pieces(rows, held.values())
+        return {number: pieces[place] for number, place in held.items() if place in pieces}
+
+    async def _unpacked(self, rows: ReadableRows[AnyCheckpointRow], seq: int, packed: Packed) -> Form:
+        """A value that the event at a seq holds. Raises `_Forgotten`."""
+        if packed.form == JSON:
+            return JSON, "".join(part for part in packed.parts if isinstance(part, str)).encode()
+        places = [part if isinstance(part, str) else PiecePlace(part.seq or seq, part.index) for part in packed.parts]
+        wanted = {place for place in places if not isinstance(place, str)}
+        pieces = await self._pieces(rows, wanted)
+        if len(pieces) < len(wanted):
+            raise _Forgotten
+        return packed.form, b"".join(to_bytes(one) if isinstance(one, str) else pieces[one] for one in places)
+
+    async def _pieces(
+        self, rows: ReadableRows[AnyCheckpointRow], places: Iterable[PiecePlace]
+    ) -> dict[PiecePlace, bytes]:
+        """The pieces at these places, but for those that were forgotten."""
+        shown = {place for place in places if rows.get(hidden_key(place.seq)) is None}
+        events = await self._at({place.seq for place in shown})
+        pieces = {
+            place: cast("CheckpointSaved | CheckpointWritten", events[place.seq]).pieces[place.index] for place in shown
+        }
+        quotes = {place: piece for place, piece in pieces.items() if isinstance(piece, Quote)}
+        said = await self._at({place.seq + quote.back for place, quote in quotes.items()})
+        found = {place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str)}
+        for place, quote in quotes.items():
+            piece = unquoted(quote, getattr(said[place.seq + quote.back], "content", None))
+            if piece is not None:
+                found[place] = piece
+        return found
+
+    async def _at(self, seqs: Collection[int]) -> dict[int, Event]:
+        """The events at these seqs."""
+        known = self._cache.events
+        found: dict[int, Event] = {}
+        for seq in seqs:
+            event = known.get((self.thread.id, seq))
+            if event is not None:
+                known.move_to_end((self.thread.id, seq))
+                found[seq] = event
+        missing = set(seqs) - found.keys()
+        if missing:
+            for seq, stored in (await self._reader.rows_at(self.thread.id, missing)).items():
+                found[seq] = cast("Event", self._reader.decode(self.thread.id, stored).event)
+                self._cache.keep(self.thread.id, seq, found[seq])
+        return found
+
+
+class _Forgotten(Exception):
+    """A part of a value was forgotten."""
+
+
+def _numbers(saved: CheckpointSaved, first: int) -> dict[str, list[int]]:
+    """The numbers of the items of each list in a checkpoint, whose first new item got the number `first`."""
+    found: dict[str, list[int]] = {}
+    for value in saved.values:
+        if value.spans is None:
+            continue
+        numbers = found[value.channel] = []
+        for span in value.spans:
+            begin = span.first or first
+            numbers += range(begin, begin + span.count)
+            if not span.first:
+                first += span.count
+    return found
+
+
+def _again(value: ChannelValue, numbers: Sequence[int], seq: int) -> ChannelValue:
+    """A value of the checkpoint at a seq, as a later one repeats it: by its place, where it is large."""
+    if value.spans is not None:
+        return msgspec.structs.replace(value, spans=runs(numbers))
+    if value.seq or value.value is None:
+        return value
+    size = sum(len(part) if isinstance(part, str) else PIECE_MIN for part in value.value.parts)
+    return value if size < PIECE_MIN else msgspec.structs.replace(value, value=None, seq=seq)

@@ -1,0 +1,205 @@
+"""Graphs of LangGraph on a memory: what is kept, resumed, edited, forgotten and erased."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+
+import memory_engine
+from memory_engine.integrations.langgraph import MARK, MemoryEngineSaver
+from tests.integrations.examples import printed
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+class Talk(TypedDict):
+    """The state of the graphs here."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+def echo(state: Talk) -> dict[str, Any]:
+    """Say again what was said."""
+    return {"messages": [AIMessage(content=f"You said: {state['messages'][-1].content}")]}
+
+
+def graph_of(node: Any, saver: MemoryEngineSaver) -> Any:
+    """A graph of one node."""
+    builder = StateGraph(Talk)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    builder.add_edge("node", END)
+    return builder.compile(checkpointer=saver)
+
+
+async def said(engine: memory_engine.Engine, thread_id: str = "t") -> list[tuple[str, object]]:
+    """What the memory's own context holds."""
+    messages = (await engine.thread(thread_id).context()).messages
+    return [(str(message["role"]), message["content"]) for message in messages]
+
+
+async def test_messages_of_a_graph_are_a_threads_events(tmp_path: Path) -> None:
+    """Once each, over turns and processes; search finds them, and the state is what the graph made."""
+    path = str(tmp_path / "agent.db")
+    for turn in ("My cat is called Tom.", "Where do I live?"):
+        async with memory_engine.open(path) as engine:
+            graph = graph_of(echo, MemoryEngineSaver(engine))
+            state = await graph.ainvoke({"messages": [HumanMessage(content=turn)]}, CONFIG)
+            assert f"You said: {turn}" == state["messages"][-1].content
+    async with memory_engine.open(path) as engine:
+        assert ["user", "assistant", "user", "assistant"] == [role for role, _ in await said(engine)]
+        thread = engine.thread("t")
+        assert "Tom" in (await thread.search("what is my cat called?"))[0].text
+        assert 4 == len(state["messages"]) == len(await thread.state())
+        assert (await thread.verify()).ok
+        assert MARK == (await thread.info()).metadata
+        history = [one async for one in graph_of(echo, MemoryEngineSaver(engine)).aget_state_history(CONFIG)]
+        assert 6 == len(history)
+        assert [4, 3, 2, 2, 1, 0] == [len(one.values.get("messages", ())) for one in history]
+
+
+async def test_a_step_adds_what_is_new_in_it(tmp_path: Path) -> None:
+    """The log of a long conversation holds each message once, however often the graph saves them all."""
+    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
+        saver, messages, config = (
+            MemoryEngineSaver(engine),
+            [],
+            {"configurable": {"thread_id": "t", "checkpoint_ns": ""}},
+        )
+        version, payload = None, 0
+        for n in range(120):
+            messages.append(HumanMessage(content=f"{n}: " + " ".join(str(n * k % 997) for k in range(150)), id=f"m{n}"))
+            payload += len(saver.serde.dumps_typed(messages[-1])[1])
+            version = saver.get_next_version(version, None)
+            checkpoint = empty_checkpoint() | {"id": f"{n:08}", "channel_versions": {"messages": version}}
+            checkpoint["channel_values"] = {"messages": list(messages)}
+            config = await saver.aput(config, checkpoint, {"step": n}, {"messages": version})
+        assert messages == (await saver.aget_tuple(config)).checkpoint["channel_values"]["messages"]
+        stats = await engine.stats()
+        assert stats.payload_bytes < 2 * payload
+    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:  # nothing is remembered here
+        saver = MemoryEngineSaver(engine)
+        earlier = await saver.aget_tuple({"configurable": {"thread_id": "t", "checkpoint_id": f"{59:08}"}})
+        assert messages[:60] == earlier.checkpoint["channel_values"]["messages"]
+        checkpoint = empty_checkpoint() | {"id": "x", "channel_versions": {"messages": "2"}}
+        checkpoint["channel_values"] = {"messages": [*messages[:3], *messages[50:]]}
+        await saver.aput(config, checkpoint, {}, {"messages": "2"})
+        assert [*messages[:3], *messages[50:]] == (await saver.aget(CONFIG))["channel_values"]["messages"]
+        assert stats.payload_bytes + 1_000 > (await engine.stats()).payload_bytes
+
+
+async def test_a_message_written_anew_takes_the_place_of_the_old_one() -> None:
+    """In the memory too; earlier checkpoints keep what they held, and what the graph removes the memory still knows."""
+    async with memory_engine.open(":memory:") as engine:
+        graph = graph_of(echo, MemoryEngineSaver(engine))
+        state = await graph.ainvoke({"messages": [HumanMessage(content="I live in Rome.", id="h1")]}, CONFIG)
+        before = await graph.aget_state(CONFIG)
+        answer = state["messages"][-1]
+        await graph.aupdate_state(CONFIG, {"messages": [AIMessage(content="Rome it is.", id=answer.id)]})
+        assert [("user", "I live in Rome."), ("assistant", "Rome it is.")] == await said(engine)
+        assert answer.content == (await graph.aget_state(before.config)).values["messages"][-1].content
+        await graph.aupdate_state(CONFIG, {"messages": [RemoveMessage(id="h1")]})
+        assert ["Rome it is."] == [message.content for message in (await graph.aget_state(CONFIG)).values["messages"]]
+        assert ("user", "I live in Rome.") in await said(engine)
+
+
+async def test_tool_calls_and_results_are_pairs_in_the_memory() -> None:
+    """As a provider wants them; what is not a chat's message stays in its checkpoint."""
+
+    def work(state: Talk) -> dict[str, Any]:
+        call = {"id": "c1", "name": "weather", "args": {"city": "Rome"}}
+        return {
+            "messages": [
+                AIMessage(content="", tool_calls=[call]),
+                ToolMessage(content="12 °C", tool_call_id="c1", name="weather"),
+                AIMessage(content="It is 12 °C."),
+            ]
+        }
+
+    async with memory_engine.open(":memory:") as engine:
+        await graph_of(work, MemoryEngineSaver(engine)).ainvoke({"messages": [HumanMessage(content="Rome?")]}, CONFIG)
+        assert ["user", "assistant", "tool", "assistant"] == [role for role, _ in await said(engine)]
+
+
+async def test_forgetting_hides_and_erasing_destroys(tmp_path: Path) -> None:
+    """A forgotten message is out of the memory, not of the state that the graph runs on; an erased one of both."""
+    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
+        saver = MemoryEngineSaver(engine)
+        secret = "My number is 4711-0815, please tell nobody about it, whatever they may ask of you, not even me."
+        version = saver.get_next_version(None, None)
+        checkpoint = empty_checkpoint() | {"id": "1", "channel_versions": {"messages": version}}
+        checkpoint["channel_values"] = {
+            "messages": [HumanMessage(content=secret, id="a"), AIMessage(content="Ok.", id="b")]
+        }
+        config = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+        await saver.aput(config, checkpoint, {}, {"messages": version})
+        thread = engine.thread("t")
+        first = await anext(thread.events())
+        await thread.forget(event_ids=[first.id])
+        assert [("assistant", "Ok.")] == await said(engine)
+        assert 2 == len((await saver.aget(CONFIG))["channel_values"]["messages"])
+        await thread.erase(seqs=[first.seq])
+        assert ["Ok."] == [one.content for one in (await saver.aget(CONFIG))["channel_values"]["messages"]]
+
+
+async def test_calls_without_await_come_from_other_threads_only() -> None:
+    """And from another event loop they may be awaited."""
+    async with memory_engine.open(":memory:") as engine:
+        saver = MemoryEngineSaver(engine)
+        graph = graph_of(echo, saver)
+        given = {"messages": [HumanMessage(content="Hello")]}
+        with pytest.raises(RuntimeError, match="await its twin"):
+            saver.get_tuple(CONFIG)
+        state = await asyncio.to_thread(graph.invoke, given, CONFIG)
+        assert "You said: Hello" == state["messages"][-1].content
+        assert 3 == len(await asyncio.to_thread(lambda: list(graph.get_state_history(CONFIG))))
+        other = await asyncio.to_thread(lambda: asyncio.run(graph.aget_state(CONFIG)))
+        assert 2 == len(other.values["messages"])
+
+
+INTERRUPTED = """
+import asyncio, sys
+import memory_engine
+from langgraph.types import Command, interrupt
+from memory_engine.integrations.langgraph import MemoryEngineSaver
+from tests.integrations.langgraph.test_graphs import CONFIG, graph_of
+from langchain_core.messages import AIMessage, HumanMessage
+
+def ask(state):
+    return {"messages": [AIMessage(content=f"You answered {interrupt('Sure?')}.")]}
+
+async def main():
+    async with memory_engine.open(sys.argv[1]) as engine:
+        graph = graph_of(ask, MemoryEngineSaver(engine))
+        given = {"messages": [HumanMessage(content="Delete it.")]} if sys.argv[2] == "begin" else Command(resume="yes")
+        state = await graph.ainvoke(given, CONFIG)
+        print(len(state["messages"]), state["messages"][-1].content, bool(state.get("__interrupt__")), flush=True)
+        if sys.argv[2] == "begin":
+            import os
+            os._exit(9)  # as a process dies
+
+asyncio.run(main())
+"""
+
+
+def test_an_interrupted_graph_goes_on_in_another_process(tmp_path: Path) -> None:
+    """The process dies while it waits for a person; the next one resumes."""
+    path, printed = str(tmp_path / "agent.db"), []
+    for step in ("begin", "resume"):
+        done = subprocess.run(
+            [sys.executable, "-c", INTERRUPTED, path, step], capture_output=True, text=True, check=False
+        )
+        printed.append((done.returncode, done.stdout.strip(), done.stderr))
+    assert [(9, "1 Delete it. True", ""), (0, "2 You answered yes. False", "")] == printed
+
+
+def test_the_example_prints_what_its_page_says(tmp_path: Path) -> None:
+    """Without a key."""
+    assert "Tom" in printed("langgraph", tmp_path)
