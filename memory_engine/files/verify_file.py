@@ -19,6 +19,7 @@ from typing import BinaryIO
 import msgspec
 from attrs import define, field
 
+from memory_engine.core.arguments import PathLike, checked_path
 from memory_engine.core.cancellation import finished
 from memory_engine.engine import Engine
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
@@ -67,7 +68,7 @@ _ANSWERS = msgspec.json.Decoder(_WorkerAnswer)
 
 
 async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
-    path: str,
+    path: PathLike,
     *,
     jobs: int = 1,
     thread_ids: Collection[str] | None = None,
@@ -86,6 +87,7 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
     Raises `StorageFailed` where there is no such file, `ThreadNotFound`, and `WorkerFailed` naming the thread whose
     process died or could not go on.
     """
+    path = checked_path("path", path)
     async with _only_read(path, entry_points=entry_points) as engine:
         sizes = {info.id: info.events for info in await engine.threads()}
         for thread_id in thread_ids or ():

@@ -14,7 +14,14 @@ from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
-from memory_engine.errors import EventTooLarge, InvalidIdentifier, ThreadExists, ThreadNotFound, WrongThreadKind
+from memory_engine.errors import (
+    EventTooLarge,
+    InvalidIdentifier,
+    InvalidSearch,
+    ThreadExists,
+    ThreadNotFound,
+    WrongThreadKind,
+)
 from memory_engine.projections.outbox import check_destinations
 from memory_engine.runtime.handle import ThreadHandle, listed
 from memory_engine.runtime.kernel import Kernel
@@ -176,6 +183,12 @@ def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> No
         return
     why = f"such ids are kept for threads that `engine.{kind}(…)` makes; take another"
     raise InvalidIdentifier("thread id", thread_id, why)
+
+
+def check_one_tenant(tenant_id: str | None) -> None:
+    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
+    if tenant_id is None:
+        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 
 
 def _own_id(record: ThreadRecord) -> str:
