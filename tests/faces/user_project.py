@@ -1,5 +1,6 @@
 """What a user sees of the public face: never run, checked by mypy (strict) and pyright in `tasks.py types`."""
 
+from pathlib import Path
 from typing import assert_type
 
 import memory_engine
@@ -16,6 +17,7 @@ from memory_engine import (
     ThreadInfo,
     User,
     UserMessage,
+    sync,
 )
 from memory_engine.recall.hits import Found
 from memory_engine.replay.anchors import Anchor
@@ -109,3 +111,34 @@ async def looking_back(thread: Thread) -> None:
     assert_type(await thread.verify(), VerifyReport)
     assert_type(await thread.rebuild(), ThreadInfo)
     assert_type(await thread.to_pytest(1), str)
+
+
+def without_await(path: Path) -> None:
+    """The same, for code that does not await."""
+    with sync.open(path) as engine:
+        assert_type(engine, sync.Engine)
+        thread = engine.create_thread(user_id="u1")
+        assert_type(thread, sync.Thread)
+        assert_type(thread.dispatch(UserMessage(content="Hello"), event_id="x"), Receipt)
+        assert_type(thread.context(max_tokens=8_000), Context)
+        assert_type(list(thread.events()), list[RecordedEvent])
+        assert_type(next(thread.follow()), RecordedEvent)
+        assert_type(thread.at(1), sync.Past)
+        assert_type(thread.at(1).seq, int)
+        assert_type(thread.bisect(lambda then: then.info().events > 1), Bisection)
+        assert_type(thread.scratchpad, sync.Scratchpad)
+        assert_type(engine.user("u1").preferences, sync.Preferences)
+        assert_type(engine.tenant("acme").documents.search("revenue"), Found)
+        assert_type(thread.tool_cache.cached_call("tool", {}, lambda: "result", duration=2).result, str)
+        assert_type(engine.call(lambda awaiting: awaiting.thread("t").info()), ThreadInfo)
+        with thread.recording() as turn:
+            assert_type(turn.receipts, tuple[Receipt, ...])
+        with sync.AgentLifecycle(engine, thread, agent_id="a").run("a task") as run:
+            run.result = "done"
+
+
+async def opened(path: Path) -> None:
+    """Both ways to open an engine."""
+    engine = await memory_engine.open(path)
+    assert_type(engine, Engine)
+    await engine.close()
