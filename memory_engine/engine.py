@@ -17,6 +17,7 @@ from memory_engine.core.arguments import (
     checked_function,
     checked_limit,
     checked_list,
+    checked_name,
     checked_path,
     checked_text,
     checked_type,
@@ -305,6 +306,8 @@ class Engine:
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
         check_one_tenant(tenant_id)
+        for what, value in {"kind": kind, "user_id": user_id, "agent_id": agent_id}.items():
+            checked_name(what, value)
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
         if thread_ids is not None:

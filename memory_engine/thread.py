@@ -12,7 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import PathLike, checked_file, checked_list
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded
 from memory_engine.core.lazy import lazy_module
@@ -160,6 +160,7 @@ class Thread(Administered):
 
         `progress` is called with how much is done and how much there is. Raises `ModelError`.
         """
+        checked_call("progress", progress)
         if await self.exists():
             await self.kernel[Recall].prepare(self.id, progress)
 

@@ -16,7 +16,14 @@ from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.context.standing import BlockSources
-from memory_engine.core.arguments import PathLike, checked_path
+from memory_engine.core.arguments import (
+    PathLike,
+    checked_flag,
+    checked_function,
+    checked_list,
+    checked_path,
+    checked_type,
+)
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
@@ -163,9 +170,15 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     """
 
     async def opened() -> Engine:
+        checked_type("config", config, EngineConfig, give="an EngineConfig")
+        checked_flag("entry_points", entry_points)
+        checked_function("ranker", ranker)
+        models = {"compact_model": compact_model, "memory_model": memory_model}
+        _check_parts(models | {"redactor": redactor, "tokens": tokens, "clock": clock, "ids": ids})
         model = _model(compact_model)
         installed = installed_plugins() if entry_points else ()
-        taken = _checked([*builtin_plugins(), *installed, *plugins, *_asked_first(compactor, model)])
+        given = checked_list("plugins", plugins, Plugin, each="plug-ins: `memory_engine.Plugin`")
+        taken = _checked([*builtin_plugins(), *installed, *given, *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
             counter=tokens or EstimatedTokens(),
@@ -173,18 +186,43 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
             ids=ids or RandomIds(),
             compact_model=model,
             model=_model(memory_model),
-            models=SearchModels(
-                embedder=_embedder(embedder, reranker),
-                vector_index=_vector_index,
-                graphs=_graphs(place),
-                ranker=ranker,
-                reranker=reranker,
-            ),
+            models=_search_models(place, embedder, ranker, reranker),
             settings=dict(_settings(domain, scorers, redactor)),
         )
         return await _started(place, durability, config, taken, sources)
 
     return Opening(opened)
+
+
+_PART_NAMES = {
+    "compact_model": "complete",
+    "memory_model": "complete",
+    "redactor": "redact",
+    "tokens": "exact",
+    "clock": "now_us",
+    "ids": "event_id",
+}
+
+
+def _check_parts(parts: Mapping[str, object]) -> None:
+    """Raise `InvalidArgument` for a part that cannot do what it is for, and is not the name of a model either."""
+    for what, part in parts.items():
+        name = _PART_NAMES[what]
+        is_name = isinstance(part, str) and part and name == "complete"
+        if part is not None and not is_name and not hasattr(part, name):
+            raise InvalidArgument(what, part, f"give an object that has `{name}`")
+
+
+def _search_models(
+    place: str | Store, embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None
+) -> SearchModels:
+    return SearchModels(
+        embedder=_embedder(embedder, reranker),
+        vector_index=_vector_index,
+        graphs=_graphs(place),
+        ranker=ranker,
+        reranker=reranker,
+    )
 
 
 def _checked_store(store: Store) -> Store:
@@ -196,6 +234,8 @@ def _checked_store(store: Store) -> Store:
 async def _started(
     place: str | Store, durability: Durability, config: EngineConfig, plugins: Sequence[Plugin], sources: "_Sources"
 ) -> Engine:
+    if durability not in ("normal", "full"):
+        raise InvalidArgument("durability", durability, 'give "normal" or "full"')
     store = await _open_store(place, durability, config) if isinstance(place, str) else place
     closing = AsyncExitStack()
     try:
@@ -293,9 +333,12 @@ def _settings(
         from memory_engine.views.preferences.domain import Domain
 
         yield Domain, domain if isinstance(domain, Domain) else Domain.from_toml(domain)
-    if scorers:
+    if scorers != ():
         from memory_engine.views.promotion.scorers import Scorers
 
+        for scorer in checked_list("scorers", scorers, object, each="scorers"):
+            if not hasattr(scorer, "score"):
+                raise InvalidArgument("scorers", scorer, "give objects with a method `score`")
         yield Scorers, Scorers(scorers)
     if redactor is not None:
         from memory_engine.views.patterns.redaction import Redactors

@@ -147,9 +147,9 @@ class _Stub:
             case ast.BinOp(left=left, right=right):
                 return " | ".join(dict.fromkeys((self._type(left, module), self._type(right, module))))
             case ast.Attribute(value=ast.Name(id=prefix), attr=name):
-                return self._name(name, _origins(module)[prefix])
+                return self._name(name, imported_names(module)[prefix])
             case ast.Name(id=name):
-                return self._name(name, _origins(module).get(name, "").rpartition(".")[0] or module)
+                return self._name(name, imported_names(module).get(name, "").rpartition(".")[0] or module)
         raise ValueError(f"{module}: {ast.unparse(annotation)}")
 
     def _name(self, name: str, home: str) -> str:
@@ -186,7 +186,7 @@ def _default(value: ast.expr) -> ast.expr:
 
 
 @cache
-def _origins(module: str) -> dict[str, str]:
+def imported_names(module: str) -> dict[str, str]:
     """Where the names come from that a module imports, for types only too."""
     tree = ast.parse(inspect.getsource(import_module(module)))
     return {

@@ -34,6 +34,16 @@ def checked_text(what: str, value: str) -> str:
     return value
 
 
+def checked_name(what: str, value: str | None) -> str | None:
+    """A text, or `None` where it may be left out. Raises `InvalidArgument`."""
+    return None if value is None else checked_text(what, value)
+
+
+def checked_flag(what: str, value: bool) -> bool:
+    """`True` or `False`. Raises `InvalidArgument`."""
+    return checked_type(what, value, bool, give="True or False")
+
+
 def checked_path(what: str, value: PathLike) -> str:
     """A path as a text. Raises `InvalidArgument`."""
     given: object = value

@@ -38,7 +38,7 @@ class ScopeHandle(ThreadHandle):
 
     def __init__(self, kernel: Kernel, kind: str, scope_id: str, tenant_id: str = "") -> None:
         check_identifier(f"{kind} id", scope_id)
-        if tenant_id:
+        if tenant_id != "":
             check_identifier("tenant id", tenant_id)
         super().__init__(kernel, scope_thread_id(kind, scope_id, tenant_id))
         self.kind = kind
@@ -185,9 +185,9 @@ def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> No
     raise InvalidIdentifier("thread id", thread_id, why)
 
 
-def check_one_tenant(tenant_id: str | None) -> None:
+def check_one_tenant(tenant_id: object) -> None:
     """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
-    if tenant_id is None:
+    if not isinstance(tenant_id, str):
         raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 
 

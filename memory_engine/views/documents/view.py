@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
@@ -14,7 +14,14 @@ from memory_engine.core.arguments import PathLike, checked_call, checked_file, c
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
-from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
+from memory_engine.errors import (
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidDocument,
+    InvalidInput,
+    MissingExtra,
+    UnreadableDocument,
+)
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
@@ -63,6 +70,9 @@ class Documents:
         `UnreadableDocument` where something cannot be read, having brought all that can; `InvalidDocument`;
         `MissingExtra`.
         """
+        checked_text("id", id)
+        checked_text("title", title)
+        checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
         checked_type("source", source, (str, os.PathLike), give="a text, or the Path of a file")
         if isinstance(source, str):
             return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
@@ -89,6 +99,7 @@ class Documents:
         Without an id it goes by a digest of title and text. Equal text, description and splitting write nothing.
         Raises `InvalidDocument` for a text without words, `InvalidIdentifier`.
         """
+        checked_text("id", id)
         checked_text("text", text)
         checked_type("described", described, Described, give="a Described")
         checked_type("splitting", splitting, Splitting, give="a Splitting")
@@ -118,10 +129,11 @@ class Documents:
         errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
         checked_call("progress", progress)
+        checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
         checked_type("splitting", splitting, Splitting, give="a Splitting")
-        several = (
-            [paths] if isinstance(paths, str | os.PathLike) else checked_type("paths", paths, Iterable, give="paths")
-        )
+        several = [paths] if isinstance(paths, str | os.PathLike) else paths
+        if isinstance(several, Mapping) or not isinstance(several, Iterable):
+            raise InvalidArgument("paths", paths, "give a path, or several")
         named = [checked_file("paths", path) for path in several]
         return await self._ingest(named, _Ingestion(splitting, limits, progress))
 
@@ -151,6 +163,8 @@ class Documents:
 
         A path stands for all documents of that file, or of all files below that folder. The log keeps the events.
         """
+        checked_text("reason", reason)
+        checked_type("id", id, (str, os.PathLike), give="the id of a document, or the Path of a file")
         documents = await self.list()
         if isinstance(id, os.PathLike):
             name = absolute(Path(id))

@@ -22,7 +22,7 @@ from typing import cast
 
 import msgspec
 
-from memory_engine.core.arguments import PathLike, checked_file, checked_list, checked_type
+from memory_engine.core.arguments import PathLike, checked_file, checked_list, checked_text, checked_type
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
@@ -278,6 +278,7 @@ class AgentMd:
 
     async def remove(self, *line_ids: int, reason: str = "") -> None:
         """Take promoted lines away. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
+        checked_text("reason", reason)
         known = {line.id for line in await self.lines()}
         for line_id in checked_list("line_ids", line_ids, int, each="numbers of lines"):
             if line_id not in known:
