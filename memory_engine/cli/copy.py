@@ -29,8 +29,8 @@ async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
     progress: dict[str, Progress] = {what: Progress(what, terminal) for what in ("copying", "verifying")}
     try:
         async with (
-            existing(asked.source, read_only=True, entry_points=asked.plugins) as source,
-            writable(asked.target, entry_points=asked.plugins) as target,
+            existing(asked.source, read_only=True, plugins=asked.plugins) as source,
+            writable(asked.target, plugins=asked.plugins) as target,
         ):
             report = await source.copy_to(
                 target,
