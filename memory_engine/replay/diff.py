@@ -138,7 +138,7 @@ class RowsDiff:
     changed: tuple[str, ...]
 
 
-def _counted(rows: RowsDiff) -> str:
+def _rows_told(rows: RowsDiff) -> str:
     return f"{len(rows.added)} rows added, {len(rows.removed)} removed, {len(rows.changed)} changed"
 
 
@@ -179,7 +179,7 @@ class Diff(JsonForm):
             *(("-", chunk.id, chunk.type, chunk.text) for chunk in self.removed),
             *(("±", one.after.id, one.after.type, ", ".join(one.fields) or "another id") for one in self.changed),
             *(("moved", chunk_id, "", "") for chunk_id in self.moved),
-            *(("view", name, "", _counted(rows)) for name, rows in (self.views or {}).items()),
+            *(("view", name, "", _rows_told(rows)) for name, rows in (self.views or {}).items()),
         ]
         caption = f"From event {self.a.seq} to event {self.b.seq} of {self.b.thread_id}"
         return table(caption, ("", "id", "type", "what"), rows)

@@ -9,18 +9,19 @@
 `__init__.pyi` beside it is what type checkers read; `python3 tasks.py sync` makes it of the classes that await.
 """
 
-from memory_engine.sync.facade import HOMES, open, restore, sync_class
+from memory_engine.sync.facade import HOMES, sync_class
+from memory_engine.sync.facade import open as open
+from memory_engine.sync.facade import restore as restore
 
-__all__ = ["open", "restore"]
-__all__ += list(HOMES)
 
-
-def __getattr__(name: str) -> type:
+def __getattr__(name: str) -> object:
     """The class that stands for the one of this name that awaits."""
+    if name == "__all__":
+        return [*HOMES, "open", "restore"]
     if name not in HOMES:
         raise AttributeError(f"module 'memory_engine.sync' has no attribute {name!r}")
     return sync_class(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *HOMES})

@@ -307,7 +307,8 @@ def _made_of(kind: type) -> type[Handle]:
     for name in dir(kind):
         if not name.startswith("_") and name not in left_out(kind) and name not in vars(own):
             members[name] = _member(name, getattr_static(kind, name))
-    return type(kind.__name__, (bases[0] if bases else own,), members)
+    made: type[Handle] = type(kind.__name__, (bases[0] if bases else own,), members)  # pyright: ignore[reportAssignmentType]  # its base is one
+    return made
 
 
 def _member(name: str, held: object) -> object:

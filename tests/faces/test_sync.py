@@ -66,6 +66,7 @@ def test_the_exceptions_name_what_is_there() -> None:
     assert ASKED_IN_A_THREAD["bisect"] in inspect.signature(memory_engine.Thread.bisect).parameters
     assert ASKED_IN_A_THREAD["cached_call"] in inspect.signature(AsyncToolCache.cached_call).parameters
     assert set(HOMES) >= MADE_BY_HAND
+    assert {*HOMES, "open", "restore"} == set(getattr(sync, "__all__"))  # noqa: B009 - of the module, not of its types
 
 
 # what it does
