@@ -102,11 +102,15 @@ class _Loop:
             tasks.append(self._loop.create_task(work()))
             tasks[0].add_done_callback(lambda _: ended.release())
 
-        self._loop.call_soon_threadsafe(start)
+        def cancel() -> None:
+            for task in tasks:
+                task.cancel()
+
         try:
+            self._loop.call_soon_threadsafe(start)
             ended.acquire()
         except BaseException:  # whatever ended the waiting, nobody waits any more; it goes on to the caller
-            self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())  # noqa: PLW0108 - there may be no task yet
+            self._loop.call_soon_threadsafe(cancel)
             raise
         if tasks[0].cancelled():
             raise EngineClosed
@@ -114,8 +118,9 @@ class _Loop:
 
     def leave(self) -> None:
         """End the loop, if no other engine lives in it."""
-        self._is_left = True
-        self._provider.__exit__(None, None, None)
+        if not self._is_left:
+            self._is_left = True
+            self._provider.__exit__(None, None, None)
 
     def used(self, manager: AbstractAsyncContextManager[T]) -> AbstractContextManager[T]:
         """Enter it and leave it in one task of the loop."""

@@ -243,8 +243,8 @@ import sys
 from memory_engine import UserMessage, sync
 with sync.open(":memory:") as engine:
     thread = engine.create_thread("t")
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         next(thread.follow())
     except KeyboardInterrupt:
         print(thread.dispatch(UserMessage(content="Hello")).seq)
