@@ -11,7 +11,7 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.erasing import ErasurePlan, delete, erase_events
 from memory_engine.administration.holds import check_not_held
-from memory_engine.core.arguments import PathLike, checked_file, checked_list, checked_text, checked_type
+from memory_engine.core.arguments import PathLike, checked_file, checked_flag, checked_list, checked_text, checked_type
 from memory_engine.core.events.memory import EventsErased, MemoryForget
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lazy import regex
@@ -130,6 +130,7 @@ async def retain(
     """Follow rules, in their order; see `Engine.retain`."""
     rules = _checked_rules(kernel, rules)
     checked_text("by", by)
+    checked_flag("dry_run", dry_run)
     if not dry_run:
         kernel.check_writable("retention")
     held: list[LegalHold] = []

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
@@ -173,9 +174,37 @@ async def test_an_argument_of_a_wrong_type_is_never_passed_over(name: str) -> No
     assert [] == silent
 
 
-OPENED = [
-    name for name in inspect.signature(memory_engine.open).parameters if name not in ("entry_points", "durability")
-]
+ENDING = sorted(ELSEWHERE - {"close", "follow", "from_file", "of"})
+
+
+@pytest.mark.parametrize("name", ["engine", "thread", "agent", "agent_md"])
+async def test_what_ends_or_writes_passes_over_no_argument_either(name: str, tmp_path: Path) -> None:
+    """Refused, it ends nothing: the thread is there for the next call."""
+    silent: list[str] = []
+    usual = USUAL | {
+        "path": tmp_path / "no" / "file",
+        "folder": tmp_path / "no" / "folder",
+        "rules": [],
+        "target": None,
+    }
+    usual |= {"every": timedelta(hours=1), "compactor": None}
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t", user_id="u", tenant_id="acme")
+        await thread.dispatch_all([UserMessage(content="Revenue dips every Sunday"), UserMessage(content="more")])
+        of = PUBLIC[name](engine, thread)
+        for method in (one for one in ENDING if hasattr(type(of), one)):
+            parameters = inspect.signature(getattr(of, method)).parameters.values()
+            needed = {one.name: usual[one.name] for one in parameters if one.default is one.empty}
+            known = hints(getattr(type(of), method))
+            for one in parameters:
+                for odd in (odd for odd in (*ODD, "text") if not fits(odd, known[one.name])):
+                    with suppress(*OWN_ERRORS):
+                        await called(getattr(of, method), needed | {one.name: odd}, ())
+                        silent.append(f"{method}({one.name}={odd!r})")
+    assert [] == silent
+
+
+OPENED = list(inspect.signature(memory_engine.open).parameters)
 
 
 @pytest.mark.parametrize("name", OPENED)
