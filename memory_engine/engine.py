@@ -2,20 +2,24 @@
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from memory_engine.administration.handle import verify_threads
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
+    PathLike,
     checked_call,
+    checked_file,
     checked_function,
     checked_limit,
     checked_list,
+    checked_name,
+    checked_path,
     checked_text,
     checked_type,
 )
@@ -37,11 +41,18 @@ from memory_engine.errors import (
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.recall.hits import Found
-from memory_engine.recall.service import Recall, asked, check_tenant
+from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.scoped import ThreadScopes, create_thread, new_record, open_thread, seeded
+from memory_engine.runtime.scoped import (
+    ThreadScopes,
+    check_one_tenant,
+    create_thread,
+    new_record,
+    open_thread,
+    seeded,
+)
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
@@ -70,26 +81,42 @@ _log = logging.getLogger("memory_engine")
 class Engine:
     """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, models: AsyncExitStack | None = None, place: str = "") -> None:
+        """`models` are closed with it, after the store. `place` is what it calls itself by."""
         self.kernel = kernel
+        self._models = models or AsyncExitStack()
+        self._place = place
+        self._is_started = False
         self._close_task: asyncio.Task[None] | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._place!r})"
+
     async def __aenter__(self) -> "Engine":
+        if self._is_started:
+            return self
+        self._is_started = True
         if self.config.read_only:
             return self
         if any(p.mode == "async" for p in self.kernel.projections):
             self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
         self.kernel.tasks.spawn(self.kernel[Relay].recover())
-        self.kernel.tasks.spawn(self._finish_acts())
+        self.kernel.tasks.spawn(_finish_acts(self.kernel))
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __del__(self) -> None:
+        if self._is_started and self._close_task is None:
+            how = "what was acknowledged is kept, but call `await engine.close()`, or open it by `async with`"
+            warnings.warn(f"{self!r} was never closed: {how}", ResourceWarning, source=self, stacklevel=2)
+
     async def close(self) -> None:
-        """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
+        """End compactions (their originals stand), let commits finish, fail what still waits, close the store.
+
+        An engine that nobody closes is closed by none: its file is as after a crash, with all that was acknowledged.
+        """
         if self._close_task is None:
             self.kernel.tasks.closing = True
             self.kernel[Observers].close()
@@ -98,11 +125,12 @@ class Engine:
 
     async def _close(self) -> None:
         tasks, threads = self.kernel.tasks, self.kernel[OpenThreads]
-        await tasks.end(threads.release_paused)
-        await threads.close()
-        tasks.closed = True
-        await tasks.wait()
-        await self.store.close()
+        async with self._models:
+            await tasks.end(threads.release_paused)
+            await threads.close()
+            tasks.closed = True
+            await tasks.wait()
+            await self.store.close()
 
     # its parts
 
@@ -319,7 +347,9 @@ class Engine:
         See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
-        check_tenant(tenant_id)
+        check_one_tenant(tenant_id)
+        for what, value in {"kind": kind, "user_id": user_id, "agent_id": agent_id}.items():
+            checked_name(what, value)
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
         if thread_ids is not None:
@@ -376,7 +406,8 @@ class Engine:
 
         What goes wrong, a hold in the way too, is logged and tried again the next time.
         """
-        return retention.retain_every(self.kernel, rules, every, by)
+        self.kernel.check_writable("retention")
+        return retention.retain_every(self.kernel, every, rules, by)
 
     async def finish_acts(self) -> "list[erasing.ErasureReport]":
         """Go on with acts that a process which died, or a reader in the way, has left unfinished.
@@ -386,13 +417,6 @@ class Engine:
         """
         self.kernel.check_writable("an act")
         return await erasing.finish_acts(self.kernel)
-
-    async def _finish_acts(self) -> None:
-        try:
-            if await self.store.acts(pending=True):
-                await self.finish_acts()
-        except MemoryEngineError as error:
-            _log.warning("%s", error)
 
     # looking back
 
@@ -407,16 +431,18 @@ class Engine:
         return await verify_threads(self.kernel, thread_ids, progress)
 
     async def import_log(
-        self, path: str | Path, *, thread_id: str = "", progress: "VerifyProgress | None" = None
+        self, path: PathLike, *, thread_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "importer.ImportReport":
         """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes.
 
         `thread_id` (default: as it was) may be a thread that holds a beginning of this very log: it goes on from there.
         The whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
         """
-        return await importer.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
+        return await importer.import_log(
+            self.kernel, checked_file("path", path), thread_id=thread_id, progress=progress
+        )
 
-    async def backup(self, path: str | Path, progress: Copied | None = None) -> Backup:
+    async def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other.
 
         The copy is checked before it is there: the file, and the chain of each thread's hashes (`broken` names those
@@ -424,9 +450,10 @@ class Engine:
         much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
         the store has no file.
         """
-        if is_url(str(path)):
-            raise BackupFailed(str(path), "a backup is one file: give a path; `Engine.copy_to` copies to another store")
-        return await self.store.backup(str(path), progress or _nobody)
+        place = checked_path("path", path)
+        if is_url(place):
+            raise BackupFailed(place, "a backup is one file: give a path; `Engine.copy_to` copies to another store")
+        return await self.store.backup(place, progress or (lambda *_: None))
 
     async def copy_to(
         self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
@@ -446,7 +473,7 @@ class Engine:
 
     async def export_all(
         self,
-        folder: str | Path,
+        folder: PathLike,
         *,
         redaction: "redaction.Redaction | None" = None,
         progress: "archive.FolderProgress | None" = None,
@@ -456,17 +483,19 @@ class Engine:
         The list is written last: a folder without one is not whole. Raises `FileExistsError` unless the folder is new
         or empty.
         """
-        return await archive.export_all(self.kernel, Path(folder), redaction=redaction, progress=progress)
+        return await archive.export_all(
+            self.kernel, checked_file("folder", folder), redaction=redaction, progress=progress
+        )
 
     async def import_all(
-        self, folder: str | Path, *, progress: "archive.FolderProgress | None" = None
+        self, folder: PathLike, *, progress: "archive.FolderProgress | None" = None
     ) -> "archive.StoreImport":
         """Make the threads of a folder that `export_all` wrote, each as `import_log` does.
 
         What is there already is passed over, so an import that was cut off is simply done again. A thread that cannot
         be taken is named in the report, with the reason. Raises `ImportRefused` for a folder without a whole list.
         """
-        return await archive.import_all(self.kernel, Path(folder), progress=progress)
+        return await archive.import_all(self.kernel, checked_file("folder", folder), progress=progress)
 
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in the order in which the threads were made."""
@@ -489,11 +518,16 @@ class Engine:
         may use the same. `limit` keeps the latest N. Events that forks share come once, from the thread that recorded
         them. Raises `InvalidSearch`.
         """
-        check_tenant(tenant_id)
+        check_one_tenant(tenant_id)
         wanted = checked_text("correlation_id", correlation_id)
         found = await self.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
 
 
-def _nobody(_done: int, _all: int) -> None:
-    """Hears of no progress."""
+async def _finish_acts(kernel: Kernel) -> None:
+    """Keeps no engine alive that nobody holds any more."""
+    try:
+        if await kernel.store.acts(pending=True):
+            await erasing.finish_acts(kernel)
+    except MemoryEngineError as error:
+        _log.warning("%s", error)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from memory_engine.core.arguments import checked_call
+from memory_engine.core.arguments import checked_call, checked_flag
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
@@ -87,6 +87,8 @@ class Administered(ThreadHandle):
         `ContentionError` where other processes write without pause.
         """
         self.check_present("rebuild")
+        if search is not None:
+            checked_flag("search", search)
         await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
         return await self.info()
 

@@ -21,7 +21,7 @@ def _declare_backup(parser: argparse.ArgumentParser) -> None:
 
 async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Copy a database. Returns 1 where a thread's chain of hashes does not hold."""
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         return await _copied(shown_place(asked.db), lambda done: engine.backup(asked.target, done), "copying", terminal)
 
 

@@ -34,8 +34,8 @@ async def copied(asked: argparse.Namespace, source_place: str, target_place: str
     progress: dict[str, Progress] = {what: Progress(what, terminal) for what in ("copying", "verifying")}
     try:
         async with (
-            existing(source_place, read_only=True, entry_points=asked.plugins) as source,
-            writable(target_place, entry_points=asked.plugins) as target,
+            existing(source_place, read_only=True, plugins=asked.plugins) as source,
+            writable(target_place, plugins=asked.plugins) as target,
         ):
             report = await source.copy_to(
                 target,

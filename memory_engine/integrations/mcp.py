@@ -360,8 +360,14 @@ class _Answers:
 
     async def _conversations(self, limit: int | None = THREADS_MAX) -> "Sequence[Any]":
         """Those of the user, or of the agent where no user is named, in exactly this tenant."""
-        whose = {"user_id": self._served.user_id} if self._served.user_id else {"agent_id": self._served.agent_id}
-        return await self._engine.threads(kind=self.thread_kind, tenant_id=self._served.tenant_id, limit=limit, **whose)
+        served = self._served
+        return await self._engine.threads(
+            kind=self.thread_kind,
+            tenant_id=served.tenant_id,
+            user_id=served.user_id or None,
+            agent_id=None if served.user_id else served.agent_id,
+            limit=limit,
+        )
 
     def _user(self) -> Any:
         return self._engine.user(self._served.user_id, tenant_id=self._served.tenant_id)

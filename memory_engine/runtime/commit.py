@@ -221,7 +221,7 @@ class Preparer(msgspec.Struct, frozen=True):
         for what, value in (
             ("event id", event_id), ("causation id", causation_id), ("correlation id", correlation_id)
         ):  # fmt: skip
-            if value:
+            if value != "":
                 check_identifier(what, value)
         links = current_links()
         return Prepared(

@@ -66,7 +66,7 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     origin = loaded.record.mended() if isinstance(loaded.record, DamagedRecord) else loaded.record
     record = msgspec.structs.replace(
         origin,
-        id=thread_id or kernel.new_id(),
+        id=kernel.new_id() if thread_id == "" else thread_id,
         created_at_us=kernel.now_us(),
         metadata={**loaded.record.metadata, **metadata},
         forked_from=ForkPoint(thread.id, seq),

@@ -21,6 +21,7 @@ from memory_engine.errors import (
     Conflict,
     EventTooLarge,
     InvalidIdentifier,
+    InvalidSearch,
     ThreadDiffers,
     ThreadExists,
     ThreadNotFound,
@@ -42,7 +43,7 @@ class ScopeHandle(ThreadHandle):
 
     def __init__(self, kernel: Kernel, kind: str, scope_id: str, tenant_id: str = "") -> None:
         check_identifier(f"{kind} id", scope_id)
-        if tenant_id:
+        if tenant_id != "":
             check_identifier("tenant id", tenant_id)
         super().__init__(kernel, scope_thread_id(kind, scope_id, tenant_id))
         self.kind = kind
@@ -256,6 +257,12 @@ def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> No
         return
     why = f"such ids are kept for threads that `engine.{kind}(…)` makes; take another"
     raise InvalidIdentifier("thread id", thread_id, why)
+
+
+def check_one_tenant(tenant_id: object) -> None:
+    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
+    if not isinstance(tenant_id, str):
+        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 
 
 def _own_id(record: ThreadRecord) -> str:
