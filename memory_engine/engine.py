@@ -5,10 +5,10 @@ import logging
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from memory_engine.administration.handle import verify_threads
+from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
@@ -36,7 +36,6 @@ from memory_engine.errors import (
     BackupFailed,
     InvalidArgument,
     InvalidSearch,
-    MemoryEngineError,
 )
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
@@ -55,7 +54,7 @@ from memory_engine.runtime.scoped import (
 )
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Backup, Copied, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
@@ -78,12 +77,12 @@ else:
 _log = logging.getLogger("memory_engine")
 
 
-class Engine:
+class Engine(AdministeredStore):
     """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
 
     def __init__(self, kernel: Kernel, models: AsyncExitStack | None = None, place: str = "") -> None:
         """`models` are closed with it, after the store. `place` is what it calls itself by."""
-        self.kernel = kernel
+        super().__init__(kernel)
         self._models = models or AsyncExitStack()
         self._place = place
         self._is_started = False
@@ -101,7 +100,7 @@ class Engine:
         if any(p.mode == "async" for p in self.kernel.projections):
             self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
         self.kernel.tasks.spawn(self.kernel[Relay].recover())
-        self.kernel.tasks.spawn(_finish_acts(self.kernel))
+        self.kernel.tasks.spawn(finish_quietly(self.kernel))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -379,45 +378,6 @@ class Engine:
                     await kernel[ProjectionWorker].catch_up(projection, runtime.id)
         await self.recall.settle()
 
-    # administrative acts
-
-    async def acts(self) -> Sequence[Act]:
-        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
-        return await self.store.acts()
-
-    async def holds(self) -> "list[holds.StandingHold]":
-        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
-        return await holds.holds(self.store)
-
-    async def retain(
-        self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
-    ) -> "retention.RetentionReport":
-        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough.
-
-        What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
-        anything happens, and `LegalHold` at the end, when all that is not held is done.
-        """
-        return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
-
-    def retain_every(
-        self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
-    ) -> Callable[[], None]:
-        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it.
-
-        What goes wrong, a hold in the way too, is logged and tried again the next time.
-        """
-        self.kernel.check_writable("retention")
-        return retention.retain_every(self.kernel, every, rules, by)
-
-    async def finish_acts(self) -> "list[erasing.ErasureReport]":
-        """Go on with acts that a process which died, or a reader in the way, has left unfinished.
-
-        Opening a store does it too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
-        act that waits until something is released.
-        """
-        self.kernel.check_writable("an act")
-        return await erasing.finish_acts(self.kernel)
-
     # looking back
 
     async def verify(
@@ -522,12 +482,3 @@ class Engine:
         wanted = checked_text("correlation_id", correlation_id)
         found = await self.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
-
-
-async def _finish_acts(kernel: Kernel) -> None:
-    """Keeps no engine alive that nobody holds any more."""
-    try:
-        if await kernel.store.acts(pending=True):
-            await erasing.finish_acts(kernel)
-    except MemoryEngineError as error:
-        _log.warning("%s", error)

@@ -74,7 +74,7 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
         asked.db,
         jobs=asked.jobs,
         thread_ids=None if asked.thread is None else [asked.thread],
-        plugins=asked.plugins.published,
+        entry_points=asked.plugins.published,
         plugins=asked.plugins.named,
         fail_fast=asked.fail_fast,
         progress=lambda threads, events: progress.update({"threads": threads, "events": events}),

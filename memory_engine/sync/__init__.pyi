@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 from memory_engine.administration.erasing import ErasureReport
 from memory_engine.administration.holds import StandingHold
@@ -40,7 +40,7 @@ from memory_engine.recall.hits import Found
 from memory_engine.recall.index import IndexProgress
 from memory_engine.recall.ranking import Ranker
 from memory_engine.recall.rerankers import Reranker
-from memory_engine.replay.anchors import Anchor
+from memory_engine.replay.anchors import Anchor, Contradicted
 from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
 from memory_engine.replay.export.archive import FolderProgress, StoreExport, StoreImport
@@ -72,6 +72,7 @@ from memory_engine.views.layers.entries import (
 )
 from memory_engine.views.layers.offloads import Opened
 from memory_engine.views.layers.shared_memory import Grant
+from memory_engine.views.memory_files.view import MemoryFiles
 from memory_engine.views.patterns.fold import Pattern, PatternHit, Proposal, Trace
 from memory_engine.views.patterns.redaction import Redactor
 from memory_engine.views.playbooks.events import PlaybookCall, PlaybookPromoted
@@ -105,7 +106,7 @@ class Engine:
         """An anchor of each thread's head, in the order in which the threads were made."""
     def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other."""
-    def check_anchors(self, anchored: Sequence[Anchor]) -> list[Anchor]:
+    def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
         """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
     @property
     def config(self) -> EngineConfig:
@@ -137,10 +138,13 @@ class Engine:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, and return its receipt when it is durable."""
-    def dispatch_all(self, thread_id: str, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
-        """Append events in order, all or none of them (those recorded already, by id, count as appended)."""
+    def dispatch_all(
+        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none (those recorded already, by id, count as appended). See `dispatch`."""
     @property
     def events(self) -> EventRegistry:
         """The types of events that it knows."""
@@ -164,6 +168,20 @@ class Engine:
         """An industry's own thread: patterns that its tenants share. Raises `InvalidIdentifier`."""
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
+    def open_thread(
+        self,
+        thread_id: str,
+        *,
+        kind: str = "conversation",
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        metadata: Mapping[str, str] | None = None,
+        initial_chunks: Sequence[InitialChunk] = ...,
+        policy: CompactionPolicy | None = None,
+    ) -> Thread:
+        """The thread of this id, made now if there is none: of many tasks and processes that race, each gets the same."""
     def register_compactor(self, compactor: Compactor) -> None:
         """Ask this compactor before all others."""
     def retain(self, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False) -> RetentionReport:
@@ -204,8 +222,10 @@ class Engine:
         agent_id: str | None = None,
         parent_id: str | None = None,
         status: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        order: Literal["created", "updated"] = "created",
         limit: int | None = None,
-        after: str | None = None,
+        after: ThreadInfo | str | None = None,
     ) -> list[ThreadInfo]:
         """The threads that match every given value exactly, in the order in which they were made."""
     def user(self, user_id: str, *, tenant_id: str = "") -> User:
@@ -231,7 +251,7 @@ class Thread:
     def anchor(self, at: MomentLike | None = None) -> Anchor:
         """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""
     def archive(self) -> None:
-        """Take no more events, those that wait included. The log stays readable."""
+        """Take no more events, those that wait included. The log stays readable, and `unarchive` opens it again."""
     def at(self, moment: MomentLike) -> Past:
         """The thread as it was: state, context and every view, read-only."""
     def bisect(
@@ -256,6 +276,8 @@ class Thread:
         """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
     def chunk(self, chunk_id: str) -> Chunk:
         """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
+    def clear(self, reason: str = "") -> Receipt:
+        """Begin again: from here on state, context, search and every view are as of a new thread."""
     def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
         """Compact all compactable chunks, or the given ones (with what must stay with them)."""
     def context(
@@ -287,9 +309,12 @@ class Thread:
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event; returns when it is durable."""
-    def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+    def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
         """Append events in order, all or none (those recorded already, by id, count as appended)."""
     def end_session(self, reason: str = "") -> Receipt:
         """End the session: EPHEMERAL chunks go."""
@@ -321,14 +346,21 @@ class Thread:
         """The flows that ran, and the playbooks made of them."""
     def follow(self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = ...) -> Iterator[RecordedEvent]:
         """The log and whatever comes, also what other processes commit: each event once, in order, without an end."""
-    def forget(self, *, chunk_ids: Sequence[str] = ..., event_ids: Sequence[str] = ..., reason: str = "") -> Receipt:
-        """Hide chunks, and all that came of events, from every view; the log keeps them."""
+    def forget(
+        self,
+        *,
+        chunk_ids: Sequence[str] = ...,
+        event_ids: Sequence[str] = ...,
+        seqs: Sequence[int] = ...,
+        reason: str = "",
+    ) -> Receipt:
+        """Hide chunks, and all that came of events, by id or by seq, from every view; the log keeps them."""
     def fork(self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None) -> Thread:
         """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
     def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
         """Let nothing of this thread be destroyed until it is released: `LegalHold` refuses it."""
     def info(self) -> ThreadInfo:
-        """The record and the head of the thread, or its head as of then. The status is always today's."""
+        """The record and the head of the thread, or its head as of then. Record and status are always today's."""
     def is_blocked(self) -> bool:
         """Whether events wait."""
     def last_seq(self) -> int:
@@ -342,6 +374,9 @@ class Thread:
     @property
     def memory(self) -> Memory:
         """Working, episodic, semantic and procedural memory."""
+    @property
+    def memory_files(self) -> MemoryFiles:
+        """Named texts that an agent keeps, with the history of each."""
     def offload(self, *, min_chars: int = 20000, keep_chars: int = 400) -> Receipt | None:
         """Shorten chunks of `min_chars` characters and more to their beginning and a reference."""
     def open(self, reference: str, *, start: int = 0, chars: int = 4000) -> Opened:
@@ -377,6 +412,18 @@ class Thread:
         """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do."""
     def resume(self, reason: str = "") -> Receipt:
         """Go on: take the events that waited, in order."""
+    def row(self, projection: Projection[V], key: str) -> V | None:
+        """One row of a projection, straight from the store: however many rows there are, no other is read."""
+    def rows_between(
+        self,
+        projection: Projection[V],
+        first: str = "",
+        last: str | None = None,
+        limit: int | None = None,
+        *,
+        latest: bool = False,
+    ) -> list[tuple[str, V]]:
+        """The rows with `first` <= key < `last` (`None`: to the end), in order of keys, straight from the store."""
     @property
     def scratchpad(self) -> Scratchpad:
         """The scratchpad: snippets that flows found out."""
@@ -400,17 +447,24 @@ class Thread:
         """Wait for a compaction under way."""
     def state(self, *, at: MomentLike | None = None) -> State:
         """The state after the last event, or as of an earlier moment: without what was forgotten since."""
-    def tail(self, projection: Projection[V], limit: int) -> list[tuple[str, V]]:
-        """The last rows of a projection by key, in order, straight from the store."""
     def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
         """The source of a test that runs the events from `first` to `last` on the state before them, and compares."""
     @property
     def tool_cache(self) -> ToolCache:
         """Results of tools that later exchanges may use."""
+    def unarchive(self) -> None:
+        """Take events again: paused as before, if it was. Does nothing for a thread that is not archived."""
     def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
         """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest."""
     def undo_rereduce(self, *, reason: str = "") -> Receipt:
         """Take back the latest `rereduce` that stands: what it brought goes, what it removed comes back."""
+    def update(
+        self,
+        *,
+        metadata: Mapping[str, str | None] | None = None,
+        policy: CompactionPolicy | Literal["default"] | None = None,
+    ) -> Receipt:
+        """Change the thread's metadata or its compaction policy, by a recorded event."""
     def verify(self, progress: VerifyProgress | None = None) -> VerifyReport:
         """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
     def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
@@ -444,9 +498,12 @@ class Scope(Thread):
         occurred_at: datetime | None = None,
         causation_id: str = "",
         correlation_id: str = "",
+        expected_seq: int | None = None,
     ) -> Receipt:
         """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
-    def dispatch_all(self, events: Sequence[Event | NewEvent]) -> tuple[Receipt, ...]:
+    def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
         """Append events in order, all or none, making the thread if these are its first."""
     def exists(self) -> bool:
         """Whether anything was dispatched here, including facts on their way from other threads."""
