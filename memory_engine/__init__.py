@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from memory_engine.scopes import Agent as Agent
     from memory_engine.scopes import Tenant as Tenant
     from memory_engine.scopes import User as User
+    from memory_engine.storage.places import restore as restore
     from memory_engine.thread import Thread as Thread
     from memory_engine.views.preferences.domain import Domain as Domain
     from memory_engine.views.preferences.domain import Kind as Kind
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from memory_engine.views.scratchpad.view import Snippet as Snippet
     from memory_engine.views.screen.view import ProactiveTool as ProactiveTool
     from memory_engine.wiring import open as open
-    from memory_engine.wiring import restore as restore
 
 _HOMES = {
     "agents.lifecycle": "AgentLifecycle",
@@ -99,7 +99,8 @@ _HOMES = {
     "views.preferences.rules": "Rules",
     "views.scratchpad.view": "Snippet",
     "views.screen.view": "ProactiveTool",
-    "wiring": "open restore",
+    "wiring": "open",
+    "storage.places": "restore",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -31,12 +31,9 @@ from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import (
-    BackupFailed,
     DuplicateRegistration,
     IntegrityError,
     InvalidArgument,
-    MissingExtra,
-    SchemaError,
 )
 from memory_engine.errors.base import is_url, shown_place
 from memory_engine.llm.base import LanguageModel, MemoryModel
@@ -55,9 +52,11 @@ from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
+from memory_engine.runtime.probe import Probe, ProbedModel, ProbedStore
 from memory_engine.runtime.threads import Observers, OpenThreads
+from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor
-from memory_engine.store.protocol import Backup, Copied, Store, StoreSchema
+from memory_engine.store.protocol import Store
 from memory_engine.views.checkpoints import plugin as checkpoints
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
@@ -103,9 +102,6 @@ def builtin_projections() -> tuple[Projection[object], ...]:
     return tuple(projection for plugin in builtin_plugins() for projection in plugin.projections)
 
 
-Durability = Literal["normal", "full"]
-
-
 class Opening:
     """What `open` gives: await it for an engine that you close yourself, or enter it, and it closes the engine."""
 
@@ -146,6 +142,7 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     tokens: TokenCounter | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
+    probe: Probe | None = None,
 ) -> Opening:
     """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it).
 
@@ -166,7 +163,8 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     promotion, `redactor` takes names and numbers out of what is proposed to an industry, in place of the embedded
     ones. Models are closed with the engine. `tokens` counts exactly where it is given a tokenizer. Raises
     `StorageError` where the file cannot be used, `InvalidCompactor` and `TypeError` for an object that is not a
-    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a URL without its extra.
+    compactor, an embedder or a re-ranker, `MissingExtra` for `"minilm"` or a URL without its extra. `probe` is told
+    what the engine does and how long it takes: give a `memory_engine.telemetry.OpenTelemetry()`.
 
         async with memory_engine.open("agent.db") as engine:
             thread = await engine.create_thread(user_id="u1")
@@ -175,21 +173,18 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
 
     async def opened() -> Engine:
         checked_type("config", config, EngineConfig, give="an EngineConfig")
-        checked_flag("entry_points", entry_points)
         checked_function("ranker", ranker)
-        models = {"compact_model": compact_model, "memory_model": memory_model}
-        _check_parts(models | {"redactor": redactor, "tokens": tokens, "clock": clock, "ids": ids})
-        model = _model(compact_model)
-        installed = installed_plugins() if entry_points else ()
-        given = checked_list("plugins", plugins, Plugin, each="plug-ins: `memory_engine.Plugin`")
-        taken = _checked([*builtin_plugins(), *installed, *given, *_asked_first(compactor, model)])
+        _check_parts(compact_model, memory_model, redactor, tokens, clock, ids, probe)
+        model = _probed(_model(compact_model), probe)
+        taken = _checked([*builtin_plugins(), *_given(plugins, entry_points), *_asked_first(compactor, model)])
         place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
         sources = _Sources(
             counter=tokens or EstimatedTokens(),
             clock=clock or SystemClock(),
             ids=ids or RandomIds(),
             compact_model=model,
-            model=_model(memory_model),
+            model=_probed(_model(memory_model), probe),
+            probe=probe,
             models=_search_models(place, embedder, ranker, reranker),
             settings=dict(_settings(domain, scorers, redactor)),
         )
@@ -198,20 +193,20 @@ def open(  # noqa: PLR0913 - the one place that takes every part; all but the pa
     return Opening(opened)
 
 
-_PART_NAMES = {
+_PARTS = {
     "compact_model": "complete",
     "memory_model": "complete",
     "redactor": "redact",
     "tokens": "exact",
     "clock": "now_us",
     "ids": "event_id",
+    "probe": "span",
 }
 
 
-def _check_parts(parts: Mapping[str, object]) -> None:
-    """Raise `InvalidArgument` for a part that cannot do what it is for, and is not the name of a model either."""
-    for what, part in parts.items():
-        name = _PART_NAMES[what]
+def _check_parts(*parts: object) -> None:
+    """Raise `InvalidArgument` for one of `_PARTS` that cannot do what it is for, and is not a model's name either."""
+    for (what, name), part in zip(_PARTS.items(), parts, strict=True):
         is_name = isinstance(part, str) and part and name == "complete"
         if part is not None and not is_name and not hasattr(part, name):
             raise InvalidArgument(what, part, f"give an object that has `{name}`")
@@ -240,7 +235,7 @@ async def _started(
 ) -> Engine:
     if durability not in ("normal", "full"):
         raise InvalidArgument("durability", durability, 'give "normal" or "full"')
-    store = await _open_store(place, durability, config) if isinstance(place, str) else place
+    store = await open_store(place, durability, config) if isinstance(place, str) else place
     closing = AsyncExitStack()
     try:
         engine = Engine(_kernel(store, config, plugins, sources), closing, shown_place(str(place)))
@@ -253,56 +248,10 @@ async def _started(
     return await engine.__aenter__()
 
 
-async def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
-    """Make a new store of a backup: a copy, checked like it (see `Engine.backup`). The backup stays as it is.
-
-    Raises `FileExistsError` where something is at `path`: a restored store takes nobody's place. Raises `SchemaError`
-    for a file that is not a store, `StorageFailed` where there is none, `BackupFailed` for a damaged one.
-    """
-    source, target = checked_path("backup", backup), checked_path("path", path)
-    for place in (source, target):
-        if is_url(place):
-            why = "a backup is one file, and so is its copy; `memory-engine copy FROM TO` takes URLs"
-            raise BackupFailed(place, why)
-    from memory_engine.storage.sqlite.backup import back_up_file
-
-    return await back_up_file(source, target, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
-
-
-def schema_of(place: str) -> StoreSchema:
-    """The schema of a store that is not open, to be looked at and brought up to date (see `memory-engine migrate`).
-
-    Raises `SchemaError` for `":memory:"`, and for a URL of another kind of database.
-    """
-    if place == ":memory:":
-        raise SchemaError(place, "a store in memory is always new; give a path")
-    check_back_end(place)
-    if is_url(place):
-        with _with_postgres():
-            from memory_engine.storage.postgres.migration import PostgresSchema
-
-        return PostgresSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
-    from memory_engine.storage.sqlite.migration import SQLiteSchema
-
-    return SQLiteSchema(place, busy_timeout_s=EngineConfig().busy_timeout_s)
-
-
-def check_back_end(place: str) -> None:
-    """Raise `SchemaError` for the URL of a database that there is no back end for."""
-    if is_url(place) and not place.startswith(("postgres://", "postgresql://")):
-        why = "it is neither a path nor the URL of a PostgreSQL database (postgresql://user@host/database)"
-        raise SchemaError(place, why)
-
-
-@contextmanager
-def _with_postgres() -> Iterator[None]:
-    """Say which extra is missing where the driver of PostgreSQL is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name != "asyncpg":
-            raise
-        raise MissingExtra("a memory in PostgreSQL", "postgres") from None
+def _given(plugins: Sequence[Plugin], entry_points: bool) -> Sequence[Plugin]:
+    checked_flag("entry_points", entry_points)
+    given = checked_list("plugins", plugins, Plugin, each="plug-ins: `memory_engine.Plugin`")
+    return [*(installed_plugins() if entry_points else ()), *given]
 
 
 def _checked(plugins: Sequence[Plugin]) -> Sequence[Plugin]:
@@ -321,6 +270,10 @@ def model_compactor(model: str | LanguageModel) -> Compactor:
 
 def _model(given: str | LanguageModel | None) -> LanguageModel | None:
     return _named(given) if isinstance(given, str) else given
+
+
+def _probed(model: LanguageModel | None, probe: Probe | None) -> LanguageModel | None:
+    return model if model is None or probe is None else ProbedModel(model, probe)
 
 
 def _named(name: str) -> LanguageModel:
@@ -359,24 +312,6 @@ def _asked_first(compactor: Compactor | None, model: LanguageModel | None) -> It
         yield Plugin("compact_model", compactors=[(model_compactor(model), 1)])
 
 
-async def _open_store(path: str, durability: Durability, config: EngineConfig) -> Store:
-    if path == ":memory:":
-        from memory_engine.storage.memory import MemoryStore
-
-        return MemoryStore()
-    check_back_end(path)
-    if is_url(path):
-        with _with_postgres():
-            from memory_engine.storage.postgres import PostgresStore
-        busy_s, read_only = config.busy_timeout_s, config.read_only
-        return await PostgresStore.open(path, durability=durability, busy_timeout_s=busy_s, read_only=read_only)
-    from memory_engine.storage.sqlite.store import SQLiteStore
-
-    if config.read_only:
-        return await SQLiteStore.open_read_only(path, busy_timeout_s=config.busy_timeout_s)
-    return await SQLiteStore.open(path, durability=durability, busy_timeout_s=config.busy_timeout_s)
-
-
 class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     """The sources of counts, times, ids and judgements. `settings` are those of views, by type."""
 
@@ -387,6 +322,7 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     model: LanguageModel | None
     models: SearchModels
     settings: Mapping[type, object]
+    probe: Probe | None
 
 
 def _embedder(given: str | Embedder | None, reranker: Reranker | None) -> Embedder | None:
@@ -429,7 +365,8 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         kinds.update((kind.name, kind) for kind in plugin.kinds)
     projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events.classes())}
     kernel = Kernel(
-        store=store,
+        store=store if sources.probe is None else ProbedStore.of(store, sources.probe),
+        probe=sources.probe,
         config=config,
         events=events,
         reducers=reducers,

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from memory_engine import wiring
 from memory_engine.engine import Engine
+from memory_engine.storage import places
 from memory_engine.sync import facade
 from memory_engine.sync.facade import HOMES, MADE_BY_HAND, left_out
 
@@ -55,7 +56,7 @@ class _Stub:
     def text(self) -> str:
         """All of it, as ruff formats it."""
         classes = [self._class(name) for name in HOMES]
-        functions = [self._function(wiring.open, "Engine"), self._function(wiring.restore)]
+        functions = [self._function(wiring.open, "Engine"), self._function(places.restore)]
         lines = [f"from {module} import {name}" for name, module in self.imports.items()]
         lines += ["from memory_engine.engine import Engine as AsyncEngine", ""]
         lines += [f'{name} = TypeVar("{name}")' for name in sorted(self.variables)]

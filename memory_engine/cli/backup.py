@@ -11,8 +11,8 @@ from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named
 from memory_engine.errors.base import is_url, shown_place
+from memory_engine.storage.places import restore
 from memory_engine.store.protocol import Backup, Copied
-from memory_engine.wiring import restore
 
 
 def _declare_backup(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,8 @@ from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted
 from memory_engine.errors.base import shown_place
+from memory_engine.storage.places import schema_of
 from memory_engine.store.protocol import SchemaVersions
-from memory_engine.wiring import schema_of
 
 
 def _declare_migrate(parser: argparse.ArgumentParser) -> None:

@@ -263,7 +263,10 @@ class CompactionService:
                 await self._close(runtime, is_ours)
                 if not _is_needed(runtime.state.tally, policy, trigger):
                     raise NothingToCompact(runtime.id, "another process has compacted it")
-                report = await attempt()
+                with self._kernel.span("compaction", {"thread": runtime.id, "trigger": trigger}) as span:
+                    report = await attempt()
+                    tokens = {"before": report.tokens_before, "after": report.tokens_after}
+                    span.say({"compactor": report.compactor, **tokens})
         except (NothingToCompact, CompactionNotLive):
             raise
         except BaseException as error:  # every error goes on to the caller

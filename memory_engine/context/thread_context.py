@@ -45,6 +45,22 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     reserve: int = 0,
 ) -> Context:
     """See `Thread.context`."""
+    with thread.kernel.span("context", {"thread": thread.id, "max_tokens": max_tokens, "query": query}) as span:
+        context = await _thread_context(thread, max_tokens, at, query, policy, recall_from, tools, reserve)
+        span.say({"tokens": context.tokens, "messages": len(context.messages)})
+        return context
+
+
+async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`, in their order
+    thread: ThreadHandle,
+    max_tokens: int | None,
+    at: MomentLike | None,
+    query: str | None,
+    policy: ContextPolicy | Splitter,
+    recall_from: Sequence[ThreadHandle],
+    tools: Sequence[Mapping[str, object]],
+    reserve: int,
+) -> Context:
     if query is None and (recall_from or not isinstance(recall_from, Collection)):
         raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
     if type(reserve) is not int or reserve < 0:

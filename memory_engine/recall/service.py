@@ -53,7 +53,10 @@ class Recall:
 
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """See `Searching.search`."""
-        return await self._searching.search(thread_ids, asked)
+        with self._kernel.span("search_memory", {"threads": thread_ids, "query": asked.query}) as span:
+            found = await self._searching.search(thread_ids, asked)
+            span.say({"hits": len(found)})
+            return found
 
     async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
         """Search these threads, or all that match; those of a pooled kind only where `where` names the kind."""

@@ -192,6 +192,8 @@ class Preparer(msgspec.Struct, frozen=True):
     ids: IdSource
     clock: Clock
     bytes_max: int
+    correlate: Callable[[], str] | None = None
+    """Gives the correlation id of an event that has none."""
 
     def all(self, events: Sequence[Event | NewEvent]) -> list[Prepared]:
         """Several events of one call. Raises `InvalidEvent` also where two different ones have the same id."""
@@ -232,7 +234,7 @@ class Preparer(msgspec.Struct, frozen=True):
             salt=self.ids.salt(),
             occurred_at_us=occurred_us(recorded, occurred_at),
             causation_id=causation_id or links.causation_id,
-            correlation_id=correlation_id or links.correlation_id,
+            correlation_id=correlation_id or links.correlation_id or (self.correlate() if self.correlate else ""),
             links_are_callers=bool(causation_id or correlation_id),
         )
 

@@ -151,7 +151,7 @@ class ThreadHandle:
         runtime = threads.get(self.id) or await threads.open(self.id)
         is_resuming = type(prepared.event) is ExecutionResume
         request = Request((prepared,), system=is_resuming, expected_seq=expected_seq)
-        return (await runtime.submit(request))[0]
+        return (await self._submitted(runtime, request))[0]
 
     async def dispatch_all(
         self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
@@ -168,7 +168,15 @@ class ThreadHandle:
             return ()
         threads = self.kernel[OpenThreads]
         runtime = threads.get(self.id) or await threads.open(self.id)
-        return await runtime.submit(self.kernel.request(events, expected_seq=expected_seq))
+        return await self._submitted(runtime, self.kernel.request(events, expected_seq=expected_seq))
+
+    async def _submitted(self, runtime: ThreadRuntime, request: Request) -> tuple[Receipt, ...]:
+        if self.kernel.probe is None:
+            return await runtime.submit(request)
+        first = request.events[0]
+        said = {"thread": self.id, "events": len(request.events), "type": first.event.event_type, "event": first.id}
+        with self.kernel.span("create_memory", {**said, "causation": first.causation_id}):
+            return await runtime.submit(request)
 
     async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
         """The log: events with `after` < seq <= `upto` (default: the last), in order."""

@@ -22,6 +22,7 @@ from memory_engine.errors import EngineClosed, InvalidArgument, ReadOnly
 from memory_engine.projections.base import Projection
 from memory_engine.runtime.commit import Preparer
 from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.probe import UNPROBED, Probe, Span
 from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.runtime.tasks import Tasks
 from memory_engine.store.passages import Extractors
@@ -118,6 +119,7 @@ class Kernel:
     kinds: Mapping[str, ThreadKind]
     clock: Clock
     ids: IdSource
+    probe: Probe | None = None
     reader: LogReader = field(
         init=False,
         default=Factory(
@@ -127,11 +129,18 @@ class Kernel:
     )
     preparer: Preparer = field(
         init=False,
-        default=Factory(lambda k: Preparer(k.events, k.ids, k.clock, k.config.event_bytes_max), takes_self=True),
+        default=Factory(
+            lambda k: Preparer(k.events, k.ids, k.clock, k.config.event_bytes_max, k.probe and k.probe.correlation_id),
+            takes_self=True,
+        ),
     )
     caches: Caches = field(init=False, factory=Caches)
     tasks: Tasks = field(init=False, factory=Tasks)
     _services: dict[type, object] = field(init=False, factory=dict)
+
+    def span(self, operation: str, said: Mapping[str, object]) -> Span:
+        """A span of the probe, if there is one: `with kernel.span("context", {"thread": id}) as span:`."""
+        return UNPROBED if self.probe is None else self.probe.span(operation, said)
 
     def provide(self, kind: type[T], service: T) -> T:
         """Register a service or a setting under its type; returns it."""

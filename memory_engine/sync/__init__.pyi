@@ -53,8 +53,10 @@ from memory_engine.replay.verify import VerifyProgress, VerifyReport
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.why import Why
 from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.probe import Probe
 from memory_engine.runtime.queue import BlockingReason
 from memory_engine.runtime.threads import Observer
+from memory_engine.storage.places import Durability
 from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
 from memory_engine.store.reader import MomentLike
 from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary
@@ -72,7 +74,7 @@ from memory_engine.views.layers.entries import (
 )
 from memory_engine.views.layers.offloads import Opened
 from memory_engine.views.layers.shared_memory import Grant
-from memory_engine.views.memory_files.view import MemoryFiles
+from memory_engine.views.memory_files.view import FileVersion, MemoryFile
 from memory_engine.views.patterns.fold import Pattern, PatternHit, Proposal, Trace
 from memory_engine.views.patterns.redaction import Redactor
 from memory_engine.views.playbooks.events import PlaybookCall, PlaybookPromoted
@@ -91,7 +93,6 @@ from memory_engine.views.report import Report
 from memory_engine.views.scratchpad.view import Snippet
 from memory_engine.views.screen.view import ProactiveTool, ScreenRow
 from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
-from memory_engine.wiring import Durability
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -836,6 +837,27 @@ class Documents:
     def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
         """The passages that answer a question best, best first; `document_id_of(hit.key)` gives their document."""
 
+class MemoryFiles:
+    """The files of one thread: an agent's, a user's, or a conversation's. Paths are relative, such as `notes/jdk.md`."""
+    def clear(self) -> Receipt | None:
+        """Delete all files. `None` if there are none."""
+    def create(self, path: str, content: str) -> Receipt:
+        """Make a file."""
+    def delete(self, path: str) -> Receipt:
+        """Delete a file, or a folder with all files in it. The log keeps them. Raises `UnknownMemoryFile`."""
+    def edit(self, path: str, change: Callable[[str], str], *, how: str = "edit") -> Receipt:
+        """Give a file the text that `change` makes of its text; `how` names the edit in the history."""
+    def get(self, path: str, *, at: MomentLike | None = None) -> MemoryFile | None:
+        """The file at a path, if there is one."""
+    def history(self, path: str = "") -> Sequence[FileVersion]:
+        """The events of the file at a path, oldest first, also before it was moved there, and of deleted ones there."""
+    def list(self, folder: str = "", *, at: MomentLike | None = None) -> list[MemoryFile]:
+        """The files in a folder and in those below it (default: all), in order of their paths."""
+    def move(self, path: str, to: str) -> Receipt:
+        """Give a file, or a folder with all files in it, another path."""
+    def read(self, path: str, *, at: MomentLike | None = None) -> str:
+        """The text of a file. Raises `UnknownMemoryFile`."""
+
 class Patterns:
     """A tenant's part in the patterns of industries. Nothing leaves before a person approved it by name."""
     def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
@@ -970,6 +992,7 @@ def open(
     tokens: TokenCounter | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
+    probe: Probe | None = None,
 ) -> Engine:
     """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it)."""
 

@@ -23,6 +23,7 @@ from anyio.from_thread import BlockingPortalProvider
 from memory_engine import wiring
 from memory_engine.engine import Engine
 from memory_engine.errors import EngineClosed, EngineForked
+from memory_engine.storage import places
 
 T = TypeVar("T")
 
@@ -46,6 +47,7 @@ HOMES = {
     "Preferences": "views.preferences.view",
     "Playbooks": "views.playbooks.view",
     "Documents": "views.documents.view",
+    "MemoryFiles": "views.memory_files.view",
     "Patterns": "views.patterns.view",
     "AgentMd": "views.promotion.agent_md",
     "Recording": "runtime.messages",
@@ -350,11 +352,11 @@ def open(*values: object, **named: object) -> Closable:
     return engine
 
 
-@wraps(wiring.restore)
+@wraps(places.restore)
 def restore(*values: object, **named: object) -> object:
     """Make a new store of a backup, as `memory_engine.restore` does."""
     loop = _Loop()
     try:
-        return loop.asked(wiring.restore, *values, **named)
+        return loop.asked(places.restore, *values, **named)
     finally:
         loop.leave()

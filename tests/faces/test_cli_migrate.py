@@ -10,9 +10,9 @@ import pytest
 
 import memory_engine
 from memory_engine.errors import SchemaError, StorageFailed
+from memory_engine.storage.places import schema_of
 from memory_engine.storage.sqlite import schema
 from memory_engine.storage.sqlite.schema import APPLICATION_ID, MIGRATIONS
-from memory_engine.wiring import schema_of
 from tests.command_line import Run
 
 NEWEST = len(MIGRATIONS)

@@ -10,7 +10,7 @@ from memory_engine.cli.program import COMMANDS
 from memory_engine.errors import BackupFailed, SchemaError, StorageBusy, StorageFailed, StorageUnreachable
 from memory_engine.errors.base import is_url, shown_place
 from memory_engine.files.verify_file import verify_file
-from memory_engine.wiring import restore, schema_of
+from memory_engine.storage.places import restore, schema_of
 from tests.command_line import Run
 
 URL = "postgresql://u:s3cret@127.0.0.1:1/db?wait=0"

@@ -112,7 +112,7 @@ def test_closing_ends_its_thread_and_another_tool_goes_on(tmp_path: Path) -> Non
     call(third, "create", path="/memories/a", file_text="of the user")
     del third
     gc.collect()
-    assert before == threading.active_count()
+    assert before >= threading.active_count()
     with MemoryTool(path) as last:
         assert call(last, "view", path="/memories/a").endswith("\t1")
 
@@ -122,7 +122,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     with pytest.raises(SchemaError):
         MemoryTool("mysql://host/database")
-    assert before == threading.active_count()
+    assert before >= threading.active_count()
 
 
 async def test_two_agents_at_once_keep_each_edit(engine: Engine) -> None:

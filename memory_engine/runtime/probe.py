@@ -1,0 +1,119 @@
+"""What watches an engine at work: told of each operation and how long it takes. Without one, nothing is asked."""
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from memory_engine.llm.base import Completion, LanguageModel, Message
+    from memory_engine.store.protocol import CommitUnit, Store
+
+
+class Span(Protocol):
+    """An operation under way: it is a context manager, or begun by being made and ended by `end`."""
+
+    def __enter__(self) -> "Span": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It is over; `error` has failed it. Called where it was made, or in a callback."""
+        ...
+
+    def say(self, said: Mapping[str, object]) -> None:
+        """Say something of it that was not known when it began."""
+        ...
+
+
+class Probe(Protocol):
+    """Watches an engine.
+
+    Operations: `create_memory` (a dispatch), `commit`, `compaction`, `search_memory`, `context`, `chat` (a model's
+    answer). What is said of them are ids, names and numbers; `query`, `asked` and `answer` are content.
+    """
+
+    def span(self, operation: str, said: Mapping[str, object]) -> Span:
+        """An operation that begins now. What is raised while it is entered has failed it."""
+        ...
+
+    def correlation_id(self) -> str:
+        """The correlation id of an event that is given none; empty for none."""
+        ...
+
+
+class _Unprobed:
+    def __enter__(self) -> "_Unprobed":
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Nobody listens."""
+
+    def say(self, said: Mapping[str, object]) -> None:
+        """Nobody listens."""
+
+
+UNPROBED = _Unprobed()
+"""The span of an engine without a probe."""
+
+
+class ProbedModel:
+    """A model, each answer of which is a span."""
+
+    def __init__(self, model: "LanguageModel", probe: Probe) -> None:
+        self._model = model
+        self._probe = probe
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self._model.name
+
+    async def complete(
+        self, messages: "Sequence[Message]", *, temperature: float, max_tokens: int, timeout_s: float
+    ) -> "Completion":
+        """The model's answer."""
+        asked = {"model": self.name, "temperature": temperature, "max_tokens": max_tokens, "asked": messages}
+        with self._probe.span("chat", asked) as span:
+            found = await self._model.complete(
+                messages, temperature=temperature, max_tokens=max_tokens, timeout_s=timeout_s
+            )
+            usage = {"input_tokens": found.usage.input_tokens, "output_tokens": found.usage.output_tokens}
+            span.say({"answered_by": found.model, "response_id": found.response_id, "answer": found.text, **usage})
+            return found
+
+    async def aclose(self) -> None:
+        """Close the model."""
+        await self._model.aclose()
+
+
+class ProbedStore:
+    """A store, each commit of which is a span. All else is the store's own."""
+
+    def __init__(self, store: "Store", probe: Probe) -> None:
+        self._store = store
+        self._probe = probe
+
+    @classmethod
+    def of(cls, store: "Store", probe: Probe) -> "Store":
+        """The store, watched."""
+        watched: Store = cls(store, probe)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by name
+        return watched
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def commit(self, unit: "CommitUnit") -> "asyncio.Future[None]":
+        """See `Store.commit`."""
+        span = self._probe.span("commit", {"thread": unit.thread_id, "events": len(unit.events)})
+        future = self._store.commit(unit)
+        future.add_done_callback(lambda done: span.end(None if done.cancelled() else done.exception()))
+        return future

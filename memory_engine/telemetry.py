@@ -1,0 +1,152 @@
+"""OpenTelemetry: spans and metrics of what an engine does, by the semantic conventions for generative AI.
+
+    from memory_engine.telemetry import OpenTelemetry
+
+    async with memory_engine.open("agent.db", probe=OpenTelemetry()) as engine: ...
+
+Needs the extra `otel`, which is OpenTelemetry's API alone: the SDK and exporters are your application's. Names of
+operations and attributes are those of the conventions as they stand in development, and `memory_engine.…` where there
+are none.
+"""
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from memory_engine.core.json_form import as_data
+from memory_engine.errors import MissingExtra
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import metrics, trace
+    from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode
+except ImportError:
+    raise MissingExtra("telemetry", "otel") from None
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
+
+CAUSES_KEPT = 4_096
+"""Events whose spans are remembered, so that what they cause links to them."""
+_OWN = frozenset({"commit", "compaction", "context"})
+"""Operations that the conventions have no name for."""
+_NAMES = {
+    "thread": "gen_ai.memory.store.id",
+    "event": "gen_ai.memory.record.id",
+    "events": "gen_ai.memory.record.count",
+    "hits": "gen_ai.memory.record.count",
+    "type": "memory_engine.event.type",
+    "trigger": "memory_engine.compaction.trigger",
+    "compactor": "memory_engine.compaction.compactor",
+    "before": "memory_engine.compaction.tokens_before",
+    "after": "memory_engine.compaction.tokens_after",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "tokens": "memory_engine.context.tokens",
+    "messages": "memory_engine.context.messages",
+    "model": "gen_ai.request.model",
+    "temperature": "gen_ai.request.temperature",
+    "answered_by": "gen_ai.response.model",
+    "response_id": "gen_ai.response.id",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+}
+_CONTENT = {"query": "gen_ai.memory.query.text", "asked": "gen_ai.input.messages", "answer": "gen_ai.output.messages"}
+
+
+class OpenTelemetry:
+    """A probe that tells OpenTelemetry. The providers are the global ones where none are given.
+
+    No content (questions, messages, answers) is told unless `content=True`. The trace that a dispatch happens in
+    becomes the correlation id of an event that is given none: its id in hex.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: "TracerProvider | None" = None,
+        meter_provider: "MeterProvider | None" = None,
+        *,
+        content: bool = False,
+    ) -> None:
+        self.content = content
+        self.causes: OrderedDict[str, SpanContext] = OrderedDict()
+        self.tracer = trace.get_tracer("memory_engine", tracer_provider=tracer_provider)
+        meter = metrics.get_meter("memory_engine", meter_provider=meter_provider)
+        self.durations = meter.create_histogram(
+            "gen_ai.client.operation.duration", unit="s", description="How long an operation of the memory takes."
+        )
+        self.compacted = meter.create_counter(
+            "memory_engine.compaction.tokens", unit="{token}", description="Tokens that compactions took out."
+        )
+
+    def span(self, operation: str, said: Mapping[str, object]) -> "OperationSpan":
+        """An operation that begins now."""
+        return OperationSpan(self, operation, said)
+
+    def correlation_id(self) -> str:
+        """The id of the trace around, in hex; empty for none."""
+        around = trace.get_current_span().get_span_context()
+        return f"{around.trace_id:032x}" if around.is_valid else ""
+
+
+class OperationSpan:
+    """A span of OpenTelemetry, and the time that it took."""
+
+    def __init__(self, probe: OpenTelemetry, operation: str, said: Mapping[str, object]) -> None:
+        self._probe = probe
+        self._operation = f"memory_engine.{operation}" if operation in _OWN else operation
+        self._token: object = None
+        self._said = dict(said)
+        cause = probe.causes.get(str(said.get("causation") or ""))
+        self._span: Span = probe.tracer.start_span(
+            f"{self._operation} {said['model']}" if "model" in said else self._operation,
+            kind=SpanKind.CLIENT if "model" in said else SpanKind.INTERNAL,
+            attributes={"gen_ai.operation.name": self._operation, **self._attributes(said)},
+            links=None if cause is None else [Link(cause)],
+        )
+        if "event" in said:
+            probe.causes[str(said["event"])] = self._span.get_span_context()
+            while len(probe.causes) > CAUSES_KEPT:
+                probe.causes.popitem(last=False)
+        self._begun = perf_counter()
+
+    def __enter__(self) -> Self:
+        self._token = contexts.attach(trace.set_span_in_context(self._span))
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        contexts.detach(self._token)  # type: ignore[arg-type]  # what attach gave
+        self.end(error)
+
+    def say(self, said: Mapping[str, object]) -> None:
+        """Say something of it."""
+        self._said.update(said)
+        self._span.set_attributes(self._attributes(said))
+
+    def end(self, error: BaseException | None = None) -> None:
+        """It is over."""
+        named = {"gen_ai.operation.name": self._operation}
+        if error is not None:
+            named["error.type"] = type(error).__name__
+            self._span.set_attribute("error.type", named["error.type"])
+            self._span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+        self._span.end()
+        self._probe.durations.record(perf_counter() - self._begun, named)
+        before, after = self._said.get("before"), self._said.get("after")
+        if isinstance(before, int) and isinstance(after, int):
+            self._probe.compacted.add(max(0, before - after))
+
+    def _attributes(self, said: Mapping[str, object]) -> dict[str, str | int | float]:
+        found = {_NAMES[name]: value for name, value in said.items() if name in _NAMES and value not in (None, "")}
+        if self._probe.content:
+            found |= {_CONTENT[name]: value for name, value in said.items() if name in _CONTENT and value}
+        return {name: value if isinstance(value, str | int | float) else _text(value) for name, value in found.items()}
+
+
+def _text(value: object) -> str:
+    return json.dumps(as_data(value), ensure_ascii=False, default=str)
