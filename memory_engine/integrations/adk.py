@@ -57,6 +57,8 @@ MARK = "adk"
 """The key in the metadata of threads that are made here: `session` or `memory`."""
 _KINDS: dict[str, Literal["agent", "user"]] = {State.APP_PREFIX: "agent", State.USER_PREFIX: "user"}
 """By the prefix of a key the kind of the thread in which such state lives."""
+_KEYS = "stateKeys"
+"""Where an entry has the keys of its event's state, in their order."""
 FOUND_MAX = 10
 """Memories that a search gives."""
 _PASSAGES = 4
@@ -110,7 +112,10 @@ class MemoryEngineSessionService(BaseSessionService):
         """
         if event.partial:
             return event
-        at = await self._home.run(self._append(session, event))
+        try:
+            at = await self._home.run(self._append(session, event))
+        except ThreadNotFound:
+            raise SessionNotFoundError(f"Session {session.id} not found.") from None
         if at is None:
             return event
         await super().append_event(session=session, event=event)
@@ -159,10 +164,10 @@ class MemoryEngineSessionService(BaseSessionService):
         head = await kept.head()
         if head is None:
             return None
-        rows = await kept.entry_rows(config.num_recent_events)
+        shared = await self._all_shared(app_name, user_id)
+        rows = [row for row in await kept.entry_rows(config.num_recent_events) if row.seq <= head.seq]
         found = _session(app_name, user_id, session_id, head)
         found.events = [_event(entry) for entry in await kept.entries(_since(rows, config.after_timestamp))]
-        shared = await self._all_shared(app_name, user_id)
         found.state = await kept.state() | shared
         return found
 
@@ -248,8 +253,6 @@ class MemoryEngineSessionService(BaseSessionService):
                 except Conflict as conflict:  # of this session, or of what else was written to its thread?
                     await self._checked(session, kept)
                     expected = conflict.head
-                except ThreadNotFound:
-                    raise SessionNotFoundError(f"Session {session.id} not found.") from None
                 else:
                     await self._settle()
                     return at
@@ -260,7 +263,7 @@ class MemoryEngineSessionService(BaseSessionService):
         if head is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         marker = session._storage_update_marker  # noqa: SLF001 - see `append_event`
-        if (int(marker) < head.seq) if marker else (session.last_update_time < head.timestamp):
+        if (int(marker) != head.seq) if marker else (session.last_update_time < head.timestamp):
             raise StaleSessionError(
                 f"session {session.id!r} went on since this object was read (the thread {kept.thread.id!r} is at seq "
                 f"{head.seq}); nothing was written: get the session again, and append to that"
@@ -452,16 +455,20 @@ def _state_of(actions: EventActions) -> dict[str, Any]:
 
 
 def _dumped(event: Event) -> dict[str, Any]:
-    """An event but for its state. `None` in what is not a field of ADK's stays."""
+    """An event but for the values of its state. `None` in what is not a field of ADK's stays."""
     exclude = {"actions": {"state_delta"}}
     found: dict[str, Any] = json.loads(event.model_dump_json(by_alias=True, exclude_defaults=True, exclude=exclude))
+    if state := _state_of(event.actions):
+        found[_KEYS] = list(state)
     return found
 
 
 def _event(entry: Entry) -> Event:
     """The event that an entry keeps."""
+    keys = entry.entry.pop(_KEYS, ())
     found = Event.model_validate_json(as_json(entry.entry))
-    found.actions.state_delta = entry.state | _prefixed(entry.shared)
+    state = entry.state | _prefixed(entry.shared)
+    found.actions.state_delta = {key: state[key] for key in keys if key in state}
     return found
 
 
@@ -472,7 +479,7 @@ def _prefixed(shared: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 def _event_again(event: Event) -> Event:
     """An event as it comes back."""
-    found = Event.model_validate_json(as_json(_dumped(event)))
+    found = Event.model_validate_json(as_json(_dumped(event)))  # which ignores the keys
     found.actions.state_delta = _state_of(event.actions)
     return found
 

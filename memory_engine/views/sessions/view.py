@@ -9,6 +9,7 @@ import msgspec
 
 from memory_engine.core.events.base import Event
 from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.errors import ThreadNotFound
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.sessions.events import QuotedText, SessionBegun, SessionEntryKept, SharedStateSet
 from memory_engine.views.sessions.fold import (
@@ -45,8 +46,11 @@ class Session:
         self.thread = thread
 
     async def head(self) -> SessionRow | None:
-        """The last event of the session; `None` where the thread holds none."""
-        row = await self.thread.row(SESSIONS, SESSION)
+        """The last event of the session; `None` where the thread holds none, or is not there."""
+        try:
+            row = await self.thread.row(SESSIONS, SESSION)
+        except ThreadNotFound:
+            return None
         return row if isinstance(row, SessionRow) else None
 
     async def begin(self, begun: SessionBegun, *, expected_seq: int) -> Receipt:
