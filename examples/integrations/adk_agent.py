@@ -31,7 +31,8 @@ class SmallProgram(BaseLlm):
             part = types.Part(text=f"Noted: {(last.function_response.response or {})['noted']} things so far.")
         else:
             part = types.Part(function_call=types.FunctionCall(name="note", args={"what": last.text}))
-        yield LlmResponse(content=types.Content(role="model", parts=[part]))
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=1, candidates_token_count=1)
+        yield LlmResponse(content=types.Content(role="model", parts=[part]), usage_metadata=usage)
 
 
 def note(what: str, tool_context: ToolContext) -> dict[str, int]:

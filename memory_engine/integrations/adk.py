@@ -120,7 +120,7 @@ class MemoryEngineSessionService(BaseSessionService):
             return event
         await super().append_event(session=session, event=event)
         session.last_update_time = event.timestamp
-        session._storage_update_marker = str(at)  # noqa: SLF001 - where ADK's own services keep it
+        session._storage_update_marker = str(at)
         return event
 
     async def flush(self) -> None:
@@ -132,9 +132,7 @@ class MemoryEngineSessionService(BaseSessionService):
     def _thread(self, app_name: str, user_id: str, session_id: str) -> Thread:
         return self.engine.thread(_thread_id("session", self._tenant_id, app_name, user_id, session_id))
 
-    async def _create(
-        self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None
-    ) -> AdkSession:
+    async def _create(self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None) -> AdkSession:
         session_id = (session_id or "").strip() or platform_uuid.new_uuid()
         thread = await self.engine.open_thread(
             self._thread(app_name, user_id, session_id).id,
@@ -157,9 +155,7 @@ class MemoryEngineSessionService(BaseSessionService):
             pass
         raise AlreadyExistsError(f"Session with id {session_id} already exists.")
 
-    async def _get(
-        self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig
-    ) -> AdkSession | None:
+    async def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig) -> AdkSession | None:
         kept = Session(self._thread(app_name, user_id, session_id))
         head = await kept.head()
         if head is None:
@@ -241,7 +237,7 @@ class MemoryEngineSessionService(BaseSessionService):
         """Keep an event; the seq of its entry, or `None` where it was kept before."""
         kept = Session(self._thread(session.app_name, session.user_id, session.id))
         async with self._locks.setdefault(kept.thread.id, asyncio.Lock()):
-            expected = int(session._storage_update_marker or 0)  # noqa: SLF001 - see `append_event`
+            expected = int(session._storage_update_marker or 0)
             head = await self._checked(session, kept) if not expected else None
             expected = head.seq if head is not None else expected
             known, event_id = await self._known(kept, event)
@@ -262,7 +258,7 @@ class MemoryEngineSessionService(BaseSessionService):
         head = await kept.head()
         if head is None:
             raise SessionNotFoundError(f"Session {session.id} not found.")
-        marker = session._storage_update_marker  # noqa: SLF001 - see `append_event`
+        marker = session._storage_update_marker
         if (int(marker) != head.seq) if marker else (session.last_update_time < head.timestamp):
             raise StaleSessionError(
                 f"session {session.id!r} went on since this object was read (the thread {kept.thread.id!r} is at seq "
@@ -438,7 +434,7 @@ def _thread_id(what: str, tenant_id: str, *names: str) -> str:
 
 def _session(app_name: str, user_id: str, session_id: str, head: SessionRow) -> AdkSession:
     found = AdkSession(id=session_id, app_name=app_name, user_id=user_id, last_update_time=head.timestamp)
-    found._storage_update_marker = str(head.seq)  # noqa: SLF001 - where ADK's own services keep it
+    found._storage_update_marker = str(head.seq)
     return found
 
 

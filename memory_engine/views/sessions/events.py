@@ -27,7 +27,7 @@ class SharedState(msgspec.Struct, frozen=True, gc=False):
 
 
 class QuotedText(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A text that an earlier event has as its `content`, and its CRC-32. `pointer` says where an entry holds it."""
+    """A text in the `content` of an earlier event, by its CRC-32. `pointer` says where an entry holds it."""
 
     pointer: Id
     back: SeqBack
@@ -73,7 +73,7 @@ class SessionEntryKept(Event):
 
 @event("shared_state_set", tracked=True, chunks="none")
 class SharedStateSet(Event):
-    """State of an app (a JSON object) that a session has set, or (without a `source_thread`) that outlived its session."""
+    """State of an app (a JSON object) that a session has set; without a `source_thread`, that outlived its session."""
 
     app: Id
     state: JsonText

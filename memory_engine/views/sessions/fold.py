@@ -70,8 +70,8 @@ class SessionFold:
                 rows.put(SESSION, SessionRow(event.seq, timestamp))
                 _set(rows, STATE, state, StateRow("", event.seq))
             case SessionEntryKept() as kept:
-                row = EntryRow(event.seq, kept.timestamp, kept.invocation, kept.messages)
-                rows.put(entry_key(event.seq), row)
+                entry = EntryRow(event.seq, kept.timestamp, kept.invocation, kept.messages)
+                rows.put(entry_key(event.seq), entry)
                 if rows.get(SESSION) is not None:
                     rows.put(SESSION, SessionRow(event.seq, kept.timestamp))
                 _set(rows, STATE, kept.state, StateRow("", event.seq))
@@ -88,5 +88,9 @@ SESSIONS = SessionFold()
 
 
 def _set(rows: Rows[AnySessionRow], prefix: str, state: str, row: StateRow) -> None:
-    for key, value in _STATE.decode(state).items():
+    try:
+        values = _STATE.decode(state)
+    except msgspec.MsgspecError:  # no state that a framework has set: nothing can be read of it
+        return
+    for key, value in values.items():
         rows.put(prefix + key, msgspec.structs.replace(row, value=bytes(value).decode()))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from memory_engine.core.events.base import Event
+from memory_engine.core.events.base import Event, TextPart
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.errors import ThreadNotFound
 from memory_engine.runtime.handle import ThreadHandle
@@ -25,8 +25,6 @@ from memory_engine.views.sessions.fold import (
     shared_key,
 )
 
-QUOTE_MIN = 32
-"""Characters from which on a text is not repeated."""
 _BEYOND = "\U0010ffff"
 
 
@@ -77,9 +75,7 @@ class Session:
             back = _back(text, beside)
             if back and _put(entry, pointer, ""):
                 quoted.append(QuotedText(pointer, back, _check(text)))
-        whole = msgspec.structs.replace(
-            event, entry=as_json(entry), quoted=tuple(quoted), messages=len(beside)
-        )
+        whole = msgspec.structs.replace(event, entry=as_json(entry), quoted=tuple(quoted), messages=len(beside))
         new = msgspec.structs.replace(kept, event=whole)
         receipts = await self.thread.dispatch_all([*beside, new, *after], expected_seq=expected_seq)
         return receipts[len(beside)].seq
@@ -103,9 +99,9 @@ class Session:
             event = kept[row.seq]
             entry = json.loads(event.entry)
             for quote in event.quoted:
-                text = getattr(said.get(row.seq + quote.back), "content", None)
-                if isinstance(text, str) and _check(text) == quote.check:
-                    _put(entry, quote.pointer, text)
+                for text in _texts(said.get(row.seq + quote.back)):
+                    if _check(text) == quote.check:
+                        _put(entry, quote.pointer, text)
             shared = {one.destination.kind: json.loads(one.state) for one in event.shared}
             found.append(Entry(event.id, entry, json.loads(event.state), shared))
         return found
@@ -163,10 +159,14 @@ def _values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str,
 
 def _back(text: str, beside: Sequence[NewEvent]) -> int:
     """How many events before the entry (negative) the text is said; 0: nowhere."""
-    if len(text) < QUOTE_MIN:
-        return 0
-    places = (n for n, new in enumerate(beside) if getattr(new.event, "content", None) == text)
+    places = (n for n, new in enumerate(beside) if text in _texts(new.event))
     return next(places, len(beside)) - len(beside)
+
+
+def _texts(event: Event | None) -> list[str]:
+    """The texts that an event says: its content, or the parts of it."""
+    content = getattr(event, "content", "")
+    return [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
 
 
 def _put(entry: object, pointer: str, text: str) -> bool:

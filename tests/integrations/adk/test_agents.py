@@ -85,14 +85,17 @@ asyncio.run(main())
 """
 
 
+def run_of(path: str, *said: str) -> tuple[int, str]:
+    """How a process ends that says this to the agent, and what it prints."""
+    done = subprocess.run([sys.executable, "-c", DYING, path, *said], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
 async def test_an_agent_goes_on_after_its_process_was_killed(tmp_path: Path) -> None:
     """In the middle of a tool's work: what was said is there, and the next process goes on."""
     path = str(tmp_path / "agent.db")
-    runs = [
-        subprocess.run([sys.executable, "-c", DYING, path, *said], capture_output=True, text=True, check=False)
-        for said in (("one", "die"), ("two",))
-    ]
-    assert [(9, "1 of 3\n"), (0, "2 of 8\n")] == [(run.returncode, run.stdout) for run in runs]
+    assert (9, "1 of 3\n") == await asyncio.to_thread(run_of, path, "one", "die")
+    assert (0, "2 of 8\n") == await asyncio.to_thread(run_of, path, "two")
     async with memory_engine.open(path) as engine:
         service = MemoryEngineSessionService(engine)
         session = await service.get_session(**OWNER, session_id="s")
@@ -136,6 +139,5 @@ async def test_a_runner_may_live_on_another_event_loop(tmp_path: Path) -> None:
 
 
 def test_the_example_prints_what_its_page_says(tmp_path: Path) -> None:
-    """Without a key, and again."""
+    """Without a key."""
     assert "2 things so far.\nfound: My cat is called Tom." in printed("adk", tmp_path)
-    assert "4 things so far.\nfound: My cat is called Tom." in printed("adk", tmp_path)
