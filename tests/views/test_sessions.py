@@ -68,7 +68,7 @@ async def test_an_erased_text_is_empty_and_a_forgotten_entry_is_gone() -> None:
         thread = engine.thread("t")
         await thread.erase(seqs=[2])
         [entry] = await session.entries(await session.entry_rows())
-        assert ["", "Not said."] == [part["text"] for part in entry.entry["parts"]]
+        assert ENTRY | {"parts": [{"text": ""}, {"text": "Not said."}]} == entry.entry
         await thread.forget(seqs=[3])
         assert [] == await session.entry_rows()
         assert {} == await session.state()

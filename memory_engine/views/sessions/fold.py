@@ -11,14 +11,14 @@ from memory_engine.projections.base import ProjectionMode, Rows, seq_key
 from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedStateSet
 
 
-class SessionRow(msgspec.Struct, frozen=True, tag="session", gc=False):
+class SessionHead(msgspec.Struct, frozen=True, tag="session", gc=False):
     """A session: the seq of its last event, and the time that this says."""
 
     seq: int
     timestamp: float
 
 
-class EntryRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="entry", gc=False):
+class SessionEntryRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="entry", gc=False):
     """An entry: the seq of its event, which `messages` events stand before."""
 
     seq: int
@@ -35,7 +35,7 @@ class StateRow(msgspec.Struct, frozen=True, omit_defaults=True, tag="state", gc=
     source_thread: str = ""
 
 
-AnySessionRow = SessionRow | EntryRow | StateRow
+AnySessionRow = SessionHead | SessionEntryRow | StateRow
 
 _STATE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 SESSION = "session"
@@ -67,20 +67,20 @@ class SessionFold:
         """Change the rows by one event."""
         match event.event:
             case SessionBegun(timestamp=timestamp, state=state):
-                rows.put(SESSION, SessionRow(event.seq, timestamp))
+                rows.put(SESSION, SessionHead(event.seq, timestamp))
                 _set(rows, STATE, state, StateRow("", event.seq))
             case SessionEntryKept() as kept:
-                entry = EntryRow(event.seq, kept.timestamp, kept.invocation, kept.messages)
+                entry = SessionEntryRow(event.seq, kept.timestamp, kept.invocation, kept.messages)
                 rows.put(entry_key(event.seq), entry)
                 if rows.get(SESSION) is not None:
-                    rows.put(SESSION, SessionRow(event.seq, kept.timestamp))
+                    rows.put(SESSION, SessionHead(event.seq, kept.timestamp))
                 _set(rows, STATE, kept.state, StateRow("", event.seq))
             case SharedStateSet() as shared:
                 _set(rows, shared_key(shared.app), shared.state, StateRow("", event.seq, shared.source_thread))
             case MemoryForget() as forget:
                 origins = forget.origins()
                 for key, row in list(rows.items()):
-                    if not isinstance(row, SessionRow) and row.seq in origins:
+                    if not isinstance(row, SessionHead) and row.seq in origins:
                         rows.drop(key)
 
 

@@ -3,7 +3,7 @@
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -18,8 +18,8 @@ from memory_engine.views.sessions.fold import (
     SESSIONS,
     STATE,
     AnySessionRow,
-    EntryRow,
-    SessionRow,
+    SessionEntryRow,
+    SessionHead,
     StateRow,
     entry_key,
     shared_key,
@@ -28,13 +28,13 @@ from memory_engine.views.sessions.fold import (
 _BEYOND = "\U0010ffff"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class SessionEntry(msgspec.Struct, frozen=True):
     """An entry as it was given, and the state that it set: its own, and by kind of its owner what others share."""
 
     id: str
-    entry: dict[str, Any]
-    state: dict[str, Any]
-    shared: dict[str, dict[str, Any]]
+    entry: dict[str, object]
+    state: dict[str, object]
+    shared: Mapping[str, dict[str, object]]
 
 
 class Session:
@@ -43,13 +43,13 @@ class Session:
     def __init__(self, thread: ThreadHandle) -> None:
         self.thread = thread
 
-    async def head(self) -> SessionRow | None:
+    async def head(self) -> SessionHead | None:
         """The last event of the session; `None` where the thread holds none, or is not there."""
         try:
             row = await self.thread.row(SESSIONS, SESSION)
         except ThreadNotFound:
             return None
-        return row if isinstance(row, SessionRow) else None
+        return row if isinstance(row, SessionHead) else None
 
     async def begin(self, begun: SessionBegun, *, expected_seq: int) -> Receipt:
         """Begin it. Raises what `dispatch` raises."""
@@ -80,16 +80,16 @@ class Session:
         receipts = await self.thread.dispatch_all([*beside, new, *after], expected_seq=expected_seq)
         return receipts[len(beside)].seq
 
-    async def entry_rows(self, limit: int | None = None) -> list[EntryRow]:
+    async def entry_rows(self, limit: int | None = None) -> list[SessionEntryRow]:
         """The rows of the entries, the last `limit` of them."""
         found = await self.thread.rows_between(SESSIONS, ENTRY, ENTRY + _BEYOND, limit, latest=True)
         return _entries(found)
 
-    async def entry_rows_from(self, seq: int) -> list[EntryRow]:
+    async def entry_rows_from(self, seq: int) -> list[SessionEntryRow]:
         """The row of the first entry at a seq or after it."""
         return _entries(await self.thread.rows_between(SESSIONS, entry_key(seq), ENTRY + _BEYOND, 1))
 
-    async def entries(self, rows: Sequence[EntryRow]) -> list[Entry]:
+    async def entries(self, rows: Sequence[SessionEntryRow]) -> list[SessionEntry]:
         """The entries of these rows, as they were given. A text whose event was erased is empty."""
         events = await self._at([row.seq for row in rows])
         kept = {seq: cast("SessionEntryKept", event) for seq, event in events.items()}
@@ -102,11 +102,11 @@ class Session:
                 for text in _texts(said.get(row.seq + quote.back)):
                     if _check(text) == quote.check:
                         _put(entry, quote.pointer, text)
-            shared = {one.destination.kind: json.loads(one.state) for one in event.shared}
-            found.append(Entry(event.id, entry, json.loads(event.state), shared))
+            shared: dict[str, dict[str, object]] = {one.destination.kind: json.loads(one.state) for one in event.shared}
+            found.append(SessionEntry(event.id, entry, json.loads(event.state), shared))
         return found
 
-    async def state(self) -> dict[str, Any]:
+    async def state(self) -> dict[str, object]:
         """The session's own state."""
         return _values(await self.thread.rows_between(SESSIONS, STATE, STATE + _BEYOND), STATE)
 
@@ -123,7 +123,7 @@ class Shared:
         self.thread = thread
         self.app = app
 
-    async def state(self) -> dict[str, Any]:
+    async def state(self) -> dict[str, object]:
         """Its values by key."""
         prefix = shared_key(self.app)
         return _values(await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND), prefix)
@@ -149,11 +149,11 @@ def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _entries(rows: Iterable[tuple[str, AnySessionRow]]) -> list[EntryRow]:
-    return [row for _, row in rows if isinstance(row, EntryRow)]
+def _entries(rows: Iterable[tuple[str, AnySessionRow]]) -> list[SessionEntryRow]:
+    return [row for _, row in rows if isinstance(row, SessionEntryRow)]
 
 
-def _values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str, Any]:
+def _values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str, object]:
     return {key.removeprefix(prefix): json.loads(row.value) for key, row in rows if isinstance(row, StateRow)}
 
 
@@ -172,12 +172,14 @@ def _texts(event: Event | None) -> list[str]:
 def _put(entry: object, pointer: str, text: str) -> bool:
     """Put a text where a pointer says; whether there is such a place."""
     *way, last = pointer.split("/")
-    at: Any = entry
     for step in way:
-        at = at[int(step)] if isinstance(at, list) else at.get(step)
-        if at is None:
-            return False
-    at[last] = text
+        if isinstance(entry, list):
+            entry = entry[int(step)]
+        elif isinstance(entry, dict):
+            entry = entry.get(step)
+    if not isinstance(entry, dict) or last not in entry:
+        return False
+    entry[last] = text
     return True
 
 

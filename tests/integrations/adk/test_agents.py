@@ -98,7 +98,7 @@ async def test_an_agent_goes_on_after_its_process_was_killed(tmp_path: Path) -> 
     assert (0, "2 of 8\n") == await asyncio.to_thread(run_of, path, "two")
     async with memory_engine.open(path) as engine:
         service = MemoryEngineSessionService(engine)
-        session = await service.get_session(**OWNER, session_id="s")
+        session: Any = await service.get_session(**OWNER, session_id="s")
         assert {"n": 2, "user:last": "two"} == session.state
         assert 4 + 2 + 4 == len(session.events)
         [info] = await engine.threads(metadata={MARK: "session"})
