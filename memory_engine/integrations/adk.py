@@ -10,6 +10,9 @@ Needs the extra `adk`. A session is a thread of the engine: each event of ADK is
 are events beside it, so that contexts, search, compaction and the inspector work on it.
 """
 
+# pyright: reportMissingImports=false
+# google-adk fits beside few others: it is in the environment of its tests alone
+
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress

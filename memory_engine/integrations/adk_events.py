@@ -1,5 +1,8 @@
 """Events of ADK: what a memory keeps of them, how they come back, and the messages in them."""
 
+# pyright: reportMissingImports=false
+# google-adk fits beside few others: it is in the environment of its tests alone
+
 import json
 import logging
 from collections.abc import Mapping

@@ -1,5 +1,8 @@
 """What an app of ADK adds to the memory of a user."""
 
+# pyright: reportMissingImports=false
+# google-adk fits beside few others: it is in the environment of its tests alone
+
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
