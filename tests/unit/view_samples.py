@@ -14,6 +14,7 @@ from memory_engine.views.checkpoints.events import (
 )
 from memory_engine.views.layers.events import LayerLine
 from memory_engine.views.patterns.events import Finding
+from memory_engine.views.sessions.events import QuotedText, SharedState
 
 USER = e.Destination("user", "u1", "acme")
 AGENT = e.Destination("agent", "helper", "acme")
@@ -89,6 +90,11 @@ VIEW_SAMPLES: tuple[Event, ...] = (
                         writes=(ChannelWrite("messages", 0, Packed("msgpack", (PiecePlace(0, 0),))),),
                         pieces=("oWE=",)),
     e.CheckpointsDropped(checkpoints=(CheckpointName("sub", "c1"),)),
+    e.SessionBegun(timestamp=1.5, state='{"n":1}', shared=(SharedState(AGENT, "shop", '{"rate":2}', "t"),)),
+    e.SessionEntryKept(id="e1", entry='{"content":{"parts":[{"text":""}]}}', timestamp=1.5, invocation="i1", messages=1,
+                       quoted=(QuotedText("content/parts/0/text", -1, 7),), state='{"n":1}',
+                       shared=(SharedState(AGENT, "shop", '{"rate":2}', "t"),)),
+    e.SharedStateSet(app="shop", state='{"rate":2}', source_thread="t"),
     e.PatternsJoined(industry="retail", secret="s3", min_tenants=2, by="ann"),
     e.PatternsLeft(industry="retail", by="ann", reason="sold"),
     e.PatternProposed(industry="retail", line=3, source=3, text="Sales of [name] dip.", found=(TAKEN_OUT,),

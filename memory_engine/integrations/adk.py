@@ -1,0 +1,313 @@
+"""Sessions and memory of Google's Agent Development Kit in this memory.
+
+    from memory_engine.integrations.adk import MemoryEngineMemoryService, MemoryEngineSessionService
+
+    async with memory_engine.open("agent.db") as engine:
+        runner = Runner(app_name="shop", agent=agent, session_service=MemoryEngineSessionService(engine),
+                        memory_service=MemoryEngineMemoryService(engine))
+
+Needs the extra `adk`. A session is a thread of the engine: each event of ADK is kept as it was given, and its messages
+are events beside it, so that contexts, search, compaction and the inspector work on it.
+"""
+
+# pyright: reportMissingImports=false
+# google-adk fits beside few others: it is in the environment of its tests alone
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+from memory_engine.core.events.delivery import Destination
+from memory_engine.core.records import NewEvent
+from memory_engine.core.threads import ThreadInfo
+from memory_engine.engine import Engine
+from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
+from memory_engine.integrations.adk_events import (
+    KINDS,
+    MARK,
+    dumped,
+    event_again,
+    event_of,
+    messages_of,
+    prefixed,
+    state_of,
+    texts_of,
+    thread_id_of,
+)
+from memory_engine.integrations.adk_memory import MemoryEngineMemoryService
+from memory_engine.integrations.home import HomeLoop
+from memory_engine.projections.outbox import derived_id
+from memory_engine.runtime.delivery import Relay
+from memory_engine.runtime.life import forgetting
+from memory_engine.thread import Thread
+from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedState
+from memory_engine.views.sessions.fold import SessionEntryRow, SessionHead
+from memory_engine.views.sessions.view import Session, Shared, as_json
+
+try:
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.errors.session_not_found_error import SessionNotFoundError
+    from google.adk.events.event import Event
+    from google.adk.events.event_actions import EventActions
+    from google.adk.platform import time as platform_time
+    from google.adk.platform import uuid as platform_uuid
+    from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+    from google.adk.sessions.session import Session as AdkSession
+except ImportError:
+    raise MissingExtra("ADK's sessions", "adk") from None
+
+__all__ = ["MARK", "MemoryEngineMemoryService", "MemoryEngineSessionService"]
+
+
+class MemoryEngineSessionService(BaseSessionService):
+    """Keeps the sessions of ADK in an engine's threads. To be made where the engine was opened.
+
+    It may be awaited on any event loop. A session's user is the thread's user, its app the thread's agent. State of the
+    user (`user:`) lives in the user's own thread, state of the app (`app:`) in the agent's; it gets there through the
+    outbox, in the commit of the event that sets it.
+    """
+
+    def __init__(self, engine: Engine, *, tenant_id: str = "") -> None:
+        self.engine = engine
+        self._tenant_id = tenant_id
+        self._home = HomeLoop()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> AdkSession:
+        """Make a session, with an id of its own if none is given. Raises `AlreadyExistsError`."""
+        return await self._home.run(self._create(app_name, user_id, state or {}, session_id))
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> AdkSession | None:
+        """A session with its events, or the latest of them that `config` asks for; `None` for none."""
+        return await self._home.run(self._get(app_name, user_id, session_id.strip(), config or GetSessionConfig()))
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """The sessions of a user, or of all users, without their events; the one that went on last stands last."""
+        return await self._home.run(self._list(app_name, user_id))
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Destroy a session and all that came of it. State of its user and app stays."""
+        await self._home.run(self._delete(app_name, user_id, session_id.strip()))
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """State of a user in an app, its keys without `user:`."""
+        return await self._home.run(self._shared_state("user", app_name, user_id))
+
+    async def append_event(self, session: AdkSession, event: Event) -> Event:
+        """Keep an event, its messages and the state that it sets, in one commit; then change the session by it.
+
+        An event that was appended before is not kept again; a partial one never is. Raises `StaleSessionError` where
+        the stored session went on without this one, `SessionNotFoundError`.
+        """
+        if event.partial:
+            return event
+        try:
+            at = await self._home.run(self._append(session, event))
+        except ThreadNotFound:
+            raise SessionNotFoundError(f"Session {session.id} not found.") from None
+        if at is None:
+            return event
+        await super().append_event(session=session, event=event)
+        session.last_update_time = event.timestamp
+        session._storage_update_marker = str(at)
+        return event
+
+    async def flush(self) -> None:
+        """What was appended is kept already; wait until state of users and apps has arrived."""
+        await self._home.run(self._settle())
+
+    # on the engine's loop
+
+    def _thread(self, app_name: str, user_id: str, session_id: str) -> Thread:
+        return self.engine.thread(thread_id_of("session", self._tenant_id, app_name, user_id, session_id))
+
+    async def _create(self, app_name: str, user_id: str, state: dict[str, Any], session_id: str | None) -> AdkSession:
+        session_id = (session_id or "").strip() or platform_uuid.new_uuid()
+        thread = await self.engine.open_thread(
+            self._thread(app_name, user_id, session_id).id,
+            user_id=user_id,
+            tenant_id=self._tenant_id,
+            agent_id=app_name,
+            metadata={MARK: "session", "session_id": session_id},
+        )
+        own, shared = self._scoped(thread.id, app_name, user_id, EventActions(state_delta=state))
+        begun = SessionBegun(timestamp=platform_time.get_time(), state=own, shared=shared)
+        head = await thread.last_seq()
+        try:
+            if await Session(thread).head() is None:
+                await Session(thread).begin(begun, expected_seq=head)
+                await self._settle()
+                found = await self._get(app_name, user_id, session_id, GetSessionConfig(num_recent_events=0))
+                if found is not None:
+                    return found
+        except Conflict:
+            pass
+        raise AlreadyExistsError(f"Session with id {session_id} already exists.")
+
+    async def _get(self, app_name: str, user_id: str, session_id: str, config: GetSessionConfig) -> AdkSession | None:
+        kept = Session(self._thread(app_name, user_id, session_id))
+        head = await kept.head()
+        if head is None:
+            return None
+        shared = await self._all_shared(app_name, user_id)
+        rows = [row for row in await kept.entry_rows(config.num_recent_events) if row.seq <= head.seq]
+        found = _session(app_name, user_id, session_id, head)
+        found.events = [event_of(entry) for entry in await kept.entries(_since(rows, config.after_timestamp))]
+        found.state = await kept.state() | shared
+        return found
+
+    async def _list(self, app_name: str, user_id: str | None) -> ListSessionsResponse:
+        threads = await self._sessions(app_name, user_id)
+        shared = {one: await self._all_shared(app_name, one) for one in {info.user_id for info in threads}}
+        found: list[AdkSession] = []
+        for info in threads:
+            kept = Session(self.engine.thread(info.id))
+            with suppress(ThreadNotFound):  # it was deleted meanwhile
+                head, state = await kept.head(), await kept.state()
+                if head is not None:
+                    one = _session(app_name, info.user_id, info.metadata["session_id"], head)
+                    one.state = state | shared[info.user_id]
+                    found.append(one)
+        found.sort(key=lambda one: (one.last_update_time, one.user_id, one.id))
+        return ListSessionsResponse(sessions=found)
+
+    async def _sessions(self, app_name: str, user_id: str | None) -> Sequence[ThreadInfo]:
+        return await self.engine.threads(
+            agent_id=app_name, user_id=user_id, tenant_id=self._tenant_id, metadata={MARK: "session"}
+        )
+
+    async def _delete(self, app_name: str, user_id: str, session_id: str) -> None:
+        thread = self._thread(app_name, user_id, session_id)
+        with suppress(ThreadNotFound):
+            await thread.delivered()
+            for kind in KINDS.values():
+                await self._outlive(Shared(self._scope(kind, app_name, user_id), app_name), thread.id)
+            await thread.delete(reason="its session was deleted")
+
+    async def _outlive(self, shared: Shared, thread_id: str) -> None:
+        while True:
+            with suppress(Conflict):  # another session has set some: look again
+                await shared.outlive(thread_id)
+                return
+
+    def _scope(self, kind: str, app_name: str, user_id: str) -> Thread:
+        if kind == "user":
+            return self.engine.user(user_id, tenant_id=self._tenant_id)
+        return self.engine.agent(app_name, tenant_id=self._tenant_id)
+
+    async def _shared_state(self, kind: str, app_name: str, user_id: str) -> dict[str, Any]:
+        return await Shared(self._scope(kind, app_name, user_id), app_name).state()
+
+    async def _all_shared(self, app_name: str, user_id: str) -> dict[str, Any]:
+        await self._settle()
+        return prefixed({kind: await self._shared_state(kind, app_name, user_id) for kind in KINDS.values()})
+
+    async def _settle(self) -> None:
+        """Wait for state under way; what a paused thread is to get waits for its end."""
+        await self.engine.kernel[Relay].settle()
+
+    def _scoped(
+        self, thread_id: str, app_name: str, user_id: str, actions: EventActions
+    ) -> tuple[str, tuple[SharedState, ...]]:
+        """State that an event sets: of the session, and of its user and app."""
+        owners = {"agent": app_name, "user": user_id}
+        found: dict[str, dict[str, Any]] = {kind: {} for kind in ("", *owners)}
+        for key, value in state_of(actions).items():
+            kind = next((kind for prefix, kind in KINDS.items() if key.startswith(prefix)), "")
+            found[kind][key.partition(":")[2] if kind else key] = value
+        shared = [
+            SharedState(Destination(kind, owners[kind], self._tenant_id), app_name, as_json(found[kind]), thread_id)
+            for kind in KINDS.values()
+            if found[kind]
+        ]
+        return as_json(found[""]), tuple(shared)
+
+    async def _append(self, session: AdkSession, event: Event) -> int | None:
+        """Keep an event; the seq of its entry, or `None` where it was kept before."""
+        kept = Session(self._thread(session.app_name, session.user_id, session.id))
+        async with self._locks.setdefault(kept.thread.id, asyncio.Lock()):
+            expected = int(session._storage_update_marker or 0)
+            head = await self._checked(session, kept) if not expected else None
+            expected = head.seq if head is not None else expected
+            known, event_id = await self._known(kept, event)
+            if known:
+                return None
+            while True:
+                try:
+                    at = await self._keep(session, kept, event, event_id, expected)
+                except Conflict as conflict:  # of this session, or of what else was written to its thread?
+                    await self._checked(session, kept)
+                    expected = conflict.head
+                else:
+                    await self._settle()
+                    return at
+
+    async def _checked(self, session: AdkSession, kept: Session) -> SessionHead:
+        """The head of the stored session. Raises `StaleSessionError` where it is not the given one's."""
+        head = await kept.head()
+        if head is None:
+            raise SessionNotFoundError(f"Session {session.id} not found.")
+        marker = session._storage_update_marker
+        if (int(marker) != head.seq) if marker else (session.last_update_time < head.timestamp):
+            raise StaleSessionError(
+                f"session {session.id!r} went on since this object was read (the thread {kept.thread.id!r} is at seq "
+                f"{head.seq}); nothing was written: get the session again, and append to that"
+            )
+        return head
+
+    async def _known(self, kept: Session, event: Event) -> tuple[bool, str]:
+        """Whether an event was kept before, and the id to keep it under: another one under that of a kept event."""
+        event_id = derived_id("adk", kept.thread.id, event.id)
+        for stored in await self.engine.store.find(kept.thread.id, [event_id]):
+            [same] = await kept.entries(await kept.entry_rows_from(stored.seq))
+            return event_of(same) == event_again(event), self.engine.kernel.new_id()
+        return False, event_id
+
+    async def _keep(self, session: AdkSession, kept: Session, event: Event, event_id: str, expected: int) -> int:
+        thread = kept.thread
+        own, shared = self._scoped(thread.id, session.app_name, session.user_id, event.actions)
+        entry = SessionEntryKept(
+            id=event.id,
+            entry=as_json(dumped(event)),
+            timestamp=event.timestamp,
+            invocation=event.invocation_id,
+            state=own,
+            shared=shared,
+        )
+        beside = await messages_of(thread, event, event_id)
+        return await kept.keep(
+            NewEvent(entry, event_id),
+            beside,
+            texts_of(event.content),
+            after=await self._rewound(kept, event.actions.rewind_before_invocation_id),
+            expected_seq=expected,
+        )
+
+    async def _rewound(self, kept: Session, invocation_id: str | None) -> list[NewEvent]:
+        """What forgets the messages that a rewind takes back. The session goes on holding its events, as ADK has it."""
+        rows = await kept.entry_rows() if invocation_id else []
+        begin = next((n for n, row in enumerate(rows) if row.invocation == invocation_id), len(rows))
+        seqs = {seq for row in rows[begin:] for seq in range(row.seq - row.messages, row.seq)}
+        if not seqs:
+            return []
+        ids = await self.engine.reader.ids_at(kept.thread.id, seqs)
+        return [NewEvent(await forgetting(kept.thread, event_ids=list(ids), reason="the session was rewound"))]
+
+
+def _session(app_name: str, user_id: str, session_id: str, head: SessionHead) -> AdkSession:
+    found = AdkSession(id=session_id, app_name=app_name, user_id=user_id, last_update_time=head.timestamp)
+    found._storage_update_marker = str(head.seq)
+    return found
+
+
+def _since(rows: Sequence[SessionEntryRow], timestamp: float | None) -> Sequence[SessionEntryRow]:
+    """The rows after the last one that is older."""
+    older = [n for n, row in enumerate(rows) if timestamp is not None and row.timestamp < timestamp]
+    return rows[older[-1] + 1 :] if older else rows

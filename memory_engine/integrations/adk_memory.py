@@ -1,0 +1,156 @@
+"""What an app of ADK adds to the memory of a user."""
+
+# pyright: reportMissingImports=false
+# google-adk fits beside few others: it is in the environment of its tests alone
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from memory_engine.core.records import NewEvent
+from memory_engine.engine import Engine
+from memory_engine.errors import MissingExtra, ThreadNotFound
+from memory_engine.integrations.adk_events import MARK, said_by, texts_of, thread_id_of
+from memory_engine.integrations.home import HomeLoop
+from memory_engine.projections.outbox import derived_id
+from memory_engine.thread import Thread
+from memory_engine.views.sessions.events import SessionEntryKept
+from memory_engine.views.sessions.fold import SessionEntryRow
+from memory_engine.views.sessions.view import Session, as_json
+
+try:
+    from google.adk.events.event import Event
+    from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+    from google.adk.memory.memory_entry import MemoryEntry
+    from google.adk.platform import time as platform_time
+    from google.adk.platform import uuid as platform_uuid
+    from google.adk.sessions.session import Session as AdkSession
+except ImportError:
+    raise MissingExtra("ADK's memory", "adk") from None
+
+FOUND_MAX = 10
+"""Memories that a search gives."""
+_PASSAGES = 4
+"""Passages that are looked at for each memory: a long one has several."""
+
+
+class MemoryEngineMemoryService(BaseMemoryService):
+    """What apps add to the memory of a user, in a thread of its own. To be made where the engine was opened.
+
+    It outlives the sessions that it came from. A memory that was deleted is not added again.
+    """
+
+    def __init__(self, engine: Engine, *, tenant_id: str = "") -> None:
+        self.engine = engine
+        self._tenant_id = tenant_id
+        self._home = HomeLoop()
+
+    async def add_session_to_memory(self, session: AdkSession) -> None:
+        """Add the events of a session that were not added yet."""
+        await self.add_events_to_memory(
+            app_name=session.app_name, user_id=session.user_id, events=session.events, session_id=session.id
+        )
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add events that say something; those that were added before are left out."""
+        metadata = dict(custom_metadata or {}) | ({"session_id": session_id} if session_id else {})
+        memories = [
+            (
+                MemoryEntry(
+                    id=event.id,
+                    content=event.content,
+                    author=event.author,
+                    timestamp=_iso(event.timestamp),
+                    custom_metadata=metadata,
+                ),
+                event.timestamp,
+            )
+            for event in events
+            if event.content is not None and event.content.parts and not event.partial
+        ]
+        await self._home.run(self._add(app_name, user_id, memories))
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add memories as they are; one without an id gets one."""
+        now = platform_time.get_time()
+        given = [
+            one.model_copy(
+                update={
+                    "id": one.id or platform_uuid.new_uuid(),
+                    "custom_metadata": {**(custom_metadata or {}), **one.custom_metadata},
+                }
+            )
+            for one in memories
+        ]
+        await self._home.run(self._add(app_name, user_id, [(one, now) for one in given]))
+
+    async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+        """The memories of a user that say most about a question, best first, ten at most."""
+        return await self._home.run(self._search(app_name, user_id, query))
+
+    async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
+        """Forget a memory, by the id that a search gives it. The log keeps it until its event is erased."""
+        if memory_id:
+            await self._home.run(self._forget(self._thread(app_name, user_id), memory_id))
+
+    # on the engine's loop
+
+    def _thread(self, app_name: str, user_id: str) -> Thread:
+        return self.engine.thread(thread_id_of("memory", self._tenant_id, app_name, user_id))
+
+    async def _add(self, app_name: str, user_id: str, memories: Sequence[tuple[MemoryEntry, float]]) -> None:
+        thread = await self.engine.open_thread(
+            self._thread(app_name, user_id).id,
+            user_id=user_id,
+            tenant_id=self._tenant_id,
+            agent_id=app_name,
+            metadata={MARK: "memory"},
+        )
+        wanted = {derived_id("adk", thread.id, memory.id or ""): (memory, at) for memory, at in memories}
+        known = {stored.id for stored in await self.engine.store.find(thread.id, list(wanted))}
+        for event_id, (memory, at) in wanted.items():
+            texts = texts_of(memory.content)
+            if event_id in known or not texts:
+                continue
+            said = said_by(memory.content, memory.author or "", "\n".join(texts.values()))
+            beside = [NewEvent(said, f"{event_id}.said", datetime.fromtimestamp(at, UTC))]
+            entry = memory.model_dump_json(by_alias=True, exclude_defaults=True)
+            kept = SessionEntryKept(id=memory.id or "", entry=entry, timestamp=at)
+            await Session(thread).keep(NewEvent(kept, event_id), beside, texts)
+
+    async def _search(self, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+        thread = self._thread(app_name, user_id)
+        kept, rows = Session(thread), dict[int, SessionEntryRow]()
+        if query.strip():
+            with suppress(ThreadNotFound):
+                for hit in await thread.search(query, limit=FOUND_MAX * _PASSAGES):
+                    rows |= {row.seq: row for row in await kept.entry_rows_from(hit.seq)}
+        found = await kept.entries(list(rows.values())[:FOUND_MAX])
+        memories = [MemoryEntry.model_validate_json(as_json(entry.entry)) for entry in found]
+        return SearchMemoryResponse(memories=memories)
+
+    async def _forget(self, thread: Thread, memory_id: str) -> None:
+        event_id = derived_id("adk", thread.id, memory_id)
+        with suppress(ThreadNotFound):
+            for stored in await self.engine.store.find(thread.id, [event_id]):
+                if stored.seq in {row.seq for row in await Session(thread).entry_rows_from(stored.seq)}:
+                    await thread.forget(event_ids=[event_id, f"{event_id}.said"], reason="the memory was deleted")
+
+
+def _iso(timestamp: float) -> str:
+    return datetime.fromtimestamp(timestamp, UTC).isoformat()

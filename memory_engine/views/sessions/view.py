@@ -1,0 +1,187 @@
+"""A session of a framework: its entries come back as they were given, and its state."""
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from memory_engine.core.events.base import Event, TextPart
+from memory_engine.core.records import NewEvent, Receipt
+from memory_engine.errors import ThreadNotFound
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.views.sessions.events import QuotedText, SessionBegun, SessionEntryKept, SharedStateSet
+from memory_engine.views.sessions.fold import (
+    ENTRY,
+    SESSION,
+    SESSIONS,
+    STATE,
+    AnySessionRow,
+    SessionEntryRow,
+    SessionHead,
+    StateRow,
+    entry_key,
+    shared_key,
+)
+
+_BEYOND = "\U0010ffff"
+
+
+class SessionEntry(msgspec.Struct, frozen=True):
+    """An entry as it was given, and the state that it set: its own, and by kind of its owner what others share."""
+
+    id: str
+    entry: dict[str, object]
+    state: dict[str, object]
+    shared: Mapping[str, dict[str, object]]
+
+
+class Session:
+    """The session that a thread holds."""
+
+    def __init__(self, thread: ThreadHandle) -> None:
+        self.thread = thread
+
+    async def head(self) -> SessionHead | None:
+        """The last event of the session; `None` where the thread holds none, or is not there."""
+        try:
+            row = await self.thread.row(SESSIONS, SESSION)
+        except ThreadNotFound:
+            return None
+        return row if isinstance(row, SessionHead) else None
+
+    async def begin(self, begun: SessionBegun, *, expected_seq: int) -> Receipt:
+        """Begin it. Raises what `dispatch` raises."""
+        return await self.thread.dispatch(begun, expected_seq=expected_seq)
+
+    async def keep(
+        self,
+        kept: NewEvent,
+        beside: Sequence[NewEvent],
+        texts: Mapping[str, str],
+        *,
+        after: Iterable[NewEvent | Event] = (),
+        expected_seq: int | None = None,
+    ) -> int:
+        """Keep an entry and its messages in one commit; the seq of the entry. `texts` are those in it, by pointer.
+
+        `after` comes after it. Raises what `dispatch` raises.
+        """
+        event = cast("SessionEntryKept", kept.event)
+        entry = json.loads(event.entry)
+        quoted = []
+        for pointer, text in texts.items():
+            back = _back(text, beside)
+            if back and _put(entry, pointer, ""):
+                quoted.append(QuotedText(pointer, back, _check(text)))
+        whole = msgspec.structs.replace(event, entry=as_json(entry), quoted=tuple(quoted), messages=len(beside))
+        new = msgspec.structs.replace(kept, event=whole)
+        receipts = await self.thread.dispatch_all([*beside, new, *after], expected_seq=expected_seq)
+        return receipts[len(beside)].seq
+
+    async def entry_rows(self, limit: int | None = None) -> list[SessionEntryRow]:
+        """The rows of the entries, the last `limit` of them."""
+        found = await self.thread.rows_between(SESSIONS, ENTRY, ENTRY + _BEYOND, limit, latest=True)
+        return _entries(found)
+
+    async def entry_rows_from(self, seq: int) -> list[SessionEntryRow]:
+        """The row of the first entry at a seq or after it."""
+        return _entries(await self.thread.rows_between(SESSIONS, entry_key(seq), ENTRY + _BEYOND, 1))
+
+    async def entries(self, rows: Sequence[SessionEntryRow]) -> list[SessionEntry]:
+        """The entries of these rows, as they were given. A text whose event was erased is empty."""
+        events = await self._at([row.seq for row in rows])
+        kept = {seq: cast("SessionEntryKept", event) for seq, event in events.items()}
+        said = await self._at([seq + quote.back for seq, one in kept.items() for quote in one.quoted])
+        found = []
+        for row in rows:
+            event = kept[row.seq]
+            entry = json.loads(event.entry)
+            for quote in event.quoted:
+                for text in _texts(said.get(row.seq + quote.back)):
+                    if _check(text) == quote.check:
+                        _put(entry, quote.pointer, text)
+            shared: dict[str, dict[str, object]] = {one.destination.kind: json.loads(one.state) for one in event.shared}
+            found.append(SessionEntry(event.id, entry, json.loads(event.state), shared))
+        return found
+
+    async def state(self) -> dict[str, object]:
+        """The session's own state."""
+        return _values(await self.thread.rows_between(SESSIONS, STATE, STATE + _BEYOND), STATE)
+
+    async def _at(self, seqs: Sequence[int]) -> dict[int, Event]:
+        reader = self.thread.kernel.reader
+        stored = await reader.rows_at(self.thread.id, frozenset(seqs)) if seqs else {}
+        return {seq: cast("Event", reader.decode(self.thread.id, row).event) for seq, row in stored.items()}
+
+
+class Shared:
+    """The state of an app in the thread of a user or an agent."""
+
+    def __init__(self, thread: ThreadHandle, app: str) -> None:
+        self.thread = thread
+        self.app = app
+
+    async def state(self) -> dict[str, object]:
+        """Its values by key."""
+        prefix = shared_key(self.app)
+        return _values(await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND), prefix)
+
+    async def outlive(self, source_thread: str) -> None:
+        """Set anew what a session has set, so that it stays when that session is destroyed.
+
+        Raises `Conflict` where somebody has written meanwhile.
+        """
+        prefix = shared_key(self.app)
+        if not await self.thread.exists():
+            return
+        seen = await self.thread.last_seq()
+        rows = await self.thread.rows_between(SESSIONS, prefix, prefix + _BEYOND)
+        its = [(key, row) for key, row in rows if isinstance(row, StateRow) and row.source_thread == source_thread]
+        if its:
+            state = as_json(_values(its, prefix))
+            await self.thread.dispatch(SharedStateSet(app=self.app, state=state), expected_seq=seen)
+
+
+def as_json(value: object) -> str:
+    """A value as JSON, in few bytes."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _entries(rows: Iterable[tuple[str, AnySessionRow]]) -> list[SessionEntryRow]:
+    return [row for _, row in rows if isinstance(row, SessionEntryRow)]
+
+
+def _values(rows: Iterable[tuple[str, AnySessionRow]], prefix: str) -> dict[str, object]:
+    return {key.removeprefix(prefix): json.loads(row.value) for key, row in rows if isinstance(row, StateRow)}
+
+
+def _back(text: str, beside: Sequence[NewEvent]) -> int:
+    """How many events before the entry (negative) the text is said; 0: nowhere."""
+    places = (n for n, new in enumerate(beside) if text in _texts(new.event))
+    return next(places, len(beside)) - len(beside)
+
+
+def _texts(event: Event | None) -> list[str]:
+    """The texts that an event says: its content, or the parts of it."""
+    content = getattr(event, "content", "")
+    return [content] if isinstance(content, str) else [part.text for part in content if isinstance(part, TextPart)]
+
+
+def _put(entry: object, pointer: str, text: str) -> bool:
+    """Put a text where a pointer says; whether there is such a place."""
+    *way, last = pointer.split("/")
+    for step in way:
+        if isinstance(entry, list):
+            entry = entry[int(step)]
+        elif isinstance(entry, dict):
+            entry = entry.get(step)
+    if not isinstance(entry, dict) or last not in entry:
+        return False
+    entry[last] = text
+    return True
+
+
+def _check(text: str) -> int:
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))

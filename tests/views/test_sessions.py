@@ -1,0 +1,102 @@
+"""Sessions of a framework: entries come back as they were given, state is where it belongs."""
+
+import json
+from typing import Any
+
+import pytest
+
+import memory_engine
+from memory_engine.core.records import NewEvent
+from memory_engine.errors import Conflict
+from memory_engine.events import (
+    Destination,
+    LlmTextResponse,
+    SessionBegun,
+    SessionEntryKept,
+    TextPart,
+    UserMessage,
+)
+from memory_engine.views.sessions.events import SharedState
+from memory_engine.views.sessions.view import Session, Shared
+
+ANN = Destination("user", "ann")
+ENTRY: dict[str, Any] = {"parts": [{"text": "Hello, Ann."}, {"text": "Not said."}], "n": None}
+TEXTS = {"parts/0/text": "Hello, Ann.", "parts/1/text": "Not said.", "gone/0/text": "Hello, Ann."}
+
+
+def kept(name: str, shared: str = "", **state: int) -> NewEvent:
+    """An entry."""
+    given = (SharedState(ANN, "shop", shared, "t"),) if shared else ()
+    event = SessionEntryKept(
+        id=name, entry=json.dumps(ENTRY), timestamp=2.0, invocation="i", state=json.dumps(state), shared=given
+    )
+    return NewEvent(event, name)
+
+
+async def begun(engine: memory_engine.Engine) -> Session:
+    """A session."""
+    session = Session(await engine.create_thread("t", user_id="ann"))
+    await session.begin(SessionBegun(timestamp=1.0, state='{"a":[1]}'), expected_seq=0)
+    return session
+
+
+async def test_an_entry_comes_back_as_it_was_given() -> None:
+    """A text that a message holds is not repeated, whether it is all of the message or a part."""
+    async with memory_engine.open(":memory:") as engine:
+        session = await begun(engine)
+        parts = LlmTextResponse(content=(TextPart("Hello, Ann."), TextPart("Welcome.")))
+        assert 3 == await session.keep(kept("e1"), [NewEvent(UserMessage(content="Hello, Ann."))], TEXTS)
+        assert 5 == await session.keep(kept("e2", b=2), [NewEvent(parts)], TEXTS, expected_seq=3)
+        rows = await session.entry_rows()
+        assert [(3, 1), (5, 1)] == [(row.seq, row.messages) for row in rows]
+        assert [ENTRY, ENTRY] == [one.entry for one in await session.entries(rows)]
+        assert [rows[1:], rows[1:]] == [await session.entry_rows(1), await session.entry_rows_from(4)]
+        assert {"a": [1], "b": 2} == await session.state()
+        head = await session.head()
+        assert head is not None
+        assert (5, 2.0) == (head.seq, head.timestamp)
+        assert 2 == sum("Hello, Ann." in str(one.event) for one in [e async for e in session.thread.events()])
+        with pytest.raises(Conflict):
+            await session.keep(kept("e3"), [], {}, expected_seq=3)
+
+
+async def test_an_erased_text_is_empty_and_a_forgotten_entry_is_gone() -> None:
+    """With the state that it has set."""
+    async with memory_engine.open(":memory:") as engine:
+        session = await begun(engine)
+        await session.keep(kept("e1", a=7), [NewEvent(UserMessage(content="Hello, Ann."))], TEXTS)
+        thread = engine.thread("t")
+        await thread.erase(seqs=[2])
+        [entry] = await session.entries(await session.entry_rows())
+        assert ENTRY | {"parts": [{"text": ""}, {"text": "Not said."}]} == entry.entry
+        await thread.forget(seqs=[3])
+        assert [] == await session.entry_rows()
+        assert {} == await session.state()
+        assert (await thread.verify()).ok
+
+
+async def test_shared_state_lives_with_its_owner_and_outlives_its_session() -> None:
+    """It arrives once; what a session that is to be deleted has set is set anew, and nothing else."""
+    async with memory_engine.open(":memory:") as engine:
+        session, shared = await begun(engine), Shared(engine.user("ann"), "shop")
+        await shared.outlive("t")
+        await session.keep(kept("e1", '{"x":1,"y":null}'), [], {})
+        await engine.thread("t").delivered()
+        assert {"x": 1, "y": None} == await shared.state()
+        assert {} == await Shared(engine.user("ann"), "other").state()
+        await shared.outlive("another")
+        await shared.outlive("t")
+        await shared.outlive("t")
+        assert 2 == await engine.user("ann").last_seq()
+        await engine.thread("t").delete()
+        assert {"x": 1, "y": None} == await shared.state()
+
+
+async def test_a_thread_without_a_session_has_none_and_state_that_is_none_sets_nothing() -> None:
+    """Whatever an event of this type says."""
+    async with memory_engine.open(":memory:") as engine:
+        assert await Session(engine.thread("none")).head() is None
+        thread = await engine.create_thread("t")
+        assert await Session(thread).head() is None
+        await thread.dispatch(SessionBegun(timestamp=1.0, state="[1"))
+        assert {} == await Session(thread).state()
