@@ -138,14 +138,20 @@ class OpenThreads:
             return runtime
         if self._kernel.tasks.closing:
             raise EngineClosed
-        loading = self._loading.get(thread_id)
+        loading, joined = self._loading.get(thread_id), True
         if loading is None:
+            joined = False
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
             self._loading[thread_id] = loading
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
         while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds: earlier waiters go first
             await asyncio.sleep(0)
-        return await asyncio.shield(loading)
+        try:
+            return await asyncio.shield(loading)
+        except ThreadNotFound:
+            if not joined:
+                raise
+        return await self.open(thread_id)  # that load may have begun before the thread was made
 
     async def make(self, record: ThreadRecord, request: Request) -> None:
         """Make a thread with its first events, in one commit. Raises `ThreadExists`, and the errors of dispatching."""
