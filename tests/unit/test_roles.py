@@ -29,8 +29,8 @@ NOT_TEXT: dict[FieldKind, str] = {
     "detail digest edit entry_id facts file_id file_ids flow_id form format given id industry instead_of kind lines "
     "media_type method model name namespace owner parent recorded response_id retention scorer section session_id "
     "skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool tool_id trigger type",
-    FieldKind.NAME: "channel digest document_id ended flow flow_dact index key keys name namespace new_paths old_paths path "
-    "paths playbook_id secret share task_path thread",
+    FieldKind.NAME: "channel digest document_id ended flow flow_dact index key keys name namespace new_paths old_paths "
+    "path paths playbook_id secret share task_path thread",
     FieldKind.CHUNK: "after before chunk_ids container covers insights original parent_ids read removed snippet "
     "sources summaries",
     FieldKind.JSON: "arguments metadata native parameters policy version",

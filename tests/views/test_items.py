@@ -1,7 +1,7 @@
 """Items: put, read, listed, found, forgotten, erased, kept for a time."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,16 +27,32 @@ def items_of(engine: Engine) -> Items:
     return Items(ScopeHandle(engine.kernel, "store", "s"))
 
 
-def keys(found: list[Item]) -> list[str]:
+def keys(found: Sequence[Item]) -> list[str]:
     """Their keys, in order."""
     return [item.key for item in found]
+
+
+def held(folder: Path) -> list[bytes]:
+    """What the files of a folder hold."""
+    return [one.read_bytes() for one in folder.iterdir()]
+
+
+def green_tea(n: int) -> ItemChange:
+    """One of many items."""
+    return ItemChange(namespace=("a",), key=f"{n:03}", value={"text": f"green tea number {n}", "n": n})
 
 
 async def test_an_item_is_put_read_and_deleted(engine: Engine) -> None:
     """The value comes back as it was; what is put anew keeps the time of its making."""
     items, value = items_of(engine), {"text": "tea", "n": [1, 2.5, None, True], "deep": {"é": 10**30}}
     assert None is await items.get(("users", "ann"), "k")
-    assert [] == await items.list() == await items.namespaces() == await items.search("tea") == await items.history((), "k")
+    assert (
+        []
+        == await items.list()
+        == await items.namespaces()
+        == await items.search("tea")
+        == await items.history((), "k")
+    )
     await items.delete(("users", "ann"), "k")
     assert not await engine.threads(kind="store")
     await items.put(("users", "ann"), "k", value)
@@ -63,7 +79,9 @@ async def test_changes_of_a_batch_are_one_commit_and_the_last_of_a_name_counts(e
     receipts = await items.change([*changes, ItemChange(namespace=("a",), key="gone", value=None)])
     assert [1] == [receipt.seq for receipt in receipts]
     with pytest.raises(InvalidEvent, match="nan"):
-        await items.change([ItemChange(namespace=("a",), key=key, value={"n": n}) for key, n in (("x", 1), ("y", float("nan")))])
+        await items.change(
+            [ItemChange(namespace=("a",), key=key, value={"n": n}) for key, n in (("x", 1), ("y", float("nan")))]
+        )
     assert [("k", {"n": 2})] == [(item.key, item.value) for item in await items.list()]
 
 
@@ -134,15 +152,21 @@ def test_all_of_a_value_is_read_as_a_person_reads_it() -> None:
 async def test_a_search_finds_the_texts_of_its_index_in_its_namespace(engine: Engine) -> None:
     """As they are now, through any filter; the same words in two items are two items."""
     items = items_of(engine)
-    await items.put(("ann",), "cat", {"text": "The cat is called Tom and sleeps on the sofa.", "year": 2024}, index=["text"])
-    await items.put(("ben",), "cat", {"text": "The cat is called Tom and sleeps on the sofa.", "year": 2025}, index=["text"])
+    await items.put(
+        ("ann",), "cat", {"text": "The cat is called Tom and sleeps on the sofa.", "year": 2024}, index=["text"]
+    )
+    await items.put(
+        ("ben",), "cat", {"text": "The cat is called Tom and sleeps on the sofa.", "year": 2025}, index=["text"]
+    )
     await items.put(("ann",), "dog", {"text": "The dog is called Rex.", "secret": "xylophone"}, index=["text"])
     await items.put(("ann",), "note", {"text": "Tom wrote this."}, index=[])
     found = await items.search("what is the cat called")
     assert {("ann", "cat"), ("ben", "cat"), ("ann", "dog")} == {(*item.namespace, item.key) for item in found}
     assert found[0].score == found[1].score is not None
     assert ["cat"] == keys(await items.search("cat", ("ann",)))
-    assert [2025] == [item.value["year"] for item in await items.search("cat", where=lambda value: value.get("year") == 2025)]
+    assert [2025] == [
+        item.value["year"] for item in await items.search("cat", where=lambda value: value.get("year") == 2025)
+    ]
     assert [] == await items.search("xylophone")
     assert keys(found)[1:2] == keys(await items.search("what is the cat called", limit=1, offset=1))
     await items.put(("ann",), "cat", {"text": "The parrot is called Kiki."})
@@ -155,11 +179,9 @@ async def test_a_filter_does_not_hide_what_is_near_in_meaning(tmp_path: Path) ->
     """Of the few that it lets through, the nearest are looked for, however many others are nearer."""
     async with memory_engine.open(str(tmp_path / "m.db"), embedder=HashEmbedder()) as engine:
         items = items_of(engine)
-        await items.change(
-            ItemChange(namespace=("a",), key=f"{n:03}", value={"text": f"green tea number {n}", "n": n}) for n in range(130)
-        )
+        await items.change(map(green_tea, range(130)))
         await items.put(("a",), "far", {"text": "a bicycle", "n": -1})
-        await items.search("tea")  
+        await items.search("tea")
         await engine.settle()
         assert ["far"] == keys(await items.search("green tea", where=lambda value: value["n"] == -1))
 
@@ -190,7 +212,7 @@ async def test_an_erased_version_is_gone(tmp_path: Path) -> None:
         assert ["tea"] == keys(await items.list())
         assert [] == await items.search("xylophone")
         assert None is await items.get(("a",), "xylokey")
-    assert not re.search(b"xylophone|xylokey", b"".join(one.read_bytes() for one in tmp_path.iterdir()))
+    assert not any(re.search(b"xylophone|xylokey", data) for data in held(tmp_path))
 
 
 async def test_a_cleared_thread_has_no_items(engine: Engine) -> None:

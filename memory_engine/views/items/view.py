@@ -105,7 +105,7 @@ class Items:
     async def get(self, namespace: Sequence[str], key: str) -> Item | None:
         """The item of this name, if there is one."""
         own = _checked_key(namespace, key)
-        row = await self._thread.row(ITEMS, own)
+        row = await self._row(own)
         found = await self._read([] if row is None else [(own, row)])
         return found[0].item if found else None
 
@@ -125,7 +125,7 @@ class Items:
         deleted: list[ItemName] = []
         events: list[Event] = []
         for key, one in last.items():
-            row = await self._thread.row(ITEMS, key)
+            row = await self._row(key)
             if one.value is None:
                 if row is not None:
                     deleted.append(ItemName(one.namespace, one.key))
@@ -150,7 +150,7 @@ class Items:
 
     async def list(
         self, prefix: Sequence[str] = (), *, where: Where | None = None, limit: int | None = None, offset: int = 0
-    ) -> "list[Item]":
+    ) -> Sequence[Item]:
         """The items in a namespace and below it, in order of their names, without the first `offset` of them."""
         wanted = None if limit is None else checked_count("limit", limit) + checked_count("offset", offset)
         found: list[Item] = []
@@ -165,7 +165,7 @@ class Items:
 
     async def search(
         self, query: str, prefix: Sequence[str] = (), *, where: Where | None = None, limit: int = 10, offset: int = 0
-    ) -> "list[Item]":
+    ) -> Sequence[Item]:
         """The items in a namespace and below it that answer a question best, best first, each with its score.
 
         Found are items that share a word with it, and with an embedder those near it in meaning. Of more than 1,000
@@ -191,7 +191,7 @@ class Items:
         found = [item for item in await self._found(hits) if where is None or where(item.value)]
         return found[offset:wanted]
 
-    async def namespaces(self, prefix: Sequence[str] = ()) -> "list[tuple[str, ...]]":
+    async def namespaces(self, prefix: Sequence[str] = ()) -> Sequence[tuple[str, ...]]:
         """The namespaces that hold an item, in and below one, in order. Read are some items of each, not all."""
         begin = first = namespace_key(prefix)
         found: set[tuple[str, ...]] = set()
@@ -234,7 +234,7 @@ class Items:
             gone += len(over)
             first = f"{page[-1][0]}\0"
 
-    async def history(self, namespace: Sequence[str], key: str) -> "list[Item]":
+    async def history(self, namespace: Sequence[str], key: str) -> Sequence[Item]:
         """All versions of an item, the oldest first, also of a deleted one. Forgotten ones are left out."""
         _checked_key(namespace, key)
         found: list[Item] = []
@@ -261,6 +261,9 @@ class Items:
 
     # reading
 
+    async def _row(self, key: str) -> AnyItemRow | None:
+        return await self._thread.row(ITEMS, key)
+
     async def _all(self, prefix: Sequence[str], page_size: int) -> AsyncIterator[_Read]:
         first = namespace_key(prefix)
         last = behind(first)
@@ -269,7 +272,7 @@ class Items:
                 yield one
             first = f"{page[-1][0]}\0"
 
-    async def _read(self, page: Iterable[tuple[str, AnyItemRow]]) -> "list[_Read]":
+    async def _read(self, page: Iterable[tuple[str, AnyItemRow]]) -> Sequence[_Read]:
         """The items of these rows, with their values, without those that are forgotten, erased or over."""
         reader, standing = self._thread.kernel.reader, await self._standing(page)
         if not standing:
@@ -282,7 +285,7 @@ class Items:
                 found.append(_Read(one.row, _item(put, one)))
         return found
 
-    async def _standing(self, page: Iterable[tuple[str, AnyItemRow]]) -> "list[_Standing]":
+    async def _standing(self, page: Iterable[tuple[str, AnyItemRow]]) -> Sequence[_Standing]:
         """The rows of a page whose items are neither forgotten nor over. Of an earlier moment, none is over."""
         rows = [(key, row) for key, row in page if isinstance(row, ItemRow)]
         if not rows:
@@ -292,7 +295,7 @@ class Items:
         for key, row in rows:
             if row.seq in forgotten:
                 continue
-            used = await self._thread.row(ITEMS, used_key(key)) if row.ttl_us else None
+            used = await self._row(used_key(key)) if row.ttl_us else None
             used_us = used.at_us if isinstance(used, UsedRow) and used.seq == row.seq else None
             is_over = row.ttl_us and (used_us or row.changed_us) + row.ttl_us <= now_us
             if not is_over or self._thread.as_of is not None:
@@ -310,7 +313,7 @@ class Items:
         forgettings = (recorded.event for recorded in found.events)
         return frozenset(seq for one in forgettings if isinstance(one, MemoryForget) for seq in one.origins())
 
-    async def _found(self, hits: Iterable[Hit]) -> "list[Item]":
+    async def _found(self, hits: Iterable[Hit]) -> Sequence[Item]:
         """The items of hits and of their near-duplicates, in the order of the hits, each with its best score."""
         found: dict[tuple[tuple[str, ...], str], Item] = {}
         for hit in hits:
@@ -320,7 +323,7 @@ class Items:
                     put = self._thread.kernel.reader.decode(self._thread.id, stored).event
                     if isinstance(put, ItemPut):
                         versions[item_key(put.namespace, put.key)] = stored.seq
-            rows = [(key, await self._thread.row(ITEMS, key)) for key in versions]
+            rows = [(key, await self._row(key)) for key in versions]
             for one in await self._read((key, row) for key, row in rows if row is not None):
                 name = (one.item.namespace, one.item.key)
                 if one.row.seq in versions.values():
