@@ -111,7 +111,7 @@ class MemoryEngineStore(BaseStore):
         ttl_us = round((op.ttl or 0) * _MINUTE_US)
         return ItemChange(namespace=tuple(op.namespace), key=op.key, value=op.value, index=index, ttl_us=ttl_us)
 
-    async def _search(self, op: SearchOp) -> list[view.Item]:
+    async def _search(self, op: SearchOp) -> Sequence[view.Item]:
         prefix, where = tuple(op.namespace_prefix), _where(op.filter) if op.filter else None
         if op.query and op.query.strip():
             return await self.items.search(op.query, prefix, where=where, limit=op.limit, offset=op.offset)

@@ -46,13 +46,8 @@ async def test_an_item_is_put_read_and_deleted(engine: Engine) -> None:
     """The value comes back as it was; what is put anew keeps the time of its making."""
     items, value = items_of(engine), {"text": "tea", "n": [1, 2.5, None, True], "deep": {"é": 10**30}}
     assert None is await items.get(("users", "ann"), "k")
-    assert (
-        []
-        == await items.list()
-        == await items.namespaces()
-        == await items.search("tea")
-        == await items.history((), "k")
-    )
+    assert [] == await items.list() == await items.search("tea") == await items.history((), "k")
+    assert [] == await items.namespaces()
     await items.delete(("users", "ann"), "k")
     assert not await engine.threads(kind="store")
     await items.put(("users", "ann"), "k", value)

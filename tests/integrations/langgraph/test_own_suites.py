@@ -30,7 +30,8 @@ class Embedded:
 
     async def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """One vector a text."""
-        return self._embeddings.embed_documents(list(texts))
+        vectors: list[list[float]] = self._embeddings.embed_documents(list(texts))
+        return vectors
 
     async def aclose(self) -> None:
         """Nothing is open."""
