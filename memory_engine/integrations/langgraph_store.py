@@ -196,10 +196,10 @@ def _fits(value: object, wanted: object) -> bool:
     return value == wanted
 
 
-def _compared(value: object, wanted: object) -> int | None:
+def _compared(value: Any, wanted: Any) -> int | None:
     """-1, 0 or 1, as a value is below, at or above another: as numbers, else as texts; `None`: neither."""
     try:
-        one, other = float(value), float(wanted)  # type: ignore[arg-type]  # what is not a number raises
+        one, other = float(value), float(wanted)
     except (TypeError, ValueError, OverflowError):
         if not (isinstance(value, str) and isinstance(wanted, str)):
             return None

@@ -85,10 +85,10 @@ async def test_a_subgraph_waits_and_its_copy_goes_on_apart(tmp_path: Path) -> No
     def ask(_state: MessagesState) -> dict[str, Any]:
         return {"messages": [AIMessage(f"The person said {interrupt('sure?')}.")]}
 
-    inner = StateGraph(MessagesState)
+    inner: Any = StateGraph(MessagesState)
     inner.add_node("ask", ask)
     inner.add_edge(START, "ask")
-    outer = StateGraph(MessagesState)
+    outer: Any = StateGraph(MessagesState)
     outer.add_node("inner", inner.compile())
     outer.add_edge(START, "inner")
     async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
@@ -126,7 +126,7 @@ class Never(TypedDict):
 @pytest.mark.parametrize("schema", [Often, Never])
 async def test_a_pruned_or_copied_delta_channel_is_made_again(schema: type) -> None:
     """What it needs of earlier checkpoints is kept, and no more."""
-    builder = StateGraph(schema)
+    builder: Any = StateGraph(schema)
     builder.add_node("node", lambda state: {"said": [len(state["said"])]})
     builder.add_edge(START, "node")
     async with memory_engine.open(":memory:") as engine:

@@ -155,4 +155,5 @@ def store() -> MemoryEngineStore:
 @pytest.fixture
 def fake_embeddings() -> Embeddings:
     """As in the peer's files."""
-    return MEMORY.CharacterEmbeddings(dims=500)
+    embeddings: Embeddings = MEMORY.CharacterEmbeddings(dims=500)
+    return embeddings

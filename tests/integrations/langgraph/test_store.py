@@ -27,7 +27,7 @@ async def test_a_graph_keeps_and_finds_items(back_end: str, tmp_path: Path) -> N
         found = await runtime.store.asearch(("ann",), query="what is the cat called?", limit=1)
         return {**state, "found": found[0].value["text"]}
 
-    builder = StateGraph(dict)
+    builder: Any = StateGraph(dict)  # type: ignore[type-var]  # it takes a plain dictionary too
     builder.add_node("keep", keep)
     builder.add_edge(START, "keep")
     async with memory_engine.open(BACK_ENDS[back_end](tmp_path)) as engine:
