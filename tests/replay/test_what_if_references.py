@@ -34,9 +34,9 @@ ELSEWHERE = {
     ("PlaybookSaved", "sources"), ("MemoryAppended", "sources"), ("MemoryShared", "sources"),
     ("MemoryRecalled", "sources"), ("DocumentAdded", "source"), ("ExternalInject", "source"),
     ("MemoryCompacted", "lines"), ("CompactionUndone", "restored"), ("RestoredChunk", "lines"),
-    ("Replacement", "lines"), ("MemoryForget", "lines"),
+    ("Replacement", "lines"), ("MemoryForget", "lines"), ("ItemSpan", "first"),
 }  # fmt: skip
-"""Fields of such names that hold event ids, places in other logs, texts, or structs with fields of their own."""
+"""Fields of such names that hold event ids, places in other logs, numbers, texts, or structs with their own fields."""
 
 
 def structs(cls: type[msgspec.Struct], seen: set[type]) -> Iterator[type[msgspec.Struct]]:
