@@ -100,6 +100,7 @@ from memory_engine.core.events.tasks import (
 from memory_engine.errors.effects import Usage
 from memory_engine.views.checkpoints.events import CheckpointSaved, CheckpointsDropped, CheckpointWritten
 from memory_engine.views.documents.events import DocumentAdded, DocumentPassage, DocumentRemoved, DocumentSplice
+from memory_engine.views.items.events import ItemPut, ItemsDeleted, ItemsUsed
 from memory_engine.views.layers.events import (
     Layer,
     LayerLine,
@@ -192,7 +193,9 @@ __all__ = [
     "EnvironmentChange", "ErasedRow", "Event", "EventRegistry", "EventSkipped",
     "EventsErased", "ExchangeFinished", "ExecutionPause",
     "ExecutionResume", "ExecutionRetry", "ExternalInject", "ExternalTimer", "FactId", "FactsDelivered",
-    "FeedbackGiven", "FilePart", "FindingNoted", "FlowCompleted", "Id", "ImagePart", "InitialChunk", "JsonText",
+    "FeedbackGiven", "FilePart", "FindingNoted", "FlowCompleted", "Id", "ImagePart", "InitialChunk",
+    "ItemPut", "ItemsDeleted",
+    "ItemsUsed", "JsonText",
     "Layer", "LayerLine",
     "LlmClarification", "LlmSkillCall", "LlmSubagentMessage", "LlmSubagentSpawn", "LlmTextResponse", "LlmThinking",
     "LlmToolCall", "MemoryAppended", "MemoryCleared", "MemoryCompacted",

@@ -60,6 +60,7 @@ from memory_engine.store.protocol import Store
 from memory_engine.views.checkpoints import plugin as checkpoints
 from memory_engine.views.conversation import plugin as conversation
 from memory_engine.views.documents import plugin as documents
+from memory_engine.views.items import plugin as items
 from memory_engine.views.layers import plugin as layers
 from memory_engine.views.memory_files import plugin as memory_files
 from memory_engine.views.patterns import plugin as patterns
@@ -90,6 +91,7 @@ VIEWS: tuple[Plugin, ...] = (
     documents.PLUGIN,
     memory_files.PLUGIN,
     sessions.PLUGIN,
+    items.PLUGIN,
 )
 """The views that every engine has."""
 

@@ -9,6 +9,7 @@ from langgraph.graph.message import add_messages
 
 import memory_engine
 from memory_engine.integrations.langgraph import MemoryEngineSaver
+from memory_engine.integrations.langgraph_store import MemoryEngineStore
 
 
 class State(TypedDict):
@@ -36,6 +37,10 @@ async def main() -> None:
         thread = engine.thread("chat")
         for hit in await thread.search("what is the cat called?", limit=1):
             print(f"found in event {hit.seq}: {hit.text}")
+        store = MemoryEngineStore(engine)  # what outlives a thread; graphs take it as `compile(store=store)`
+        await store.aput(("ann", "facts"), "home", {"text": "Ann lives in Rome."})
+        for item in await store.asearch(("ann",), query="where does Ann live?"):
+            print(f"kept as {item.key}: {item.value['text']}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The event loop that an adapter's engine lives on, reached from any other."""
+"""An engine's own event loop, for calls that come from other loops and from threads without one."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,13 +8,30 @@ T = TypeVar("T")
 
 
 class HomeLoop:
-    """The loop that this is made on."""
+    """The loop that it is made on: the one that the engine was opened on."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
 
-    async def run(self, work: "Coroutine[Any, Any, T]") -> T:
-        """Await work on that loop, whichever loop this is called on. Raises what it raises."""
-        if asyncio.get_running_loop() is self._loop:
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine that runs there, for a caller on another thread.
+
+        Raises `RuntimeError` on the loop itself, as it would wait for itself.
+        """
+        if _running_loop() is self._loop:
+            work.close()
+            raise RuntimeError("this call waits for the event loop that it is made on: await its twin (`aput`, …)")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The same, for a caller on any loop."""
+        if _running_loop() is self._loop:
             return await work
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -9,19 +9,19 @@ Needs the extra `langgraph`. A LangGraph thread is the engine's thread of the sa
 are events beside the checkpoints, so that contexts, search, compaction and the inspector work on it.
 """
 
-import asyncio
 import builtins
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
+from memory_engine.integrations.home import HomeLoop
 from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
 from memory_engine.views.checkpoints.packing import JSON, MSGPACK, Form
@@ -57,6 +57,14 @@ VERSION_WIDTH = 10
 _log = logging.getLogger("memory_engine.integrations.langgraph")
 
 
+class Rest(NamedTuple):
+    """What a checkpoint holds beside its values: the id of the one before, its state, its metadata as JSON."""
+
+    parent: str
+    state: Form
+    metadata: str
+
+
 class MemoryEngineSaver(BaseCheckpointSaver[str]):
     """Keeps the checkpoints of graphs in an engine's threads. To be made where the engine was opened.
 
@@ -79,14 +87,14 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         self.engine = engine
         self._messages = messages
         self._user_id, self._tenant_id, self._agent_id = user_id, tenant_id, agent_id
-        self._loop = asyncio.get_running_loop()
+        self._home = HomeLoop()
         self._cache = CheckpointCache()
 
     # on any event loop
 
     async def aget_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
         """The checkpoint that a config names, or the latest of its namespace."""
-        return await self._here(self._get_tuple(config))
+        return await self._home.run(self._get_tuple(config))
 
     async def alist(
         self,
@@ -97,10 +105,10 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Checkpoints that match, the latest first: of one thread, or of all that such savers have made."""
-        for thread_id, name in await self._here(self._names(config, before)):
+        for thread_id, name in await self._home.run(self._names(config, before)):
             if limit is not None and limit <= 0:
                 return
-            found = await self._here(self._checkpoints(thread_id).read(name))
+            found = await self._home.run(self._checkpoints(thread_id).read(name))
             if found is None or not _matches(found.metadata, filter):
                 continue
             limit = None if limit is None else limit - 1
@@ -114,38 +122,38 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> "RunnableConfig":
         """Save a checkpoint: what is new in it, and the new messages as events, in one commit."""
-        return await self._here(self._put(config, checkpoint, metadata, new_versions))
+        return await self._home.run(self._put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: "RunnableConfig", writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Save what a task wrote on the way to the next checkpoint."""
-        await self._here(self._put_writes(config, writes, task_id, task_path))
+        await self._home.run(self._put_writes(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Destroy a thread: its checkpoints, its messages and all that came of them. Its id is free again."""
-        await self._here(self._delete_thread(thread_id))
+        await self._home.run(self._delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Drop the checkpoints of runs, in every thread. The log keeps them."""
-        await self._here(self._delete_for_runs(frozenset(run_ids)))
+        await self._home.run(self._delete_for_runs(frozenset(run_ids)))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Drop all checkpoints of threads (`delete`), or all but each namespace's latest. The log keeps them.
 
         Earlier ones from which a `DeltaChannel` of the latest is made again are kept too.
         """
-        await self._here(self._prune(thread_ids, strategy))
+        await self._home.run(self._prune(thread_ids, strategy))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy all checkpoints of a thread, and what was written after each, to another thread."""
-        await self._here(self._copy_thread(source_thread_id, target_thread_id))
+        await self._home.run(self._copy_thread(source_thread_id, target_thread_id))
 
     # from other threads
 
     def get_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
         """See `aget_tuple`."""
-        return self._wait(self._get_tuple(config))
+        return self._home.wait(self._get_tuple(config))
 
     def list(
         self,
@@ -157,7 +165,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
         found = self.alist(config, filter=filter, before=before, limit=limit)
-        while (one := self._wait(_next(found))) is not None:
+        while (one := self._home.wait(_next(found))) is not None:
             yield one
 
     def put(
@@ -168,45 +176,34 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> "RunnableConfig":
         """See `aput`."""
-        return self._wait(self._put(config, checkpoint, metadata, new_versions))
+        return self._home.wait(self._put(config, checkpoint, metadata, new_versions))
 
     def put_writes(
         self, config: "RunnableConfig", writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `aput_writes`."""
-        self._wait(self._put_writes(config, writes, task_id, task_path))
+        self._home.wait(self._put_writes(config, writes, task_id, task_path))
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        self._wait(self._delete_thread(thread_id))
+        self._home.wait(self._delete_thread(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `adelete_for_runs`."""
-        self._wait(self._delete_for_runs(frozenset(run_ids)))
+        self._home.wait(self._delete_for_runs(frozenset(run_ids)))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `aprune`."""
-        self._wait(self._prune(thread_ids, strategy))
+        self._home.wait(self._prune(thread_ids, strategy))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `acopy_thread`."""
-        self._wait(self._copy_thread(source_thread_id, target_thread_id))
+        self._home.wait(self._copy_thread(source_thread_id, target_thread_id))
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:
         """The next version of a channel: a number, as wide as the one before, and something of its own."""
         number = "0" * VERSION_WIDTH if current is None else str(current).partition(".")[0]
         return f"{int(number) + 1:0{max(len(number), VERSION_WIDTH)}}.{uuid4().hex[:8]}"
-
-    def _wait(self, work: "Coroutine[Any, Any, T]") -> T:
-        if _running_loop() is self._loop:
-            work.close()
-            raise RuntimeError("this call waits for the event loop that it is made on: await its twin (`aput`, …)")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    async def _here(self, work: "Coroutine[Any, Any, T]") -> T:
-        if _running_loop() is self._loop:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     # on the engine's loop
 
@@ -277,14 +274,18 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
             for channel, value in values.items()
         }
         draft = await checkpoints.draft(name, parent, given)
-        said = {} if name.namespace else self._new_messages(draft, values.get(self._messages))
         state = self._state({key: value for key, value in checkpoint.items() if key != "channel_values"})
         about = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False)
+        await self._save(checkpoints, draft, Rest(parent, state, about), values.get(self._messages))
+        return _config(_thread_id(config), name)
+
+    async def _save(self, checkpoints: Checkpoints, draft: Draft, rest: "Rest", messages: object) -> None:
+        """Save a checkpoint, and the new messages of the root graph as events beside it."""
+        said = {} if draft.name.namespace else self._new_messages(draft, messages)
         beside = await self._events(checkpoints, said)
-        await checkpoints.save(draft, parent, state, about, beside=beside)
+        await checkpoints.save(draft, rest.parent, rest.state, rest.metadata, beside=beside)
         if said:
             await self._replace(checkpoints, draft, {message.id for message in said.values() if message.id})
-        return _config(_thread_id(config), name)
 
     def _state(self, state: Mapping[str, object]) -> Form:
         """All of a checkpoint but its values: JSON, where that says the same."""
@@ -333,7 +334,9 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
                 continue
             given = {channel: Given("null", True, partial(_same, value)) for channel, value in found.values.items()}
             draft = await target.draft(name, found.parent, given)
-            await target.save(draft, found.parent, found.state, found.metadata)
+            messages = found.values.get(self._messages)
+            rest = Rest(found.parent, found.state, found.metadata)
+            await self._save(target, draft, rest, None if messages is None else self._loads(messages))
             for write in found.writes:
                 await target.write(name, write.task_id, write.task_path, [write])
 
@@ -425,13 +428,6 @@ def _config(thread_id: str, name: CheckpointName) -> "RunnableConfig":
     return {
         "configurable": {"thread_id": thread_id, "checkpoint_ns": name.namespace, "checkpoint_id": name.id},
     }
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 async def _next(found: "AsyncIterator[T]") -> T | None:

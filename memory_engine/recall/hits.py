@@ -16,7 +16,7 @@ from memory_engine.store.reader import LogReader
 
 KINDS = (
     "message", "tool", "task", "note", "snippet", "memory", "preference", "playbook", "agent_md", "document", "pattern",
-    "summary",
+    "item", "summary",
 )  # fmt: skip
 """The kinds of passages of the built-in events. Your own events may bring others."""
 

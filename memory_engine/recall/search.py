@@ -55,7 +55,7 @@ longer each takes, and so does a dispatch among them."""
 RANKED_AT_ONCE = 500
 """Candidates that are ranked on the event loop, in a few milliseconds; more (of many threads) go to a worker thread."""
 LIMIT_MAX = 1_000
-UNORDERED = frozenset({"agent_md", "pattern", "playbook", "preference"})
+UNORDERED = frozenset({"agent_md", "item", "pattern", "playbook", "preference"})
 """Kinds whose passages have nothing to do with their neighbours."""
 UNWANTED = ("summary",)
 """Kinds that are found only when they are asked for by name."""

@@ -139,6 +139,7 @@ class OpenThreads:
         if self._kernel.tasks.closing:
             raise EngineClosed
         loading = self._loading.get(thread_id)
+        joined = loading is not None
         was_over = loading is not None and loading.done()
         if loading is None:
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
@@ -148,7 +149,12 @@ class OpenThreads:
             await asyncio.sleep(0)
         if was_over and (loading.cancelled() or loading.exception() is not None):
             return await self.open(thread_id)  # it failed before this call: the thread may have been made since
-        return await asyncio.shield(loading)
+        try:
+            return await asyncio.shield(loading)
+        except ThreadNotFound:
+            if not joined:
+                raise
+        return await self.open(thread_id)  # that load may have begun before the thread was made
 
     async def make(self, record: ThreadRecord, request: Request) -> None:
         """Make a thread with its first events, in one commit. Raises `ThreadExists`, and the errors of dispatching."""

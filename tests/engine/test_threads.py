@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -376,3 +377,20 @@ async def test_threads_are_read_in_pages(path: str) -> None:
             await engine.threads(after="nobody")
         with pytest.raises(errors.InvalidArgument):
             await engine.threads(after=3)  # type: ignore[arg-type]
+
+
+async def test_a_thread_is_there_for_whoever_made_it_while_others_looked_for_it(tmp_path: Path) -> None:
+    """Those looked before it was made: that they found nothing is not what its maker is told."""
+    async with memory_engine.open(str(tmp_path / "m.db")) as engine:
+
+        async def looked(thread_id: str) -> None:
+            with suppress(errors.ThreadNotFound):
+                await engine.thread(thread_id).state()
+
+        async def made(thread_id: str) -> int:
+            thread = await engine.open_thread(thread_id)
+            return (await thread.dispatch(say("Hello"))).seq
+
+        for thread_id in map(str, range(20)):
+            *_, seq = await asyncio.gather(*(looked(thread_id) for _ in range(4)), made(thread_id))
+            assert 1 == seq

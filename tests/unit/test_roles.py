@@ -30,8 +30,8 @@ NOT_TEXT: dict[FieldKind, str] = {
     "kind lines media_type method model name namespace owner parent pointer recorded response_id retention scorer "
     "section session_id skipped_id skipped_type source_thread sources task_id tenant_id timer_id tool "
     "tool_id trigger type",
-    FieldKind.NAME: "channel digest document_id ended flow flow_dact key keys name new_paths old_paths path paths "
-    "playbook_id secret share task_path thread",
+    FieldKind.NAME: "channel digest document_id ended flow flow_dact index key keys name namespace new_paths old_paths "
+    "path paths playbook_id secret share task_path thread",
     FieldKind.CHUNK: "after before chunk_ids container covers insights original parent_ids read removed snippet "
     "sources summaries",
     FieldKind.JSON: "arguments entry metadata native parameters policy state version",

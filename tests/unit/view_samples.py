@@ -12,6 +12,7 @@ from memory_engine.views.checkpoints.events import (
     PiecePlace,
     Quote,
 )
+from memory_engine.views.items.events import ItemName, ItemUse
 from memory_engine.views.layers.events import LayerLine
 from memory_engine.views.patterns.events import Finding
 from memory_engine.views.sessions.events import QuotedText, SharedState
@@ -81,6 +82,10 @@ VIEW_SAMPLES: tuple[Event, ...] = (
                         claim="c1"),
     e.MemoryFilesMoved(old_paths=("a.md",), new_paths=("b/a.md",), claim="c1"),
     e.MemoryFilesDeleted(paths=("a.md",), file_ids=("f1",), claim="c1"),
+    e.ItemPut(namespace=("users", "ann"), key="k1", value={"text": "Java 21", "deep": [1, None]}, index=("text",),
+              created_us=5, ttl_us=6),
+    e.ItemsDeleted(items=(ItemName(("users", "ann"), "k1"),), reason="asked to"),
+    e.ItemsUsed(items=(ItemUse(("users", "ann"), "k1", 3, 6),)),
     e.CheckpointSaved(id="c1", state=Packed("json", ("{}",)), namespace="sub", parent="c0", metadata='{"step":1}',
                       values=(ChannelValue("messages", "1", spans=(ItemSpan(1, 4), ItemSpan(0, 2))),
                               ChannelValue("topic", "1", value=Packed("msgpack", ("oWE=", PiecePlace(3, 0)))),

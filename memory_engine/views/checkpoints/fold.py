@@ -130,6 +130,8 @@ def _forget(rows: Rows[AnyCheckpointRow], seqs: Collection[int]) -> None:
             gone = [seq for seq in row.seqs if seq in seqs]
             if gone:
                 rows.put(key, WritesRow(tuple(seq for seq in row.seqs if seq not in seqs)))
+        elif isinstance(row, HiddenRow):
+            gone = []
         else:
             gone = [row.seq] if row.seq in seqs else []
             if gone and isinstance(row, CheckpointRow):

@@ -1,0 +1,221 @@
+"""LangGraph's store in this memory: items in namespaces, each change an event, found by what they say.
+
+    from memory_engine.integrations.langgraph_store import MemoryEngineStore
+
+    async with memory_engine.open("agent.db") as engine:
+        graph = builder.compile(store=MemoryEngineStore(engine))
+
+Needs the extra `langgraph`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from memory_engine.engine import Engine
+from memory_engine.errors import InvalidArgument, MissingExtra
+from memory_engine.integrations.home import HomeLoop
+from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.scoped import ScopeHandle
+from memory_engine.views.items import view
+from memory_engine.views.items.events import WHOLE
+from memory_engine.views.items.view import ItemChange, Items, Value
+
+try:
+    from langgraph.store.base import (
+        BaseStore,
+        GetOp,
+        Item,
+        ListNamespacesOp,
+        MatchCondition,
+        Op,
+        PutOp,
+        Result,
+        SearchItem,
+        SearchOp,
+        TTLConfig,
+    )
+except ImportError:
+    raise MissingExtra("LangGraph's store", "langgraph") from None
+
+_MINUTE_US = 60_000_000
+
+
+class MemoryEngineStore(BaseStore):
+    """Keeps the items of graphs in a thread of an engine. To be made where the engine was opened.
+
+    It may be awaited on any event loop, and called without `await` from any other thread than the engine's own.
+    The thread is one of the kind `store`, one for each tenant, or the one given (`engine.user("ann")`, say). `fields`
+    are the paths of the texts that a search finds where `put` names none in `index`; vectors take part where the
+    engine has an embedder. All puts and deletions of one batch are one commit, after its reads.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        thread: ThreadHandle | None = None,
+        tenant_id: str = "",
+        fields: Sequence[str] = (WHOLE,),
+        ttl: TTLConfig | None = None,
+    ) -> None:
+        self.ttl_config = ttl
+        self.items = Items(thread or ScopeHandle(engine.kernel, "store", "langgraph", tenant_id))
+        self._fields = tuple(fields)
+        self._home = HomeLoop()
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """See `abatch`."""
+        return self._home.wait(self._batch(list(ops)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """The results of operations, in their order. The reads see what was there before the batch."""
+        return await self._home.run(self._batch(list(ops)))
+
+    def sweep_ttl(self) -> int:
+        """See `asweep_ttl`."""
+        return self._home.wait(self.items.sweep())
+
+    async def asweep_ttl(self) -> int:
+        """Delete the items whose time is over, and say how many. No read shows them before that either."""
+        return await self._home.run(self.items.sweep())
+
+    async def _batch(self, ops: Sequence[Op]) -> list[Result]:
+        results: list[Result] = []
+        used: list[view.Item] = []
+        for op in ops:
+            match op:
+                case GetOp():
+                    found = await self.items.get(op.namespace, op.key)
+                    results.append(None if found is None else _item(found))
+                    used += [found] if found is not None and op.refresh_ttl else []
+                case SearchOp():
+                    items = await self._search(op)
+                    results.append([_search_item(item) for item in items])
+                    used += items if op.refresh_ttl else []
+                case ListNamespacesOp():
+                    results.append(await self._namespaces(op))
+                case PutOp():
+                    results.append(None)
+                case _:
+                    raise InvalidArgument("ops", op, "give operations of langgraph.store.base")
+        await self.items.use(used)
+        await self.items.change(self._change(op) for op in ops if isinstance(op, PutOp))
+        return results
+
+    def _change(self, op: PutOp) -> ItemChange:
+        index = () if op.index is False else self._fields if op.index is None else tuple(op.index)
+        ttl_us = round((op.ttl or 0) * _MINUTE_US)
+        return ItemChange(namespace=tuple(op.namespace), key=op.key, value=op.value, index=index, ttl_us=ttl_us)
+
+    async def _search(self, op: SearchOp) -> Sequence[view.Item]:
+        prefix, where = tuple(op.namespace_prefix), _where(op.filter) if op.filter else None
+        if op.query and op.query.strip():
+            return await self.items.search(op.query, prefix, where=where, limit=op.limit, offset=op.offset)
+        return await self.items.list(prefix, where=where, limit=op.limit, offset=op.offset)
+
+    async def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        conditions = op.match_conditions or ()
+        plain = [_plain(one.path) for one in conditions if one.match_type == "prefix"]
+        found = await self.items.namespaces(max(plain, key=len, default=()))
+        matching = {one[: op.max_depth] for one in found if all(_matches(each, one) for each in conditions)}
+        return sorted(matching)[op.offset : op.offset + op.limit]
+
+
+def _item(item: view.Item) -> Item:
+    return Item(
+        value=item.value,
+        key=item.key,
+        namespace=item.namespace,
+        created_at=item.created,
+        updated_at=item.changed,
+    )
+
+
+def _search_item(item: view.Item) -> SearchItem:
+    return SearchItem(item.namespace, item.key, item.value, item.created, item.changed, item.score)
+
+
+def _plain(path: Sequence[str]) -> tuple[str, ...]:
+    """The labels of a path before its first wildcard."""
+    path = tuple(path)
+    return path[: path.index("*")] if "*" in path else path
+
+
+def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
+    path = tuple(condition.path)
+    if condition.match_type not in ("prefix", "suffix"):
+        raise InvalidArgument("match_type", condition.match_type, 'give "prefix" or "suffix"')
+    if len(namespace) < len(path):
+        return False
+    labels = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return all(wanted in ("*", label) for wanted, label in zip(path, labels, strict=True))
+
+
+# filters
+
+
+def _where(filter: Mapping[str, Any]) -> Callable[[Value], bool]:
+    """Whether a value is as a filter wants it: all of its fields. Raises `InvalidArgument` for an unknown operator."""
+    for wanted in filter.values():
+        _check_operators(wanted)
+    return lambda value: all(_fits(_field(value, name), wanted) for name, wanted in filter.items())
+
+
+def _check_operators(wanted: object) -> None:
+    if isinstance(wanted, Mapping):
+        is_operators = any(str(name).startswith("$") for name in wanted)
+        for name, inner in wanted.items():
+            if is_operators and name not in _OPERATORS:
+                raise InvalidArgument("filter", name, f"the operators are {', '.join(_OPERATORS)}")
+            _check_operators(inner)
+
+
+def _field(value: object, name: str) -> object:
+    """A field of a value, or, where none has that name, a field of a field: `user.name`."""
+    if not isinstance(value, Mapping) or name in value:
+        return value.get(name) if isinstance(value, Mapping) else None
+    first, dot, rest = name.partition(".")
+    return _field(value.get(first), rest) if dot else None
+
+
+def _fits(value: object, wanted: object) -> bool:
+    if isinstance(wanted, Mapping):
+        if any(str(name).startswith("$") for name in wanted):
+            return all(_OPERATORS[name](value, one) for name, one in wanted.items())
+        return isinstance(value, Mapping) and all(_fits(value.get(name), one) for name, one in wanted.items())
+    if isinstance(wanted, list | tuple):
+        return (
+            isinstance(value, list | tuple)
+            and len(value) == len(wanted)
+            and all(_fits(one, each) for one, each in zip(value, wanted, strict=True))
+        )
+    return value == wanted
+
+
+def _compared(value: Any, wanted: Any) -> int | None:
+    """-1, 0 or 1, as a value is below, at or above another: as numbers, else as texts; `None`: neither."""
+    try:
+        one, other = float(value), float(wanted)
+    except (TypeError, ValueError, OverflowError):
+        if not (isinstance(value, str) and isinstance(wanted, str)):
+            return None
+        return (value > wanted) - (value < wanted)
+    return None if math.isnan(one) or math.isnan(other) else (one > other) - (one < other)
+
+
+def _ordered(signs: tuple[int, ...], value: object, wanted: object) -> bool:
+    return _compared(value, wanted) in signs
+
+
+_OPERATORS: Mapping[str, Callable[[object, object], bool]] = {
+    "$eq": lambda value, wanted: value == wanted,
+    "$ne": lambda value, wanted: value != wanted,
+    "$gt": partial(_ordered, (1,)),
+    "$gte": partial(_ordered, (0, 1)),
+    "$lt": partial(_ordered, (-1,)),
+    "$lte": partial(_ordered, (-1, 0)),
+}
