@@ -27,6 +27,8 @@ except ImportError:
     raise MissingExtra("telemetry", "otel") from None
 
 if TYPE_CHECKING:
+    from contextvars import Token
+
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
@@ -98,7 +100,7 @@ class OperationSpan:
     def __init__(self, probe: OpenTelemetry, operation: str, said: Mapping[str, object]) -> None:
         self._probe = probe
         self._operation = f"memory_engine.{operation}" if operation in _OWN else operation
-        self._token: object = None
+        self._token: Token[contexts.Context] | None = None
         self._said = dict(said)
         cause = probe.causes.get(str(said.get("causation") or ""))
         self._span: Span = probe.tracer.start_span(
@@ -120,7 +122,8 @@ class OperationSpan:
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        contexts.detach(self._token)  # type: ignore[arg-type]  # what attach gave
+        if self._token is not None:
+            contexts.detach(self._token)
         self.end(error)
 
     def say(self, said: Mapping[str, object]) -> None:

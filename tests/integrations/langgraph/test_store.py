@@ -27,7 +27,7 @@ async def test_a_graph_keeps_and_finds_items(back_end: str, tmp_path: Path) -> N
         found = await runtime.store.asearch(("ann",), query="what is the cat called?", limit=1)
         return {**state, "found": found[0].value["text"]}
 
-    builder: Any = StateGraph(dict)  # type: ignore[type-var]  # it takes a plain dictionary too
+    builder: Any = StateGraph(dict)
     builder.add_node("keep", keep)
     builder.add_edge(START, "keep")
     async with memory_engine.open(BACK_ENDS[back_end](tmp_path)) as engine:
@@ -53,7 +53,7 @@ async def test_a_batch_is_one_commit_and_reads_what_was_before_it() -> None:
         with pytest.raises(InvalidEvent):
             await store.abatch([PutOp(("a",), "x", {}), PutOp(("a",), "y", {"when": asyncio})])
         with pytest.raises(InvalidArgument, match="ops"):
-            await store.abatch(["get"])  # type: ignore[list-item]
+            await store.abatch(["get"])
         items = await store.asearch(())
         assert [("k", {"n": 2})] == [(item.key, item.value) for item in items]
 
@@ -94,7 +94,7 @@ async def test_an_unknown_operator_is_refused() -> None:
     async with memory_engine.open(":memory:") as engine:
         with pytest.raises(InvalidArgument, match=r"\$in"):
             await MemoryEngineStore(engine).asearch((), filter={"n": {"$in": [1]}})
-        conditions = (MatchCondition("infix", ("a",)),)  # type: ignore[arg-type]
+        conditions = (MatchCondition("infix", ("a",)),)
         store = MemoryEngineStore(engine)
         await store.aput(("a",), "k", {})
         with pytest.raises(InvalidArgument, match="infix"):
@@ -126,7 +126,7 @@ async def test_calls_without_await_come_from_other_threads_and_loops() -> None:
 
         def elsewhere() -> None:
             store.put(("a",), "k", {"n": 1})
-            assert {"n": 1} == asyncio.run(store.aget(("a",), "k")).value  # type: ignore[union-attr]
+            assert {"n": 1} == asyncio.run(store.aget(("a",), "k")).value
             assert 0 == store.sweep_ttl()
 
         await asyncio.to_thread(elsewhere)
