@@ -22,6 +22,7 @@ from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidMessage, MissingExtra, ThreadNotFound
 from memory_engine.integrations.home import HomeLoop
+from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
 from memory_engine.views.checkpoints.packing import JSON, MSGPACK, Form
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langgraph.checkpoint.base import PendingWrite
     from langgraph.checkpoint.serde.base import SerializerProtocol
+
+__all__ = ["MemoryEngineSaver", "MemoryEngineStore"]
 
 T = TypeVar("T")
 
