@@ -145,6 +145,7 @@ from memory_engine.views.promotion.events import (
 )
 from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
+from memory_engine.views.session_items.events import SessionItemAdded, SessionItemRemoved
 from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
 BUILTIN_EVENTS: tuple[type[Event], ...] = tuple(
@@ -203,7 +204,8 @@ __all__ = [
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
     "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "RestoredChunk",
     "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SeenSeq",
-    "Seq", "SeqBack", "SeqBound", "SeqText", "SessionEnded", "SessionStarted", "SkillError", "SkillResult",
+    "Seq", "SeqBack", "SeqBound", "SeqText", "SessionEnded",
+    "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SkillError", "SkillResult",
     "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatusWord", "SubagentError",
     "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TaskAbandoned", "TaskCompleted",
     "TaskStarted", "TaskTerminated", "TextPart", "ThreadCleared", "ThreadRereduced", "ThreadSeeded", "ThreadUpdated",

@@ -52,6 +52,7 @@ from memory_engine.views.preferences import plugin as preferences
 from memory_engine.views.promotion import plugin as promotion
 from memory_engine.views.scratchpad import plugin as scratchpad
 from memory_engine.views.screen import plugin as screen
+from memory_engine.views.session_items import plugin as session_items
 from memory_engine.views.tool_cache import plugin as tool_cache
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ VIEWS: tuple[Plugin, ...] = (
     patterns.PLUGIN,
     documents.PLUGIN,
     memory_files.PLUGIN,
+    session_items.PLUGIN,
 )
 """The views that every engine has."""
 

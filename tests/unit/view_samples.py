@@ -89,6 +89,8 @@ VIEW_SAMPLES: tuple[Event, ...] = (
                         writes=(ChannelWrite("messages", 0, Packed("msgpack", (PiecePlace(0, 0),))),),
                         pieces=("oWE=",)),
     e.CheckpointsDropped(checkpoints=(CheckpointName("sub", "c1"),)),
+    e.SessionItemAdded(head='{"role":"user","content":"', tail='"}', back=-1, is_cut=True),
+    e.SessionItemRemoved(seq=2, claim="c1"),
     e.PatternsJoined(industry="retail", secret="s3", min_tenants=2, by="ann"),
     e.PatternsLeft(industry="retail", by="ann", reason="sold"),
     e.PatternProposed(industry="retail", line=3, source=3, text="Sales of [name] dip.", found=(TAKEN_OUT,),
