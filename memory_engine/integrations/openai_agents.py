@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
 from memory_engine.engine import Engine
 from memory_engine.errors import EngineClosed, InvalidArgument, MissingExtra, ThreadNotFound
@@ -34,7 +34,7 @@ except ImportError:
     raise MissingExtra("sessions of OpenAI Agents", "openai-agents") from None
 
 if TYPE_CHECKING:
-    from agents import TResponseInputItem  # pyright: ignore[reportMissingImports]
+    from agents.items import TResponseInputItem  # pyright: ignore[reportMissingImports]
 
 T = TypeVar("T")
 History = Literal["all", "context"]
@@ -63,13 +63,13 @@ class MemoryEngineSession:
         user_id: str = "",
         tenant_id: str = "",
         agent_id: str = "",
-        session_settings: SessionSettings | dict[str, Any] | None = None,
+        session_settings: SessionSettings | dict[str, object] | None = None,
     ) -> None:
         if history not in ("all", "context"):
             raise InvalidArgument("history", history, 'give "all" or "context"')
         self.session_id = session_id
         self.session_settings = coerce_session_settings(session_settings or SessionSettings())
-        self._home = _Given(engine) if isinstance(engine, Engine) else _Own(os.fspath(engine))
+        self._home = _OpenEngine(engine) if isinstance(engine, Engine) else _OwnEngine(os.fspath(engine))
         self._history = history
         self._max_tokens = max_tokens
         self._scopes = user_id, tenant_id, agent_id
@@ -132,14 +132,14 @@ class MemoryEngineSession:
             await engine.thread(self.session_id).clear(reason="its session was cleared")
 
 
-class _Given:
+class _OpenEngine:
     """An engine that others have opened, on the loop that runs now."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
 
-    async def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: object) -> T:
+    async def run(self, function: Callable[..., Coroutine[object, None, T]], *arguments: object) -> T:
         """Run a function of the engine on the engine's loop."""
         return await _on(self._loop, function(self._engine, *arguments))
 
@@ -147,7 +147,7 @@ class _Given:
         """Whoever opened the engine closes it."""
 
 
-class _Own:
+class _OwnEngine:
     """An engine that is opened when it is first used, on a loop of its own."""
 
     def __init__(self, where: str) -> None:
@@ -157,7 +157,7 @@ class _Own:
         self._opened: tuple[Engine, asyncio.AbstractEventLoop] | None = None
         self._is_closed = False
 
-    async def run(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: object) -> T:
+    async def run(self, function: Callable[..., Coroutine[object, None, T]], *arguments: object) -> T:
         """Run a function of the engine on the engine's loop. Raises `EngineClosed`."""
         engine, loop = self._there() if self._opened else await asyncio.to_thread(self._there)
         return await _on(loop, function(engine, *arguments))
@@ -184,7 +184,7 @@ class _Own:
                 self._portal.close()
 
 
-async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, T]) -> T:
     """The result of work on a loop, awaited on any."""
     if asyncio.get_running_loop() is loop:
         return await work
