@@ -35,6 +35,7 @@ COMMANDS = {
     "types": [MYPY, "pyright"],
     "mypy": [MYPY],
     "pyright": ["pyright"],
+    "sync": ["python -m tests.sync_stub"],
     "bench": ["python -m benchmarks"],
     "quick": ["python -m benchmarks --quick"],
     "quicktest": ["python -m pytest benchmarks"],

@@ -15,6 +15,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from memory_engine.administration.retention import RetentionRule as RetentionRule
     from memory_engine.agents.lifecycle import AgentLifecycle as AgentLifecycle
     from memory_engine.agents.tools import MemoryTools as MemoryTools
@@ -103,8 +104,17 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 
+_MODULES = ("errors", "events", "sync", "testing")
+
+
 def __getattr__(name: str) -> object:
     """Import a public name from its home; any other is looked for among the events."""
+    if name == "__all__":
+        return _public()
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("memory-engine")
+    if name in _MODULES:
+        return importlib.import_module(f"memory_engine.{name}")
     if name.startswith("__"):
         raise AttributeError(name)
     try:
@@ -114,6 +124,11 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """The public names, whether they have been asked for or not."""
+    """The public names, whether they have been asked for or not, and the modules that people import."""
+    own = {name for name in globals() if name.startswith("_")}
+    return sorted({*own, *_public(), *_MODULES, "__all__", "__version__"})
+
+
+def _public() -> list[str]:
     events = importlib.import_module("memory_engine.events")
-    return sorted({*globals(), *_HOME_OF, *(name for name in dir(events) if name[0].isupper())})
+    return sorted({*_HOME_OF, *(name for name in events.__all__ if name[0].isupper())})

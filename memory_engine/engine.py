@@ -2,39 +2,40 @@
 
 import asyncio
 import logging
+import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from datetime import datetime, timedelta
-from pathlib import Path
-from types import TracebackType
+from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from memory_engine.administration.handle import AdministeredStore, finish_quietly, verify_threads
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
 from memory_engine.core.arguments import (
+    PathLike,
     checked_call,
+    checked_file,
     checked_function,
     checked_limit,
     checked_list,
+    checked_name,
+    checked_path,
     checked_text,
     checked_type,
 )
 from memory_engine.core.cancellation import finished
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
+from memory_engine.core.events.memory import InitialChunk
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
-from memory_engine.core.threads import CompactionPolicy, ThreadInfo, ThreadRecord, as_metadata, check_metadata
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo, as_metadata, check_metadata
 from memory_engine.errors import (
     BackupFailed,
     InvalidArgument,
     InvalidSearch,
-    MemoryEngineError,
-    ThreadExists,
-    ThreadNotFound,
 )
 from memory_engine.errors.base import is_url
 from memory_engine.projections.follower import ProjectionWorker
@@ -43,10 +44,17 @@ from memory_engine.recall.service import Recall, asked
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel
-from memory_engine.runtime.scoped import ThreadScopes, check_not_scope, create_thread, is_there
+from memory_engine.runtime.scoped import (
+    ThreadScopes,
+    check_one_tenant,
+    create_thread,
+    new_record,
+    open_thread,
+    seeded,
+)
 from memory_engine.runtime.threads import Observer, Observers, OpenThreads
 from memory_engine.scopes import Agent, Industry, Tenant, User
-from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats, ThreadFilter
+from memory_engine.store.protocol import Backup, Copied, Store, StoreStats, ThreadFilter
 from memory_engine.store.reader import LogReader
 from memory_engine.thread import Thread
 
@@ -69,29 +77,45 @@ else:
 _log = logging.getLogger("memory_engine")
 
 
-class Engine:
+class Engine(AdministeredStore):
     """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
+    def __init__(self, kernel: Kernel, models: AsyncExitStack | None = None, place: str = "") -> None:
+        """`models` are closed with it, after the store. `place` is what it calls itself by."""
+        super().__init__(kernel)
+        self._models = models or AsyncExitStack()
+        self._place = place
+        self._is_started = False
         self._close_task: asyncio.Task[None] | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._place!r})"
+
     async def __aenter__(self) -> "Engine":
+        if self._is_started:
+            return self
+        self._is_started = True
         if self.config.read_only:
             return self
         if any(p.mode == "async" for p in self.kernel.projections):
             self.kernel.tasks.spawn(self.kernel[ProjectionWorker].run(), until_close=True)
         self.kernel.tasks.spawn(self.kernel[Relay].recover())
-        self.kernel.tasks.spawn(self._finish_acts())
+        self.kernel.tasks.spawn(finish_quietly(self.kernel))
         return self
 
-    async def __aexit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def __del__(self) -> None:
+        if self._is_started and self._close_task is None:
+            how = "what was acknowledged is kept, but call `await engine.close()`, or open it by `async with`"
+            warnings.warn(f"{self!r} was never closed: {how}", ResourceWarning, source=self, stacklevel=2)
+
     async def close(self) -> None:
-        """End compactions (their originals stand), let commits finish, fail what still waits, close the store."""
+        """End compactions (their originals stand), let commits finish, fail what still waits, close the store.
+
+        An engine that nobody closes is closed by none: its file is as after a crash, with all that was acknowledged.
+        """
         if self._close_task is None:
             self.kernel.tasks.closing = True
             self.kernel[Observers].close()
@@ -100,11 +124,12 @@ class Engine:
 
     async def _close(self) -> None:
         tasks, threads = self.kernel.tasks, self.kernel[OpenThreads]
-        await tasks.end(threads.release_paused)
-        await threads.close()
-        tasks.closed = True
-        await tasks.wait()
-        await self.store.close()
+        async with self._models:
+            await tasks.end(threads.release_paused)
+            await threads.close()
+            tasks.closed = True
+            await tasks.wait()
+            await self.store.close()
 
     # its parts
 
@@ -155,22 +180,10 @@ class Engine:
         user's, a tenant's, an agent's or an industry's own thread, such as `user:u1`), and for
         initial chunks what `dispatch` raises; then there is no thread. The id of a deleted thread can be used again.
         """
-        check_not_scope(thread_id)
-        check_identifier("kind", kind)
-        record = ThreadRecord(
-            id=self.kernel.new_id() if thread_id in ("", None) else thread_id,
-            kind=kind,
-            user_id=user_id,
-            tenant_id=tenant_id,
-            agent_id=agent_id,
-            parent_id=parent_id,
-            metadata=as_metadata(metadata),
-            policy=policy,
-            created_at_us=self.kernel.kind(kind).recorded_us(self.kernel.now_us()),
-        )
-        chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
-        first = ThreadSeeded(chunks=chunks) if chunks else None
-        await create_thread(self.kernel, record, first)
+        scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
+        thread_id = self.kernel.new_id() if thread_id in ("", None) else thread_id
+        record = new_record(self.kernel, thread_id, scopes, metadata, policy)
+        await create_thread(self.kernel, record, seeded(initial_chunks))
         return Thread(self.kernel, record.id)
 
     async def open_thread(  # noqa: PLR0913 - scopes are keywords of the public face
@@ -192,24 +205,9 @@ class Engine:
         metadata, policy and chunks are its own, and those given are for a new one. Raises what `create_thread` does.
         """
         scopes = ThreadScopes(kind, user_id, tenant_id, agent_id, parent_id)
-        checked_text("thread_id", thread_id)
-        if not thread_id:
-            raise InvalidArgument("thread_id", thread_id, "name the thread; `create_thread` gives one an id of its own")
-        while True:
-            if await is_there(self.kernel, thread_id, scopes):
-                return Thread(self.kernel, thread_id)
-            with suppress(ThreadExists):  # another task or process was first
-                return await self.create_thread(
-                    thread_id,
-                    kind=kind,
-                    user_id=user_id,
-                    tenant_id=tenant_id,
-                    agent_id=agent_id,
-                    parent_id=parent_id,
-                    metadata=metadata,
-                    initial_chunks=initial_chunks,
-                    policy=policy,
-                )
+        record = new_record(self.kernel, thread_id, scopes, metadata, policy)
+        await open_thread(self.kernel, record, seeded(initial_chunks))
+        return Thread(self.kernel, record.id)
 
     def thread(self, thread_id: str) -> Thread:
         """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
@@ -253,11 +251,9 @@ class Engine:
         `metadata` are pairs that a thread's metadata must hold; it may hold others. `limit` keeps the latest N. To read
         them in pages, give `after=""` with a limit for the first one, then the last thread that you got, or its id: of
         those made after it the first N come. What is made or deleted meanwhile neither repeats nor hides another
-        thread; only one that was deleted and whose id was used again stands at the end.
-
-        With `order="updated"` the thread whose last event is newest comes first, and a `limit` keeps the first N. Give
-        the last `ThreadInfo` that you got as `after`: it knows where it stood, though the thread may have gone on
-        since. A thread that goes on meanwhile moves to the front, so that pages behind do not show it twice.
+        thread; only one that was deleted and whose id was used again stands at the end. With `order="updated"` the one
+        whose last event is newest comes first, and a `limit` keeps the first N: give the last `ThreadInfo` that you got
+        as `after`, which knows where it stood. A thread that goes on meanwhile moves to the front, before your page.
 
         Raises `ThreadNotFound` for an `after` that never was, `InvalidIdentifier`, `InvalidArgument`.
         """
@@ -267,8 +263,6 @@ class Engine:
                 check_identifier(what, value)
         if order not in ("created", "updated"):
             raise InvalidArgument("order", order, 'give "created" or "updated"')
-        pairs = as_metadata(metadata)
-        check_metadata(pairs)
         after_us = to_us(after.updated_at) if isinstance(after, ThreadInfo) else None
         after = after.id if isinstance(after, ThreadInfo) else after
         where = ThreadFilter(
@@ -278,7 +272,7 @@ class Engine:
             agent_id=agent_id,
             parent_id=parent_id,
             status=status,
-            metadata=pairs,
+            metadata=check_metadata(as_metadata(metadata)),
             order=order,
             limit=checked_limit(limit),
             after=None if after is None else checked_text("after", after),
@@ -302,9 +296,8 @@ class Engine:
         """Append one event, and return its receipt when it is durable.
 
         With your own `event_id`, dispatching again is idempotent: it gives the first receipt. With an `expected_seq`,
-        `Conflict` where the thread holds more than you have seen (see `Thread.dispatch`). Raises
-        `InvalidEvent`, `EventTooLarge`, `UnknownEventClass`, `ThreadNotFound`, `ThreadClosed`, `EventRefused`,
-        `ReducerError`, `IdempotencyConflict`, `QueueFull`, or a `StorageError`; then nothing was written.
+        `Conflict` where the thread holds more than you have seen. Raises what `Thread.dispatch` says; then nothing was
+        written.
         """
         return await self.thread(thread_id).dispatch(
             event,
@@ -318,10 +311,7 @@ class Engine:
     async def dispatch_all(
         self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
     ) -> tuple[Receipt, ...]:
-        """Append events in order, all or none of them (those recorded already, by id, count as appended).
-
-        `expected_seq` is that of `dispatch`.
-        """
+        """Append events in order, all or none (those recorded already, by id, count as appended). See `dispatch`."""
         return await self.thread(thread_id).dispatch_all(events, expected_seq=expected_seq)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
@@ -356,7 +346,9 @@ class Engine:
         See `Thread.search`; raises `InvalidSearch` also where both `thread_ids` and values are given.
         """
         wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
-        _check_tenant(tenant_id)
+        check_one_tenant(tenant_id)
+        for what, value in {"kind": kind, "user_id": user_id, "agent_id": agent_id}.items():
+            checked_name(what, value)
         if isinstance(thread_ids, str):
             raise InvalidSearch("thread_ids", thread_ids, "it is a list of ids; put the one into a list")
         if thread_ids is not None:
@@ -364,14 +356,7 @@ class Engine:
         if thread_ids is not None and (kind or user_id or agent_id or tenant_id):
             raise InvalidSearch("thread_ids", list(thread_ids), "name threads, or what they are to match, not both")
         where = ThreadFilter(kind=kind, user_id=user_id, agent_id=agent_id, tenant_id=tenant_id)
-        if thread_ids is not None:
-            return await self.recall.search(list(dict.fromkeys(thread_ids)), wanted)
-        while True:
-            found = [record for record, _ in await self.store.threads(where)]
-            with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
-                return await self.recall.search(
-                    [one.id for one in found if kind or not self.kernel.kind(one.kind).pooled], wanted
-                )
+        return await self.recall.search_store(wanted, thread_ids, where)
 
     async def stats(self) -> StoreStats:
         """Totals over the store."""
@@ -393,58 +378,6 @@ class Engine:
                     await kernel[ProjectionWorker].catch_up(projection, runtime.id)
         await self.recall.settle()
 
-    # administrative acts
-
-    async def acts(self) -> Sequence[Act]:
-        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
-        return await self.store.acts()
-
-    async def holds(self) -> "list[holds.StandingHold]":
-        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
-        return await holds.holds(self.store)
-
-    async def retain(
-        self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
-    ) -> "retention.RetentionReport":
-        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough.
-
-        What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
-        anything happens, and `LegalHold` at the end, when all that is not held is done.
-        """
-        return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
-
-    def retain_every(
-        self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
-    ) -> Callable[[], None]:
-        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it.
-
-        What goes wrong, a hold in the way too, is logged and tried again the next time.
-        """
-        self.kernel.check_writable("retention")
-        work = retention.keep_retaining(self.kernel, rules, every, by)
-        task = self.kernel.tasks.spawn(work, until_close=True)
-
-        def end() -> None:
-            task.cancel()
-
-        return end
-
-    async def finish_acts(self) -> "list[erasing.ErasureReport]":
-        """Go on with acts that a process which died, or a reader in the way, has left unfinished.
-
-        Opening a store does it too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
-        act that waits until something is released.
-        """
-        self.kernel.check_writable("an act")
-        return await erasing.finish_acts(self.kernel)
-
-    async def _finish_acts(self) -> None:
-        try:
-            if await self.store.acts(pending=True):
-                await self.finish_acts()
-        except MemoryEngineError as error:
-            _log.warning("%s", error)
-
     # looking back
 
     async def verify(
@@ -455,24 +388,21 @@ class Engine:
         if thread_ids is None:
             thread_ids = [info.id for info in await self.threads()]
         thread_ids = checked_list("thread_ids", thread_ids, str, each="ids of threads")
-        reports: list[VerifyReport] = []
-        for thread_id in thread_ids:
-            before = sum(report.events for report in reports)
-            counted = None if progress is None else verify.counted_from(progress, before)
-            reports.append(await self.thread(thread_id).verify(counted))
-        return reports
+        return await verify_threads(self.kernel, thread_ids, progress)
 
     async def import_log(
-        self, path: str | Path, *, thread_id: str = "", progress: "VerifyProgress | None" = None
+        self, path: PathLike, *, thread_id: str = "", progress: "VerifyProgress | None" = None
     ) -> "importer.ImportReport":
         """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes.
 
         `thread_id` (default: as it was) may be a thread that holds a beginning of this very log: it goes on from there.
         The whole file is checked first. Raises `ImportRefused` with the line and the reason, `ThreadExists`.
         """
-        return await importer.import_log(self.kernel, Path(path), thread_id=thread_id, progress=progress)
+        return await importer.import_log(
+            self.kernel, checked_file("path", path), thread_id=thread_id, progress=progress
+        )
 
-    async def backup(self, path: str | Path, progress: Copied | None = None) -> Backup:
+    async def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
         """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other.
 
         The copy is checked before it is there: the file, and the chain of each thread's hashes (`broken` names those
@@ -480,9 +410,10 @@ class Engine:
         much of how much was copied. Raises `FileExistsError`, and `BackupFailed` where the copy is damaged, or where
         the store has no file.
         """
-        if is_url(str(path)):
-            raise BackupFailed(str(path), "a backup is one file: give a path; `Engine.copy_to` copies to another store")
-        return await self.store.backup(str(path), progress or _nobody)
+        place = checked_path("path", path)
+        if is_url(place):
+            raise BackupFailed(place, "a backup is one file: give a path; `Engine.copy_to` copies to another store")
+        return await self.store.backup(place, progress or (lambda *_: None))
 
     async def copy_to(
         self, target: "Engine", progress: "store_copy.CopyProgress | None" = None
@@ -502,7 +433,7 @@ class Engine:
 
     async def export_all(
         self,
-        folder: str | Path,
+        folder: PathLike,
         *,
         redaction: "redaction.Redaction | None" = None,
         progress: "archive.FolderProgress | None" = None,
@@ -512,17 +443,19 @@ class Engine:
         The list is written last: a folder without one is not whole. Raises `FileExistsError` unless the folder is new
         or empty.
         """
-        return await archive.export_all(self.kernel, Path(folder), redaction=redaction, progress=progress)
+        return await archive.export_all(
+            self.kernel, checked_file("folder", folder), redaction=redaction, progress=progress
+        )
 
     async def import_all(
-        self, folder: str | Path, *, progress: "archive.FolderProgress | None" = None
+        self, folder: PathLike, *, progress: "archive.FolderProgress | None" = None
     ) -> "archive.StoreImport":
         """Make the threads of a folder that `export_all` wrote, each as `import_log` does.
 
         What is there already is passed over, so an import that was cut off is simply done again. A thread that cannot
         be taken is named in the report, with the reason. Raises `ImportRefused` for a folder without a whole list.
         """
-        return await archive.import_all(self.kernel, Path(folder), progress=progress)
+        return await archive.import_all(self.kernel, checked_file("folder", folder), progress=progress)
 
     async def anchors(self) -> "list[Anchor]":
         """An anchor of each thread's head, in the order in which the threads were made."""
@@ -545,17 +478,7 @@ class Engine:
         may use the same. `limit` keeps the latest N. Events that forks share come once, from the thread that recorded
         them. Raises `InvalidSearch`.
         """
-        _check_tenant(tenant_id)
+        check_one_tenant(tenant_id)
         wanted = checked_text("correlation_id", correlation_id)
         found = await self.store.correlated(wanted, limit=checked_limit(limit), tenant_id=tenant_id)
         return [self.reader.decode(thread_id, stored) for thread_id, stored in found]
-
-
-def _check_tenant(tenant_id: str | None) -> None:
-    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
-    if tenant_id is None:
-        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
-
-
-def _nobody(_done: int, _all: int) -> None:
-    """Hears of no progress."""

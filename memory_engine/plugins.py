@@ -9,10 +9,16 @@
     def reduce_invoice_paid(view, event, ctx): ...
 
 Given to `open(..., plugins=[billing])`, or published as an entry point of the group
-`memory_engine.plugins` and opened with `entry_points=True`.
+`memory_engine.plugins` and opened with `entry_points=True`. The command line knows those that are published.
 """
 
+import importlib
+import logging
+import sys
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import TypeVar, cast
 
 from attrs import define, field
@@ -23,12 +29,14 @@ from memory_engine.context.standing import BlockSource, Place, ReadBlock
 from memory_engine.core.events.base import ChunkOrigin, Delivers, Event, EventRole, event
 from memory_engine.core.events.registry import EventRegistry, Upcaster
 from memory_engine.core.reduction import Reducer, ReducerRegistry, reduce_view_change
+from memory_engine.errors import InvalidArgument
 from memory_engine.projections.base import Projection
 from memory_engine.recall.extractors import silent
 from memory_engine.runtime.kernel import Kernel, ThreadKind
 from memory_engine.store.passages import Extractor
 
 ENTRY_POINT_GROUP = "memory_engine.plugins"
+_log = logging.getLogger("memory_engine")
 
 E = TypeVar("E", bound=Event)
 V = TypeVar("V")
@@ -185,8 +193,53 @@ class Plugin:
 
 
 def installed_plugins() -> list[Plugin]:
-    """The plug-ins that installed packages publish, in order of their names."""
+    """The plug-ins that installed packages publish, in order of their names.
+
+    One that cannot be loaded, or is not a plug-in, is a warning in the log of `memory_engine`, and left out.
+    """
+    if not _is_published():
+        return []
     from importlib.metadata import entry_points  # a package of mail, zip and CSV readers with it
 
-    found = sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name)
-    return [point.load() for point in found]
+    found: list[Plugin] = []
+    for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda point: point.name):
+        try:
+            found.append(_checked_plugin(point.load()))
+        except Exception as error:  # a package of somebody else's: the others work on
+            _told_once(point.name, point.value, f"{type(error).__name__}: {error}")
+    return found
+
+
+def plugin_at(place: str) -> Plugin:
+    """The plug-in of a module, by `"module:name"`. Raises `InvalidArgument`, with the reason."""
+    module, _, name = place.partition(":")
+    try:
+        return _checked_plugin(getattr(importlib.import_module(module), name))
+    except Exception as error:  # an application's module may raise anything as it is imported
+        why = f"{type(error).__name__}: {error}"
+        raise InvalidArgument("a plug-in", place, f'{why}; name it "module:name"') from error
+
+
+def _checked_plugin(found: object) -> Plugin:
+    if isinstance(found, Plugin):
+        return found
+    raise TypeError(f"it is not a `memory_engine.Plugin` but of the type {type(found).__name__}")
+
+
+@cache
+def _told_once(name: str, value: str, why: str) -> None:
+    _log.warning("the plug-in %r (%s) of an installed package is left out: %s", name, value, why)
+
+
+def _is_published() -> bool:
+    """Whether any installed package publishes plug-ins.
+
+    It is asked at every start of the command line. `importlib.metadata` says so too, and takes as long as all the rest.
+    """
+    group = f"[{ENTRY_POINT_GROUP}]".encode()
+    for folder in map(Path, dict.fromkeys(sys.path)):
+        with suppress(OSError):
+            for lists in (*folder.glob("*.dist-info/entry_points.txt"), *folder.glob("*.egg-info/entry_points.txt")):
+                if group in lists.read_bytes():
+                    return True
+    return False

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from attrs import evolve
@@ -13,7 +12,7 @@ from memory_engine.compaction.service import CompactionService
 from memory_engine.context.budget import DEFAULT_POLICY, ContextPolicy, Splitter
 from memory_engine.context.context import Context
 from memory_engine.context.thread_context import thread_context
-from memory_engine.core.arguments import checked_list
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_list
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.events.memory import ExecutionResume, MemoryMarkCritical, SessionEnded, ThreadCleared
 from memory_engine.core.lazy import lazy_module
@@ -163,6 +162,7 @@ class Thread(Administered):
 
         `progress` is called with how much is done and how much there is. Raises `ModelError`.
         """
+        checked_call("progress", progress)
         if await self.exists():
             await self.kernel[Recall].prepare(self.id, progress)
 
@@ -433,7 +433,7 @@ class Thread(Administered):
 
     async def export(
         self,
-        path: str | Path,
+        path: PathLike,
         *,
         upto: MomentLike | None = None,
         redaction: "Redaction | None" = None,
@@ -444,7 +444,7 @@ class Thread(Administered):
         With a `redaction` its texts are left out, and the chain verifies as redacted. Raises `FileExistsError`.
         """
         until = self.as_of if upto is None else upto
-        return await export.export(self, Path(path), upto=until, redaction=redaction, progress=progress)
+        return await export.export(self, checked_file("path", path), upto=until, redaction=redaction, progress=progress)
 
     async def anchor(self, at: MomentLike | None = None) -> "anchors.Anchor":
         """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""

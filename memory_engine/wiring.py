@@ -1,8 +1,10 @@
 """The composition root: the one place that knows every package and puts an engine together."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+import os
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -14,14 +16,29 @@ from memory_engine.compactors.embedded import EmbeddedCompactor
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import DEFAULT_RENDERERS
 from memory_engine.context.standing import BlockSources
+from memory_engine.core.arguments import (
+    PathLike,
+    checked_flag,
+    checked_function,
+    checked_list,
+    checked_path,
+    checked_type,
+)
 from memory_engine.core.clock import Clock, SystemClock
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, RandomIds
 from memory_engine.core.reduction import ReducerRegistry
 from memory_engine.core.tokens import EstimatedTokens, TokenCounter
 from memory_engine.engine import Engine
-from memory_engine.errors import BackupFailed, DuplicateRegistration, IntegrityError, MissingExtra, SchemaError
-from memory_engine.errors.base import is_url
+from memory_engine.errors import (
+    BackupFailed,
+    DuplicateRegistration,
+    IntegrityError,
+    InvalidArgument,
+    MissingExtra,
+    SchemaError,
+)
+from memory_engine.errors.base import is_url, shown_place
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.llm.vectors import Embedder, VectorIndex, checked_embedder
 from memory_engine.plugins import Plugin, installed_plugins
@@ -91,9 +108,29 @@ def builtin_projections() -> tuple[Projection[object], ...]:
 Durability = Literal["normal", "full"]
 
 
-@asynccontextmanager
-async def open(  # noqa: PLR0913 - the one place that takes every part; all but the path by keyword
-    path: str | Store = "memory.db",
+class Opening:
+    """What `open` gives: await it for an engine that you close yourself, or enter it, and it closes the engine."""
+
+    def __init__(self, start: Callable[[], Coroutine[object, object, Engine]]) -> None:
+        self._start = start
+        self._engine: Engine | None = None
+
+    def __await__(self) -> Generator[object, object, Engine]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> Engine:
+        self._engine = await self
+        return self._engine
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._engine is not None:
+            await self._engine.close()
+
+
+def open(  # noqa: PLR0913 - the one place that takes every part; all but the path by keyword
+    path: PathLike | Store = "memory.db",
     *,
     config: EngineConfig = EngineConfig(),  # noqa: B008 - frozen
     plugins: Sequence[Plugin] = (),
@@ -106,13 +143,17 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
     ranker: Ranker = rank,
     reranker: Reranker | None = None,
     redactor: "Redactor | None" = None,
-    domain: "Domain | str | Path | None" = None,
+    domain: "Domain | PathLike | None" = None,
     scorers: "Sequence[Scorer]" = (),
     tokens: TokenCounter | None = None,
     clock: Clock | None = None,
     ids: IdSource | None = None,
-) -> AsyncIterator[Engine]:
+) -> Opening:
     """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it).
+
+    `engine = await open(…)` gives an engine that ends by `await engine.close()`; `async with open(…) as engine` closes
+    it for you. Nothing happens, and no error is raised, before either. An engine belongs to the event loop that it
+    was opened in: close it there, and open it anew in the next one.
 
     `postgresql://user@host/database` needs the extra `postgres`. `plugins` add events, reducers, compactors,
     projections and renderers; `entry_points=True` also takes those that installed packages publish.
@@ -133,48 +174,101 @@ async def open(  # noqa: PLR0913 - the one place that takes every part; all but 
             thread = await engine.create_thread(user_id="u1")
             await thread.dispatch(UserMessage(content="Hello"))
     """
-    model = _model(compact_model)
-    installed = installed_plugins() if entry_points else ()
-    taken = _checked([*builtin_plugins(), *installed, *plugins, *_asked_first(compactor, model)])
-    sources = _Sources(
-        counter=tokens or EstimatedTokens(),
-        clock=clock or SystemClock(),
-        ids=ids or RandomIds(),
-        model=_model(memory_model),
-        models=SearchModels(
-            embedder=_embedder(embedder, reranker),
-            vector_index=_vector_index,
-            graphs=_graphs(path),
-            ranker=ranker,
-            reranker=reranker,
-        ),
-        settings=dict(_settings(domain, scorers, redactor)),
+
+    async def opened() -> Engine:
+        checked_type("config", config, EngineConfig, give="an EngineConfig")
+        checked_flag("entry_points", entry_points)
+        checked_function("ranker", ranker)
+        models = {"compact_model": compact_model, "memory_model": memory_model}
+        _check_parts(models | {"redactor": redactor, "tokens": tokens, "clock": clock, "ids": ids})
+        model = _model(compact_model)
+        installed = installed_plugins() if entry_points else ()
+        given = checked_list("plugins", plugins, Plugin, each="plug-ins: `memory_engine.Plugin`")
+        taken = _checked([*builtin_plugins(), *installed, *given, *_asked_first(compactor, model)])
+        place = checked_path("path", path) if isinstance(path, str | os.PathLike) else _checked_store(path)
+        sources = _Sources(
+            counter=tokens or EstimatedTokens(),
+            clock=clock or SystemClock(),
+            ids=ids or RandomIds(),
+            compact_model=model,
+            model=_model(memory_model),
+            models=_search_models(place, embedder, ranker, reranker),
+            settings=dict(_settings(domain, scorers, redactor)),
+        )
+        return await _started(place, durability, config, taken, sources)
+
+    return Opening(opened)
+
+
+_PART_NAMES = {
+    "compact_model": "complete",
+    "memory_model": "complete",
+    "redactor": "redact",
+    "tokens": "exact",
+    "clock": "now_us",
+    "ids": "event_id",
+}
+
+
+def _check_parts(parts: Mapping[str, object]) -> None:
+    """Raise `InvalidArgument` for a part that cannot do what it is for, and is not the name of a model either."""
+    for what, part in parts.items():
+        name = _PART_NAMES[what]
+        is_name = isinstance(part, str) and part and name == "complete"
+        if part is not None and not is_name and not hasattr(part, name):
+            raise InvalidArgument(what, part, f"give an object that has `{name}`")
+
+
+def _search_models(
+    place: str | Store, embedder: str | Embedder | None, ranker: Ranker, reranker: Reranker | None
+) -> SearchModels:
+    return SearchModels(
+        embedder=_embedder(embedder, reranker),
+        vector_index=_vector_index,
+        graphs=_graphs(place),
+        ranker=ranker,
+        reranker=reranker,
     )
-    store = await _open_store(path, durability, config) if isinstance(path, str) else path
+
+
+def _checked_store(store: Store) -> Store:
+    if not hasattr(store, "commit"):
+        raise InvalidArgument("path", store, "give a path, a URL, or a store")
+    return store
+
+
+async def _started(
+    place: str | Store, durability: Durability, config: EngineConfig, plugins: Sequence[Plugin], sources: "_Sources"
+) -> Engine:
+    if durability not in ("normal", "full"):
+        raise InvalidArgument("durability", durability, 'give "normal" or "full"')
+    store = await _open_store(place, durability, config) if isinstance(place, str) else place
+    closing = AsyncExitStack()
     try:
-        engine = Engine(_kernel(store, config, taken, sources))
+        engine = Engine(_kernel(store, config, plugins, sources), closing, shown_place(str(place)))
     except BaseException:  # any error: nothing stays open behind it; it goes on to the caller
         await store.close()
         raise
-    async with AsyncExitStack() as stack:
-        for closed in filter(None, (model, sources.model)):
-            stack.push_async_callback(closed.aclose)
-        stack.push_async_callback(engine.recall.aclose)
-        yield await stack.enter_async_context(engine)
+    for model in filter(None, (sources.compact_model, sources.model)):
+        closing.push_async_callback(model.aclose)
+    closing.push_async_callback(engine.recall.aclose)
+    return await engine.__aenter__()
 
 
-async def restore(backup: str | Path, path: str | Path, progress: Copied | None = None) -> Backup:
+async def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
     """Make a new store of a backup: a copy, checked like it (see `Engine.backup`). The backup stays as it is.
 
     Raises `FileExistsError` where something is at `path`: a restored store takes nobody's place. Raises `SchemaError`
     for a file that is not a store, `StorageFailed` where there is none, `BackupFailed` for a damaged one.
     """
-    for place in (str(backup), str(path)):
+    source, target = checked_path("backup", backup), checked_path("path", path)
+    for place in (source, target):
         if is_url(place):
-            raise BackupFailed(place, "a backup is one file, and so is its copy; `memory-engine copy` copies on")
+            why = "a backup is one file, and so is its copy; `memory-engine copy FROM TO` takes URLs"
+            raise BackupFailed(place, why)
     from memory_engine.storage.sqlite.backup import back_up_file
 
-    return await back_up_file(str(backup), str(path), EngineConfig().busy_timeout_s, progress or (lambda *_: None))
+    return await back_up_file(source, target, EngineConfig().busy_timeout_s, progress or (lambda *_: None))
 
 
 def schema_of(place: str) -> StoreSchema:
@@ -239,16 +333,19 @@ def _named(name: str) -> LanguageModel:
 
 
 def _settings(
-    domain: "Domain | str | Path | None", scorers: "Sequence[Scorer]", redactor: "Redactor | None"
+    domain: "Domain | PathLike | None", scorers: "Sequence[Scorer]", redactor: "Redactor | None"
 ) -> Iterator[tuple[type, object]]:
     """What is not left to the views themselves. Their modules load where an option of `open` needs them."""
     if domain is not None:
         from memory_engine.views.preferences.domain import Domain
 
         yield Domain, domain if isinstance(domain, Domain) else Domain.from_toml(domain)
-    if scorers:
+    if scorers != ():
         from memory_engine.views.promotion.scorers import Scorers
 
+        for scorer in checked_list("scorers", scorers, object, each="scorers"):
+            if not hasattr(scorer, "score"):
+                raise InvalidArgument("scorers", scorer, "give objects with a method `score`")
         yield Scorers, Scorers(scorers)
     if redactor is not None:
         from memory_engine.views.patterns.redaction import Redactors
@@ -288,6 +385,7 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True):
     counter: TokenCounter
     clock: Clock
     ids: IdSource
+    compact_model: LanguageModel | None
     model: LanguageModel | None
     models: SearchModels
     settings: Mapping[type, object]

@@ -80,12 +80,12 @@ class MemoryStore:
         known, count = self._threads.get(record.id), len(self._threads)
         if known is not None and known.head.status != DELETED:
             raise ThreadExists(record.id)
+        if record.forked_from is not None:
+            self._thread(record.forked_from.thread_id)
         if known is not None:  # it was deleted, and its id can be borne again
             self._threads[f"\0{count}"] = self._threads.pop(record.id)
         if known is not None or is_scope_id(record.id):
             head = msgspec.structs.replace(head, epoch=(count + 1) * SCOPE_EPOCHS)
-        if record.forked_from is not None:
-            self._thread(record.forked_from.thread_id)
         self._threads[record.id] = _Kept(_copied(record), head, live)
 
     async def put_record(self, record: ThreadRecord) -> None:

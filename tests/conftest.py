@@ -20,6 +20,7 @@ ALONE = ("browser", "processes")
 LAST = ("recall", "replay", "unit")
 """Folders of many short tests, which fill up what the long ones leave of several processes' time."""
 LITELLM = (
+    "engine/test_client_models.py",
     "engine/test_litellm_model.py",
     "engine/test_model_compaction.py",
     "engine/test_record.py",

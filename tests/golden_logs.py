@@ -71,7 +71,8 @@ async def make(folder: Path) -> None:
         async with _engine("everything", compacting=False) as engine:
             await everything(engine)
             await _paused(engine)
-            await _export(engine, folder, "everything", "paused")
+            await _cleared(engine)
+            await _export(engine, folder, "everything", "paused", "cleared")
             await _older(folder / "paused.jsonl.gz", folder / "todo-v1.jsonl.gz")
         async with _engine("talk") as engine:
             thread = await talk(engine)
@@ -129,7 +130,7 @@ async def everything(engine: Engine) -> None:
     """One of each event that can stand anywhere, every field set; those of compactions are in the talk."""
     thread = await engine.create_thread("everything", user_id="u1", tenant_id="acme", metadata={"note": "é"})
     for event in samples():
-        if not isinstance(event, e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause):
+        if not isinstance(event, e.CompactionCompleted | e.CompactionUndone | e.ExecutionPause | e.ThreadCleared):
             of_here = (  # the sample is of another log
                 msgspec.structs.replace(event, removed=(), seen=0) if isinstance(event, e.ThreadRereduced) else event
             )
@@ -148,6 +149,17 @@ def samples() -> list[Event]:
         if line["version"] == event.event_version:
             found.append(event)
     return found
+
+
+async def _cleared(engine: Engine) -> None:
+    """A log that began again: what came before is shown in no state and no view."""
+    thread = await engine.create_thread("cleared")
+    await thread.dispatch(e.UserMessage(content="My bicycle is blue."))
+    await thread.scratchpad.write("The bicycle has a flat tyre")
+    for event in samples():
+        if isinstance(event, e.ThreadCleared):
+            await thread.dispatch(event)
+    await thread.dispatch(e.UserMessage(content="My car is red."))
 
 
 async def _paused(engine: Engine) -> None:

@@ -33,6 +33,7 @@ from memory_engine import (
     Thread,
     Update,
     errors,
+    sync,
 )
 from memory_engine import events as e
 from memory_engine.cli.commands import NoDatabase, WrongArgument, existing
@@ -46,10 +47,9 @@ from memory_engine.engine import Engine
 from memory_engine.events import builtin_registry
 from memory_engine.files import verify_file as verifying
 from memory_engine.ingest.records import read_records
-from memory_engine.inspector import serving
+from memory_engine.inspector import CannotServe, serving
 from memory_engine.inspector.answers import Inspection, Query, TooMuch, WrongQuery
 from memory_engine.inspector.routes_replay import ledger
-from memory_engine.inspector.server import CannotServe
 from memory_engine.llm import Completion
 from memory_engine.llm.base import ask
 from memory_engine.llm.vectors import checked_vector
@@ -61,6 +61,7 @@ from memory_engine.replay.what_if.change import SkipEvent
 from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_rows import event, unit
+from memory_engine.thread import Past
 from tests.patterns import promoted
 from tests.scripted_compactors import Scripted
 from tests.trust import files
@@ -110,22 +111,10 @@ async def opened(path: str | Store = ":memory:", *, plugins: Sequence[Plugin] = 
         pass
 
 
-async def file_twice(p: Place) -> None:
-    """At a path that is taken."""
-    for _ in range(2):
-        await p.thread.memory_files.create("a.md", "")
-
-
-async def to_an_archived_thread(p: Place) -> None:
-    """A message after the end."""
-    await p.thread.archive()
-    await p.thread.dispatch(SAID)
-
-
-async def delete_what_has_a_fork(p: Place) -> None:
-    """The past of another thread."""
-    await p.thread.fork()
-    await p.thread.delete()
+async def in_turn(*work: Awaitable[object]) -> None:
+    """One after the other; the last is the mistake."""
+    for one in work:
+        await one
 
 
 async def to_a_closed_engine(p: Place) -> None:
@@ -133,6 +122,13 @@ async def to_a_closed_engine(p: Place) -> None:
     async with memory_engine.open(":memory:") as engine:
         thread = await engine.create_thread()
     await thread.dispatch(SAID)
+
+
+def use_it_in_a_forked_process(p: Place) -> None:
+    """The engine of the parent, as a child sees it: a copy without its threads."""
+    with sync.open(":memory:") as engine, p.patched.context() as patched:
+        patched.setattr("os.getpid", lambda: 1)
+        engine.stats()
 
 
 async def fill_the_queue(_: Place) -> None:
@@ -332,11 +328,6 @@ async def another_question(p: Place) -> None:
     await p.thread.conversation.finalize_cycle("other", "answer")
 
 
-def divided(_past: object) -> bool:
-    """A predicate with a mistake."""
-    return bool(1 / 0)
-
-
 def note(id: str) -> Chunk:
     """A chunk."""
     return Chunk(id=id, type="note", content="x")
@@ -365,11 +356,6 @@ async def use_an_id_twice(p: Place) -> None:
     """Two events of one id in one commit."""
     await p.engine.create_thread("new")
     await p.store.commit(unit("new", event(1, id="x"), event(2, id="x")))
-
-
-async def in_the_past(p: Place) -> None:
-    """A message to what is over."""
-    await (await p.thread.at(1)).dispatch(SAID)
 
 
 async def log_of_nothing(p: Place) -> None:
@@ -403,12 +389,13 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.ThreadNotFound, lambda p: p.engine.thread("nowhere").info()),
     (errors.ThreadExists, lambda p: p.engine.create_thread("t")),
     (errors.EventNotFound, lambda p: p.thread.at("no such id")),
-    (errors.ThreadClosed, to_an_archived_thread),
-    (errors.ThreadHasForks, delete_what_has_a_fork),
+    (errors.ThreadClosed, lambda p: in_turn(p.thread.archive(), p.thread.dispatch(SAID))),
+    (errors.ThreadHasForks, lambda p: in_turn(p.thread.fork(), p.thread.delete())),
     (errors.IdempotencyConflict, lambda p: p.thread.dispatch(LONG, event_id="first")),
     (errors.ReducerError, lambda p: p.thread.dispatch(e.ThreadSeeded(chunks=(e.InitialChunk("x", retention="odd"),)))),
     (errors.EventRefused, lambda p: p.thread.dispatch(e.TodoDeleted(id="nope"))),
     (errors.EngineClosed, to_a_closed_engine),
+    (errors.EngineForked, use_it_in_a_forked_process),
     (errors.QueueFull, fill_the_queue),
     (errors.ContentionError, lose_every_race),
     (errors.ThreadDiffers, lambda p: p.engine.open_thread(p.thread.id, user_id="other")),
@@ -481,15 +468,15 @@ ROWS: list[tuple[type[errors.MemoryEngineError], Row]] = [
     (errors.NotGranted, lambda p: p.engine.agent("helper").shared("lead").recall("k")),
     (errors.InvalidFilePath, lambda p: p.thread.memory_files.create("../a.md", "")),
     (errors.UnknownMemoryFile, lambda p: p.thread.memory_files.delete("a.md")),
-    (errors.MemoryFileExists, file_twice),
+    (errors.MemoryFileExists, lambda p: in_turn(*(p.thread.memory_files.create("a", "") for _ in "12"))),
     (errors.UnknownFlow, lambda p: p.thread.flows.feedback(True)),
     (errors.TaskNotRunning, end_what_was_not_begun),
     (errors.NotJoined, not_joined),
     (errors.InvalidPattern, propose_nothing_that_is_left),
     (errors.UnknownPattern, lambda p: p.engine.tenant("acme").patterns.revoke("x", by="ann", reason="")),
-    (errors.PastIsReadOnly, in_the_past),
+    (errors.PastIsReadOnly, lambda p: Past(p.engine.kernel, "t", 1).dispatch(SAID)),
     (errors.NothingToBisect, lambda p: p.thread.bisect(lambda past: False)),
-    (errors.PredicateFailed, lambda p: p.thread.bisect(divided)),
+    (errors.PredicateFailed, lambda p: p.thread.bisect(lambda _: bool(1 / 0))),
     (errors.InvalidExpression, lambda p: predicate("1 +")),
     (errors.InvalidChange, lambda p: p.thread.what_if(Change(edits=[SkipEvent(9)]))),
     (errors.ModelNotAllowed, lambda p: p.thread.what_if(Change(compactor=Asking()))),

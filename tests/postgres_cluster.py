@@ -43,7 +43,7 @@ def programs() -> Path:
 def _within_reach(found: Path) -> Path:
     """The folder, or a copy of it where the user that the server runs as may not go there."""
     is_open = all(folder.stat().st_mode & stat.S_IXOTH for folder in found.parents)
-    if _other_user() is None or is_open:
+    if other_user() is None or is_open:
         return found
     place, ours = Path(tempfile.mkdtemp(prefix="me-pg-programs-")), os.getpid()
     atexit.register(lambda: shutil.rmtree(place, ignore_errors=True) if os.getpid() == ours else None)
@@ -56,14 +56,14 @@ def _within_reach(found: Path) -> Path:
     return place / found.relative_to(package.parent)
 
 
-def _other_user() -> str | None:
-    """The user that the server runs as, where we are root, which it refuses."""
+def other_user() -> str | None:
+    """The user that servers run as, where we are root, which they refuse."""
     return "nobody" if hasattr(os, "geteuid") and os.geteuid() == 0 else None
 
 
 def _run(*words: object, check: bool = True) -> "subprocess.CompletedProcess[str]":
     """Run a program of the server's."""
-    user = _other_user()
+    user = other_user()
     command = [str(programs() / str(words[0])), *map(str, words[1:])]
     try:
         done = subprocess.run(
@@ -112,7 +112,7 @@ class Cluster:
 
     def _own(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        if user := _other_user():
+        if user := other_user():
             shutil.chown(self.folder, user)
 
     def set(self, settings: Mapping[str, str]) -> None:

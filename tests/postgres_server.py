@@ -2,13 +2,18 @@
 
 import atexit
 import os
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
 from functools import cache
-from urllib.parse import quote
+from unittest import mock
+from urllib.parse import parse_qs, quote, urlsplit
 from uuid import uuid4
 
 import pytest
 
+import memory_engine
+from memory_engine import Engine
 from tests.postgres_cluster import UNSYNCED, NoServer, running
 
 
@@ -34,7 +39,37 @@ def server_url() -> str:
 
 def new_url(**options: str) -> str:
     """The URL of a store that nobody has used: a schema of its own. Skips where there is no server."""
-    url = server_url()
+    return new_store(server_url(), **options)
+
+
+def new_store(url: str, **options: str) -> str:
+    """The same at the address of a server."""
     schema = f"t_{uuid4().hex[:20]}"
     given = "&".join(f"{name}={quote(value)}" for name, value in {"schema": schema, **options}.items())
     return f"{url}{'&' if '?' in url else '?'}{given}"
+
+
+def server_place() -> Mapping[str, str]:
+    """The server's host (or the folder of its socket) and port, a user, a database, and a password if there is one."""
+    parts = urlsplit(server_url())
+    return {
+        "host": parts.hostname or parse_qs(parts.query)["host"][0],
+        "port": str(parts.port or 5432),
+        "user": parts.username or "postgres",
+        "dbname": parts.path.strip("/"),
+        **({"password": parts.password} if parts.password else {}),
+    }
+
+
+@contextmanager
+def on_server() -> Iterator[None]:
+    """Within, whatever names a place in memory, or a file, opens a store on the server: each path always the same."""
+    opened, places = memory_engine.open, defaultdict[str, str](new_url)
+
+    def moved(place: object, **options: object) -> AbstractAsyncContextManager[Engine]:
+        if not isinstance(place, str):
+            return opened(place, **options)  # type: ignore[arg-type]
+        return opened(new_url() if place == ":memory:" else places[place], **options)  # type: ignore[arg-type]
+
+    with mock.patch.object(memory_engine, "open", moved):
+        yield

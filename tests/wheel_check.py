@@ -12,8 +12,9 @@ from pathlib import Path
 import memory_engine
 
 LINKED_ROOTS = ("compactors", "reducers", "storage")
-# The storage contract is a pytest suite, and PostgreSQL has a driver: the base package brings neither along.
-NEEDS_MORE = ("testing/contract_", "testing/store_contract", "storage/postgres/")
+# The storage contract is a pytest suite, PostgreSQL has a driver, and adapters subclass what their peers have: the base
+# package brings none of them along.
+NEEDS_MORE = ("testing/contract_", "testing/store_contract", "storage/postgres/", "integrations/anthropic", "integrations/langgraph")
 
 
 def source_files(checkout: Path) -> list[str]:

@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from memory_engine.administration.holds import check_not_held
 from memory_engine.administration.proof import ErasedPieces, ErasureProof, prove
 from memory_engine.compaction.service import CompactionService
-from memory_engine.core.arguments import checked_list, checked_text
+from memory_engine.core.arguments import checked_flag, checked_list, checked_text
 from memory_engine.core.chain import is_redacted, next_head, read_back, stand_in_digest
 from memory_engine.core.codec import encode_reduction
 from memory_engine.core.events.memory import ErasedRow, EventsErased, MemoryForget
@@ -121,7 +121,7 @@ async def erase_events(
         missing = [event_id for event_id in event_ids if event_id not in found]
         if missing:
             raise EventNotFound(thread_id, missing[0])
-    planner = _Planner(kernel, only_looks=dry_run)
+    planner = _Planner(kernel, only_looks=checked_flag("dry_run", dry_run))
     for thread_id, event_ids in events.items():
         await planner.add_events(thread_id, event_ids)
     return await _begun(kernel, "erase", planner.plan(), by, reason, dry_run=dry_run)
@@ -133,7 +133,7 @@ async def delete(
     """Destroy whole threads and all that came of them; see `Thread.delete`. Raises `ThreadHasForks`."""
     kernel.check_writable("deleting")
     await check_not_held(kernel.store, thread_ids)  # before shares are withdrawn
-    planner = _Planner(kernel, only_looks=dry_run)
+    planner = _Planner(kernel, only_looks=checked_flag("dry_run", dry_run))
     for thread_id in thread_ids:
         await planner.add_thread(thread_id)
     plan = planner.plan()

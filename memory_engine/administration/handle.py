@@ -1,26 +1,46 @@
-"""What is done to a thread as a whole: it is checked, mended, held, and destroyed."""
+"""What is done to a thread or a store as a whole: it is checked, mended, held, and destroyed."""
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from memory_engine.core.arguments import checked_call
+from memory_engine.core.arguments import checked_call, checked_flag
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.records import Receipt
 from memory_engine.core.threads import ThreadInfo
+from memory_engine.errors import MemoryEngineError
 from memory_engine.runtime.handle import ThreadHandle
+from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import Act
 
 if TYPE_CHECKING:
-    from memory_engine.administration import erasing, holds
+    from memory_engine.administration import erasing, holds, retention
     from memory_engine.replay import rebuild, verify
     from memory_engine.replay import rereduce as rereduction
     from memory_engine.replay.verify import VerifyProgress
 else:
     erasing = lazy_module("memory_engine.administration.erasing")
     holds = lazy_module("memory_engine.administration.holds")
+    retention = lazy_module("memory_engine.administration.retention")
     rebuild = lazy_module("memory_engine.replay.rebuild")
     rereduction = lazy_module("memory_engine.replay.rereduce")
     verify = lazy_module("memory_engine.replay.verify")
+
+_log = logging.getLogger("memory_engine")
+
+
+async def verify_threads(
+    kernel: Kernel, thread_ids: Sequence[str], progress: "VerifyProgress | None"
+) -> "list[verify.VerifyReport]":
+    """Verify threads one after the other; `progress` hears of the events of all of them."""
+    reports: list[verify.VerifyReport] = []
+    for thread_id in thread_ids:
+        before = sum(report.events for report in reports)
+        counted = None if progress is None else verify.counted_from(progress, before)
+        reports.append(await Administered(kernel, thread_id).verify(counted))
+    return reports
 
 
 class Administered(ThreadHandle):
@@ -74,6 +94,8 @@ class Administered(ThreadHandle):
         `ContentionError` where other processes write without pause.
         """
         self.check_present("rebuild")
+        if search is not None:
+            checked_flag("search", search)
         await rebuild.rebuild(self.kernel, self.id, views, search=search, progress=progress)
         return await self.info()
 
@@ -116,3 +138,56 @@ class Administered(ThreadHandle):
     async def release(self, *, reason: str = "", by: str = "") -> "Sequence[holds.StandingHold]":
         """End the holds that were set here, and return them; one on the thread's user or tenant ends there."""
         return await holds.release(self, by=by, reason=reason)
+
+
+class AdministeredStore:
+    """The acts on a whole store. `Engine` has them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+
+    async def acts(self) -> Sequence[Act]:
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
+        return await self.kernel.store.acts()
+
+    async def holds(self) -> "list[holds.StandingHold]":
+        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
+        return await holds.holds(self.kernel.store)
+
+    async def retain(
+        self, rules: "Sequence[retention.RetentionRule]", *, by: str = "", dry_run: bool = False
+    ) -> "retention.RetentionReport":
+        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough.
+
+        What was done is an act of the store; `dry_run` only says what would be. Raises `InvalidRetention` before
+        anything happens, and `LegalHold` at the end, when all that is not held is done.
+        """
+        return await retention.retain(self.kernel, rules, by=by, dry_run=dry_run)
+
+    def retain_every(
+        self, every: timedelta, rules: "Sequence[retention.RetentionRule]", *, by: str = ""
+    ) -> Callable[[], None]:
+        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it.
+
+        What goes wrong, a hold in the way too, is logged and tried again the next time.
+        """
+        self.kernel.check_writable("retention")
+        return retention.retain_every(self.kernel, every, rules, by)
+
+    async def finish_acts(self) -> "list[erasing.ErasureReport]":
+        """Go on with acts that a process which died, or a reader in the way, has left unfinished.
+
+        Opening a store does it too, in the background. Raises `ErasureUnfinished`, and `LegalHold` at the end for an
+        act that waits until something is released.
+        """
+        self.kernel.check_writable("an act")
+        return await erasing.finish_acts(self.kernel)
+
+
+async def finish_quietly(kernel: Kernel) -> None:
+    """Go on with unfinished acts; what goes wrong is logged. Keeps no engine alive that nobody holds any more."""
+    try:
+        if await kernel.store.acts(pending=True):
+            await erasing.finish_acts(kernel)
+    except MemoryEngineError as error:
+        _log.warning("%s", error)

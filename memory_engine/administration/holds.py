@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from memory_engine.core.arguments import checked_text
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.threads import ThreadRecord
 from memory_engine.errors import LegalHold, ThreadNotFound
@@ -57,6 +58,8 @@ class _Released(msgspec.Struct, frozen=True):
 async def hold(thread: ThreadHandle, *, by: str, reason: str) -> StandingHold:
     """Set a hold, and return it. Several stand beside each other. Raises `ThreadNotFound`."""
     thread.check_present("a hold")
+    checked_text("by", by)
+    checked_text("reason", reason)
     thread.kernel.check_writable("a hold")
     scope = _scope_of(thread)
     if scope.thread_id and not await thread.kernel.store.threads(ThreadFilter(id=thread.id)):
@@ -65,8 +68,10 @@ async def hold(thread: ThreadHandle, *, by: str, reason: str) -> StandingHold:
 
 
 async def release(thread: ThreadHandle, *, by: str, reason: str) -> Sequence[StandingHold]:
-    """End all holds that were that were set on exactly this, and return them."""
+    """End all holds that were set on exactly this, and return them."""
     thread.check_present("a release")
+    checked_text("by", by)
+    checked_text("reason", reason)
     thread.kernel.check_writable("a release")
     ended = [one for one in await holds(thread.kernel.store) if one.scope == _scope_of(thread)]
     if ended:

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -12,11 +11,12 @@ from attrs import define, field, frozen
 
 from memory_engine.administration.erasing import ErasurePlan, delete, erase_events
 from memory_engine.administration.holds import check_not_held
-from memory_engine.core.events.memory import EventsErased, MemoryForget
+from memory_engine.core.arguments import PathLike, checked_file, checked_flag, checked_list, checked_text, checked_type
+from memory_engine.core.events.memory import EventsErased, MemoryForget, ThreadCleared
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.lazy import regex
 from memory_engine.core.threads import ACTIVE, ARCHIVED, Head, ThreadRecord
-from memory_engine.errors import InvalidRetention, LegalHold, MemoryEngineError
+from memory_engine.errors import InvalidArgument, InvalidRetention, LegalHold, MemoryEngineError
 from memory_engine.projections.base import event_types
 from memory_engine.runtime import life
 from memory_engine.runtime.handle import ThreadHandle
@@ -26,7 +26,7 @@ from memory_engine.store.protocol import Act, ThreadFilter
 RETENTION = "retention"
 _PAGE = 500
 _SAID = frozenset({"user", "assistant", "tool"})
-_OWN = frozenset({EventsErased.event_type, MemoryForget.event_type})
+_OWN = frozenset({EventsErased.event_type, MemoryForget.event_type, ThreadCleared.event_type})
 """Events of erasing itself: a thread is not in use because something was taken out of it."""
 _AGE = regex(r"(\d+) ?(minute|hour|day|week)s?")
 
@@ -92,13 +92,15 @@ class RetentionReport(JsonForm):
     rules: tuple[RuleOutcome, ...]
 
 
-def read_rules(source: str | Path) -> tuple[RetentionRule, ...]:
+def read_rules(source: PathLike) -> tuple[RetentionRule, ...]:
     """The rules of a TOML file: a table `[[rule]]` each, its `older_than` a text such as `"90 days"`.
 
     Raises `InvalidRetention`, `OSError` for a file that cannot be read.
     """
     try:
-        found = msgspec.toml.decode(Path(source).read_bytes(), type=dict[str, list[dict[str, object]]])
+        found = msgspec.toml.decode(
+            checked_file("source", source).read_bytes(), type=dict[str, list[dict[str, object]]]
+        )
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRetention(str(source), str(error)) from None
     if found.keys() != {"rule"} or not found["rule"]:
@@ -126,8 +128,9 @@ async def retain(
     kernel: Kernel, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False
 ) -> RetentionReport:
     """Follow rules, in their order; see `Engine.retain`."""
-    for rule in rules:
-        _types_of(kernel, rule)
+    rules = _checked_rules(kernel, rules)
+    checked_text("by", by)
+    checked_flag("dry_run", dry_run)
     if not dry_run:
         kernel.check_writable("retention")
     held: list[LegalHold] = []
@@ -146,14 +149,37 @@ async def retain(
     return RetentionReport(act=act, is_dry_run=dry_run, rules=tuple(outcomes))
 
 
-async def keep_retaining(kernel: Kernel, rules: Sequence[RetentionRule], every: timedelta, by: str) -> None:
-    """Follow rules now and again after each `every`. What goes wrong is logged, and tried again the next time."""
-    while True:
-        try:
-            await retain(kernel, rules, by=by)
-        except MemoryEngineError as error:
-            _log.warning("%s", error)
-        await asyncio.sleep(every.total_seconds())
+def retain_every(kernel: Kernel, every: timedelta, rules: Sequence[RetentionRule], by: str) -> Callable[[], None]:
+    """Follow rules now and again after each `every`, until the engine closes or the function that this gives is called.
+
+    What goes wrong is logged, and tried again the next time. Raises `InvalidArgument`, `InvalidRetention`.
+    """
+    if checked_type("every", every, timedelta, give="a timedelta") <= timedelta():
+        raise InvalidArgument("every", every, "give a time above 0")
+    known = _checked_rules(kernel, rules)
+    checked_text("by", by)
+
+    async def keep_retaining() -> None:
+        while True:
+            try:
+                await retain(kernel, known, by=by)
+            except MemoryEngineError as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(every.total_seconds())
+
+    task = kernel.tasks.spawn(keep_retaining(), until_close=True)
+
+    def end() -> None:
+        task.cancel()
+
+    return end
+
+
+def _checked_rules(kernel: Kernel, rules: Sequence[RetentionRule]) -> tuple[RetentionRule, ...]:
+    checked = checked_list("rules", rules, RetentionRule, each="rules of retention")
+    for rule in checked:
+        _types_of(kernel, rule)
+    return checked
 
 
 def _types_of(kernel: Kernel, rule: RetentionRule) -> frozenset[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import msgspec
-from attrs import frozen
+from attrs import field, frozen
 
 from memory_engine.agents.statements import VALUE_CHARS_MAX, fact_key, statements
 from memory_engine.core.secrets import tells_secret
@@ -38,13 +38,17 @@ class Finished:
     recalled: tuple[str, ...] = ()
 
 
+def _several(values: Iterable[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)
+
+
 @frozen(kw_only=True)
 class Fact:
     """A fact, under a key that is the same when it is learned again. `sources` are event ids."""
 
     key: str
     value: str
-    sources: tuple[str, ...] = ()
+    sources: tuple[str, ...] = field(default=(), converter=_several)
 
 
 class FactExtractor(Protocol):

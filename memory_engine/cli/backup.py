@@ -5,11 +5,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 from memory_engine.cli.commands import Command, check_is_there, existing
+from memory_engine.cli.copy import copied
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, size
 from memory_engine.core.json_form import named
-from memory_engine.errors.base import shown_place
+from memory_engine.errors.base import is_url, shown_place
 from memory_engine.store.protocol import Backup, Copied
 from memory_engine.wiring import restore
 
@@ -20,21 +21,23 @@ def _declare_backup(parser: argparse.ArgumentParser) -> None:
 
 async def back_up(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Copy a database. Returns 1 where a thread's chain of hashes does not hold."""
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
-        return await _copied(
-            shown_place(asked.db), lambda copied: engine.backup(asked.target, copied), "copying", terminal
-        )
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
+        return await _copied(shown_place(asked.db), lambda done: engine.backup(asked.target, done), "copying", terminal)
 
 
 def _declare_restore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("backup", metavar="BACKUP", help="a file that `memory-engine backup` wrote")
-    parser.add_argument("path", metavar="NEW_PATH", help="the database to make; a file that is there is never replaced")
+    parser.add_argument(
+        "path", metavar="NEW_PATH", help="the database to make, a path or a URL; a file that is there is never replaced"
+    )
 
 
 async def restore_backup(asked: argparse.Namespace, terminal: Terminal) -> int:
-    """Make a database of a backup. Returns 1 where a thread's chain of hashes does not hold."""
+    """Make a database of a backup; on a server, as `copy` does. Returns 1 where one of its threads does not hold."""
+    if is_url(asked.path) and not is_url(asked.backup):
+        return await copied(asked, asked.backup, asked.path, terminal)
     check_is_there(asked.backup)
-    return await _copied(asked.backup, lambda copied: restore(asked.backup, asked.path, copied), "restoring", terminal)
+    return await _copied(asked.backup, lambda done: restore(asked.backup, asked.path, done), "restoring", terminal)
 
 
 async def _copied(source: str, copy: Callable[[Copied], Awaitable[Backup]], what: str, terminal: Terminal) -> int:

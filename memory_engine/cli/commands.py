@@ -8,7 +8,7 @@ from pathlib import Path
 
 from attrs import evolve, frozen
 
-from memory_engine.cli.options import VARIABLE
+from memory_engine.cli.options import VARIABLE, PluginChoice
 from memory_engine.cli.terminal import Terminal
 from memory_engine.core.lazy import regex
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
@@ -16,6 +16,7 @@ from memory_engine.core.tokens import TokenCounter
 from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MemoryEngineError
 from memory_engine.errors.base import facts, is_url, shown_place
+from memory_engine.plugins import Plugin, installed_plugins, plugin_at
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.store.reader import MomentLike
 from memory_engine.wiring import open as open_engine
@@ -127,6 +128,14 @@ class NoDatabase(MemoryEngineError):
         )
 
 
+NO_PLUGINS = PluginChoice(published=False)
+
+
+def chosen(choice: PluginChoice) -> list[Plugin]:
+    """The plug-ins to work with."""
+    return [*(installed_plugins() if choice.published else ()), *map(plugin_at, choice.named)]
+
+
 @asynccontextmanager
 async def existing(
     path: str,
@@ -134,15 +143,15 @@ async def existing(
     *,
     config: EngineConfig | None = None,
     read_only: bool = False,
-    entry_points: bool = False,
+    plugins: PluginChoice = NO_PLUGINS,
 ) -> AsyncIterator[Engine]:
     """Open an existing database. Raises `NoDatabase`, and never makes a file.
 
-    With `read_only` nothing in it is changed. `entry_points` takes the plug-ins that installed packages publish.
+    With `read_only` nothing in it is changed.
     """
     check_is_there(path)
     config = config or EngineConfig(read_only=read_only)
-    async with open_engine(path, tokens=tokens, config=config, entry_points=entry_points) as engine:
+    async with open_engine(path, tokens=tokens, config=config, plugins=chosen(plugins)) as engine:
         yield engine
 
 
@@ -163,8 +172,8 @@ def check_is_there(path: str) -> None:
 
 @asynccontextmanager
 async def writable(
-    path: str, *, config: EngineConfig | None = None, entry_points: bool = False
+    path: str, *, config: EngineConfig | None = None, plugins: PluginChoice = NO_PLUGINS
 ) -> AsyncIterator[Engine]:
     """Open a database, making it if it is not there."""
-    async with open_engine(path, config=config or EngineConfig(), entry_points=entry_points) as engine:
+    async with open_engine(path, config=config or EngineConfig(), plugins=chosen(plugins)) as engine:
         yield engine

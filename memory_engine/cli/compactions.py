@@ -23,7 +23,7 @@ _WHICH = "its id, that of its summary, or (default) the latest"
 
 async def compactions(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the compactions of a thread, and whether each still stands."""
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         found = await compactions_of(await thread.at((await thread.info()).events))
     terminal.json(found)
@@ -60,7 +60,7 @@ def _declare_undo(parser: argparse.ArgumentParser) -> None:
 
 async def undo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Put the originals of a compaction back."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         receipt = await thread.undo_compaction(asked.id, reason=asked.reason)
         event = (await engine.reader.rows_at(thread.id, {receipt.seq}))[receipt.seq]
@@ -94,7 +94,7 @@ def _declare_redo(parser: argparse.ArgumentParser) -> None:
 
 async def redo_compaction(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact the originals of a compaction again."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         compactor = (
             compactor_named(asked.compactor, engine.kernel[CompactionService].compactors) if asked.compactor else None
         )
@@ -115,7 +115,7 @@ def _declare_ledger(parser: argparse.ArgumentParser) -> None:
 async def ledger(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what the prompt cache could keep from call to call, and which events broke it."""
     progress = Progress("building contexts", terminal)
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         try:
             found = await engine.thread(asked.thread).cache_ledger(
                 after=asked.after,

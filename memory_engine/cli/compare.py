@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from memory_engine.cli.commands import Command, WrongArgument
+from memory_engine.cli.commands import Command, WrongArgument, chosen
 from memory_engine.cli.options import FOUND_PROBLEMS
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.cli.what_if import (
@@ -21,7 +21,7 @@ from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.files.comparison import CompactorScore, Comparison, compare_compactors
 from memory_engine.files.comparison_chart import draw
-from memory_engine.plugins import Plugin, installed_plugins
+from memory_engine.plugins import Plugin
 from memory_engine.wiring import model_compactor
 from memory_engine.wiring import open as open_engine
 
@@ -50,7 +50,7 @@ async def compare(asked: argparse.Namespace, terminal: Terminal) -> int:
     check_model(asked)
     if asked.no_compaction:
         raise WrongArgument("--no-compaction leaves nothing to compare")
-    plugins = installed_plugins() if asked.plugins else []
+    plugins = chosen(asked.plugins)
     compactors = await _compactors(asked, plugins)
     progress, done = Progress("comparing", terminal), 0
 

@@ -25,12 +25,17 @@ async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("a copy in memory would be gone with this command: name a file or a URL")
     if _is_same(asked.source, asked.target):
         raise WrongArgument(f"{shown_place(asked.target)} is the database to be copied: name another one")
+    return await copied(asked, asked.source, asked.target, terminal)
+
+
+async def copied(asked: argparse.Namespace, source_place: str, target_place: str, terminal: Terminal) -> int:
+    """Copy from one place to another. Returns 1 where a thread could not be copied whole, or does not hold together."""
     begun = time.perf_counter()
     progress: dict[str, Progress] = {what: Progress(what, terminal) for what in ("copying", "verifying")}
     try:
         async with (
-            existing(asked.source, read_only=True, entry_points=asked.plugins) as source,
-            writable(asked.target, entry_points=asked.plugins) as target,
+            existing(source_place, read_only=True, plugins=asked.plugins) as source,
+            writable(target_place, plugins=asked.plugins) as target,
         ):
             report = await source.copy_to(
                 target,
@@ -40,7 +45,7 @@ async def copy(asked: argparse.Namespace, terminal: Terminal) -> int:
         for one in progress.values():
             one.end()
     terminal.json(report)
-    _put_report(report, f"{shown_place(asked.source)} → {shown_place(asked.target)}", begun, terminal)
+    _put_report(report, f"{shown_place(source_place)} → {shown_place(target_place)}", begun, terminal)
     return 0 if report.ok else FOUND_PROBLEMS
 
 

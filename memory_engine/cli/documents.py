@@ -80,7 +80,7 @@ async def add(asked: argparse.Namespace, terminal: Terminal) -> int:
     def shown(now: DocumentReport) -> None:
         progress.update({"files": now.files, "new": now.added, "changed": now.changed, "failed": len(now.failed)})
 
-    async with writable(asked.db) as engine:
+    async with writable(asked.db, plugins=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
         try:
             report = await documents.ingest(asked.paths, splitting=splitting, limits=asked.limits, progress=shown)
@@ -126,7 +126,7 @@ def _declare_list(parser: argparse.ArgumentParser) -> None:
 
 async def listing(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List documents by their ids."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         try:
             found = await engine.tenant(asked.tenant).documents.list(at=asked.at)
         except ValueError as error:
@@ -161,7 +161,7 @@ def _declare_remove(parser: argparse.ArgumentParser) -> None:
 async def remove(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Take documents away. Returns 1 where there is no document of a name."""
     removed: dict[str, int] = {}
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
         for name in asked.names:
             removed[name] = await _remove(documents, name, asked.reason)
@@ -187,7 +187,7 @@ def _declare_search(parser: argparse.ArgumentParser) -> None:
 
 async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the passages that answer a question best."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         documents = engine.tenant(asked.tenant).documents
         try:
             found = await documents.search(asked.query, limit=asked.limit, at=asked.at)

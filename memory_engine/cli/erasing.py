@@ -76,7 +76,7 @@ async def erase(asked: argparse.Namespace, terminal: Terminal) -> int:
             "name a thread and its events (--event ID, --seq N), or --user or --tenant; `memory-engine delete` "
             "destroys a whole thread"
         )
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         planned = await _erase(engine, asked, dry_run=True)
         if asked.dry_run:
             return _told(planned, terminal)
@@ -106,7 +106,7 @@ def _declare_delete(parser: argparse.ArgumentParser) -> None:
 
 async def delete_thread(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Destroy a whole thread."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         await engine.thread(asked.thread).info()
         try:
             planned = await delete(engine.kernel, [asked.thread], dry_run=True)
@@ -172,7 +172,7 @@ async def _prove(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("an empty text stands everywhere: name what to look for")
     if asked.thread or asked.event or asked.seq or asked.user or asked.tenant:
         raise WrongArgument("--prove looks through the whole store: it takes texts only")
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         proof = await find_texts(engine.store, texts)
     terminal.json(proof.as_data() | {"ok": proof.ok})
     return _proven(proof, terminal)
@@ -184,7 +184,7 @@ def _declare_acts(parser: argparse.ArgumentParser) -> None:
 
 async def acts(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List the administrative acts, oldest first. Returns 1 where one is not finished."""
-    async with existing(asked.db, read_only=not asked.finish, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=not asked.finish, plugins=asked.plugins) as engine:
         if asked.finish:
             await engine.finish_acts()
         found = await engine.acts()
@@ -232,9 +232,9 @@ async def hold(asked: argparse.Namespace, terminal: Terminal) -> int:
     if not by_scope and not asked.thread:
         if asked.release:
             raise WrongArgument("name what to release: a thread, --user or --tenant")
-        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+        async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
             return _put_holds(await engine.holds(), "no hold stands", terminal)
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         held = _held(engine, asked)
         if asked.release:
             ended = await held.release(by=asked.by, reason=asked.reason)

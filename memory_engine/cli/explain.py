@@ -250,7 +250,7 @@ def _declare_diff(parser: argparse.ArgumentParser) -> None:
 
 async def diff(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what changed from one moment of a thread to another."""
-    async with existing(asked.db, config=ONLY_LOOKS, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
         a = await _at(engine, asked.thread, asked.a)
         b = await _at(engine, asked.other or asked.thread, asked.b)
         found = await difference(a, b)
@@ -338,7 +338,7 @@ async def why(asked: argparse.Namespace, terminal: Terminal) -> int:
     if asked.what is not None and of_context:
         raise WrongArgument("a CHUNK has no budget and no question: give either it or --context")
     config = ONLY_LOOKS if asked.query is None else EngineConfig()  # a search may have to make the index
-    async with existing(asked.db, config=config, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, config=config, plugins=asked.plugins) as engine:
         past = await _at(engine, asked.thread, asked.at)
         found = await explained(past, asked.what if asked.what is not None else await _context(past, asked))
     terminal.json(found)
@@ -373,7 +373,7 @@ async def bisect(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print the first event after which an expression holds."""
     holds = predicate(asked.expr)
     progress = Progress("halving", terminal)
-    async with existing(asked.db, config=ONLY_LOOKS, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, config=ONLY_LOOKS, plugins=asked.plugins) as engine:
         after, upto = await _at(engine, asked.thread, asked.after), await _at(engine, asked.thread, asked.upto)
         found = await bisected(after, upto, holds, lambda count: progress.update({"moments": count}))
     progress.end()

@@ -71,7 +71,7 @@ async def export_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     begun = time.perf_counter()
     progress = Progress("exporting", terminal)
     try:
-        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+        async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
             report = await export(
                 engine.thread(asked.thread),
                 Path(asked.file),
@@ -98,7 +98,7 @@ async def _export_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     begun = time.perf_counter()
     progress = Progress("exporting", terminal)
     try:
-        async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+        async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
             report = await engine.export_all(
                 asked.all,
                 redaction=_redaction(asked),
@@ -168,7 +168,7 @@ async def import_log(asked: argparse.Namespace, terminal: Terminal) -> int:
     begun = time.perf_counter()
     progress = Progress("importing", terminal)
     try:
-        async with writable(asked.db) as engine:
+        async with writable(asked.db, plugins=asked.plugins) as engine:
             report = await engine.import_log(
                 asked.file, thread_id=asked.thread, progress=lambda events: progress.update({"events": events})
             )
@@ -190,7 +190,7 @@ async def _import_all(asked: argparse.Namespace, terminal: Terminal) -> int:
     begun = time.perf_counter()
     progress = Progress("importing", terminal)
     try:
-        async with writable(asked.db) as engine:
+        async with writable(asked.db, plugins=asked.plugins) as engine:
             report = await engine.import_all(
                 asked.file, progress=lambda threads, events: progress.update({"threads": threads, "events": events})
             )
@@ -279,7 +279,7 @@ async def _anchors_of(asked: argparse.Namespace, terminal: Terminal) -> tuple[li
     """The anchors, which go to the file if there is one, and the threads that have none, for they are damaged."""
     found: list[Anchor] = []
     damaged: list[str] = []
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         for thread_id in [asked.thread] if asked.thread is not None else [info.id for info in await engine.threads()]:
             try:
                 found.append(await engine.thread(thread_id).anchor())
@@ -320,7 +320,7 @@ _between.__name__ = "range"  # argparse's name for it in errors
 async def to_pytest(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print or write a test that runs recorded events again and compares."""
     first, last = asked.seqs
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         source = await engine.thread(asked.thread).to_pytest(first, last, name=asked.name)
     if asked.out is not None:
         _write(Path(asked.out), source)

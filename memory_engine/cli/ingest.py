@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import get_args
 
-from memory_engine.cli.commands import Command, WrongArgument, reading_limits, writable
-from memory_engine.cli.options import FOUND_PROBLEMS
+from memory_engine.cli.commands import NO_PLUGINS, Command, WrongArgument, reading_limits, writable
+from memory_engine.cli.options import FOUND_PROBLEMS, PluginChoice
 from memory_engine.cli.terminal import Progress, Terminal
 from memory_engine.core.excerpts import counted, duration, number
 from memory_engine.core.json_form import named
@@ -58,7 +58,7 @@ async def ingest(asked: argparse.Namespace, terminal: Terminal) -> int:
     paths = [Path(name) for name in asked.files]
     _check_names(paths, options)
     begun = time.perf_counter()
-    report = await ingest_files(paths, asked.db, options, terminal)
+    report = await ingest_files(paths, asked.db, options, terminal, asked.plugins)
     seconds = time.perf_counter() - begun
     terminal.json(report_as_json(report, seconds))
     _put_report(report, shown_place(asked.db), seconds, terminal)
@@ -74,7 +74,9 @@ def _check_names(paths: list[Path], options: IngestOptions) -> None:
             raise WrongArgument(f"{first} and {paths[at]} would both be thread {name!r}; give each its own --thread")
 
 
-async def ingest_files(paths: list[Path], db: str, options: IngestOptions, terminal: Terminal) -> IngestReport:
+async def ingest_files(
+    paths: list[Path], db: str, options: IngestOptions, terminal: Terminal, plugins: PluginChoice = NO_PLUGINS
+) -> IngestReport:
     """Ingest files in order, until one has an error that is not to be skipped."""
     report = IngestReport()
     progress = Progress("ingesting", terminal)
@@ -85,7 +87,7 @@ async def ingest_files(paths: list[Path], db: str, options: IngestOptions, termi
     is_log = {path: options.format in ("auto", "events") and holds_a_log(path) for path in paths}
     try:
         for as_recorded, group in itertools.groupby(paths, key=is_log.__getitem__):
-            async with writable(db, config=AS_RECORDED if as_recorded else None) as engine:
+            async with writable(db, config=AS_RECORDED if as_recorded else None, plugins=plugins) as engine:
                 ingestion = Ingestion(engine, options, report, shown)
                 for path in group:
                     if not await ingestion.file(path):

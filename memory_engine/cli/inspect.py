@@ -45,7 +45,7 @@ async def _serve(asked: argparse.Namespace, terminal: Terminal, ended: asyncio.E
     from memory_engine.inspector.server import serving
 
     async with (
-        existing(asked.db, read_only=True, entry_points=asked.plugins) as engine,
+        existing(asked.db, read_only=True, plugins=asked.plugins) as engine,
         serving(engine, port=asked.port, host=asked.host, path=shown_place(asked.db)) as address,
     ):
         terminal.json({"address": address, "port": urlsplit(address).port, "pid": os.getpid()})

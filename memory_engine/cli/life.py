@@ -25,7 +25,7 @@ async def forget(asked: argparse.Namespace, terminal: Terminal) -> int:
     events, chunks = len(asked.seq) + len(asked.event), len(asked.chunk)
     if not events and not chunks:
         raise WrongArgument("name what to forget: --seq, --event or --chunk, each as often as you like")
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         receipt = await thread.forget(seqs=asked.seq, event_ids=asked.event, chunk_ids=asked.chunk, reason=asked.reason)
     named = [counted(count, what) for count, what in ((events, "event"), (chunks, "chunk")) if count]
@@ -40,7 +40,7 @@ def _declare_clear(parser: argparse.ArgumentParser) -> None:
 
 async def clear(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Let a thread begin again; its log keeps what was."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         receipt = await engine.thread(asked.thread).clear(asked.reason)
     _put(terminal, receipt, f"cleared; as it was: memory-engine show {asked.thread} --at {receipt.seq - 1}")
     return 0
@@ -58,7 +58,7 @@ async def update(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Change keys of a thread's metadata; the others stay."""
     if not asked.metadata and not asked.remove:
         raise WrongArgument("name what to change: --metadata KEY=VALUE or --remove KEY, each as often as you like")
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         receipt = await thread.update(metadata={**dict(asked.metadata), **dict.fromkeys(asked.remove)})
         metadata = (await thread.info()).metadata
@@ -82,7 +82,7 @@ async def unarchive(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _set_archived(asked: argparse.Namespace, terminal: Terminal, *, is_archived: bool) -> int:
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await (thread.archive() if is_archived else thread.unarchive())
         status = (await thread.info()).status

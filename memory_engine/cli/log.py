@@ -52,7 +52,7 @@ async def log(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--tenant is for --correlation: a THREAD is of one tenant")
     if asked.follow and asked.after is not None and asked.limit is not None:
         raise WrongArgument("--limit with --after gives the first events, --follow the newest: leave one out")
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         source = _of_thread if asked.thread is not None else _of_all_threads
         async for recorded in source(engine, asked, terminal):
             if terminal.as_json:

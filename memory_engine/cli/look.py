@@ -58,7 +58,7 @@ def _declare_threads(parser: argparse.ArgumentParser) -> None:
 
 async def threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List threads, in the order in which they were made, or by their last events."""
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         found = await engine.threads(
             kind=asked.kind,
             user_id=asked.user,
@@ -112,7 +112,7 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 
 async def show(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's state: its chunks in order."""
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         state = await thread.state(at=(await thread.info()).events if asked.at is None else asked.at)
     if terminal.as_json:
@@ -172,7 +172,7 @@ def _exact(name: str) -> TokenCounter:
 async def context(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print what a model would see next."""
     async with existing(
-        asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, entry_points=asked.plugins
+        asked.db, _exact(asked.tokenizer) if asked.tokenizer else None, plugins=asked.plugins
     ) as engine:
         thread = engine.thread(asked.thread)
         found = await thread.context(max_tokens=asked.max_tokens, query=asked.query, at=asked.at)
@@ -210,7 +210,7 @@ def _put_reasons(recalled: Sequence[Hit], terminal: Terminal) -> None:
 
 async def stats(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print totals over the database."""
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         totals = await engine.stats()
     place = shown_place(asked.db)
     terminal.json({"path": place, **named(totals)})
@@ -242,7 +242,7 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
 
 async def report(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print a thread's memory state, its tool cache and the messages of the next model call."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         at = (await thread.at(asked.at)).seq if asked.at is not None else None
@@ -264,7 +264,7 @@ def _declare_view(parser: argparse.ArgumentParser) -> None:
 
 async def view(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Print which views of a thread have rows, or the rows of one."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         names = [projection.name for projection in engine.kernel.projections]

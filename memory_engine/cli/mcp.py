@@ -46,7 +46,7 @@ async def mcp(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Serve until the client goes, or, over HTTP, until Ctrl-C or until the process is told to end."""
     served = Served(agent_id=asked.agent, user_id=asked.user, tenant_id=asked.tenant, read_only=asked.read_only)
     # to search is to write an index, at most: with --read-only no file is made, and no event is recorded
-    opened = (existing if asked.read_only else writable)(asked.db, entry_points=asked.plugins)
+    opened = (existing if asked.read_only else writable)(asked.db, plugins=asked.plugins)
     async with opened as engine:
         if asked.http is None:
             await serve_stdio(engine, served)

@@ -23,7 +23,7 @@ async def memory_files(asked: argparse.Namespace, terminal: Terminal) -> int:
     """List memory files, print one, or print what each event changed in it."""
     if asked.history and asked.at is not None:
         raise WrongArgument("--history tells every moment: give it or --at")
-    async with existing(asked.db, read_only=True, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=True, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         await thread.info()
         if asked.history:

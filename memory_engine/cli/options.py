@@ -2,6 +2,8 @@
 
 import argparse
 import os
+import sys
+from typing import NamedTuple
 
 FOUND_PROBLEMS = 1
 """Exit code of a command that did its work and found something wrong in what it was given."""
@@ -9,6 +11,38 @@ FAILED = 2
 INTERRUPTED = 130
 DEFAULT = "memory.db"
 VARIABLE = "MEMORY_ENGINE_DB"
+
+
+class PluginChoice(NamedTuple):
+    """Whether the plug-ins are wanted that installed packages publish, and which are named beside them."""
+
+    published: bool = True
+    named: tuple[str, ...] = ()
+
+
+class _Further(argparse.Action):
+    """Adds to what stood before the command: a parser of a command begins anew, and hands on what it found."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        _option: str | None = None,
+    ) -> None:
+        dest = "plugins" if parser.prog.endswith("memory-engine") else "plugins_after"
+        setattr(namespace, dest, (*getattr(namespace, dest, ()), values))
+
+
+def plugin_choice(asked: argparse.Namespace) -> PluginChoice:
+    """What `--plugins` and `--no-plugins` say, wherever they stand.
+
+    Modules that are named are looked for in the working directory too: there, an application is started.
+    """
+    named = (*getattr(asked, "plugins", ()), *getattr(asked, "plugins_after", ()))
+    if named and (here := os.getcwd()) not in sys.path:  # noqa: PTH109 - pathlib takes as long to load as all of this
+        sys.path.insert(0, here)
+    return PluginChoice(published="no_plugins" not in asked, named=named)
 
 
 def add_shared(parser: argparse.ArgumentParser) -> None:
@@ -22,9 +56,16 @@ def add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON")
     parser.add_argument(
         "--plugins",
+        action=_Further,
+        metavar="MODULE:NAME",
+        default=argparse.SUPPRESS,
+        help="with this plug-in too, of your application (may be repeated); those of installed packages are known",
+    )
+    parser.add_argument(
+        "--no-plugins",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="with the plug-ins that installed packages publish (entry points): their events, reducers and views",
+        help="without the plug-ins that installed packages publish (entry points)",
     )
 
 

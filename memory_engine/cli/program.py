@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from memory_engine.cli.options import FAILED, add_shared, database_path
+from memory_engine.cli.options import FAILED, add_shared, database_path, plugin_choice
 
 if TYPE_CHECKING:
     from memory_engine.cli.commands import Command
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     asked.is_db_given = "db" in asked
     asked.db = database_path(getattr(asked, "db", None))
-    asked.plugins = "plugins" in asked
+    asked.plugins = plugin_choice(asked)
     from memory_engine.cli.execution import run
 
     return run(command_at(COMMANDS[asked.command].home), asked)

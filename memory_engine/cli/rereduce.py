@@ -22,7 +22,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 
 async def rereduce(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Mend a thread whose reducers were missing or wrong, or take that back."""
-    async with existing(asked.db, read_only=asked.dry_run, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, read_only=asked.dry_run, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         if asked.undo:
             receipt = await thread.undo_rereduce(reason=asked.reason)

@@ -26,7 +26,7 @@ def _declare(parser: argparse.ArgumentParser) -> None:
 async def retain(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Follow the rules of a file once, or again and again."""
     rules = read_rules(asked.rules)
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         planned = await engine.retain(rules, dry_run=True)
         if asked.dry_run:
             return _told(planned, terminal)

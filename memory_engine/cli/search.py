@@ -40,7 +40,7 @@ async def search(asked: argparse.Namespace, terminal: Terminal) -> int:
         raise WrongArgument("--at is a seq of one thread: give one --thread with it")
     if asked.at is not None and asked.as_of is not None:
         raise WrongArgument("--at says it already: give it or --as-of")
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         found = await _found(engine, threads, asked)
         why_nothing = "" if found else await _why_nothing(engine, threads, asked)
     terminal.json({**named(found, "query how failure waiting missing unread"), "hits": list(found)})

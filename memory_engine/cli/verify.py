@@ -27,7 +27,7 @@ LINE_COLUMNS = 400
 
 async def compact(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Compact a thread now."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         report = await thread.compact()
         summaries = [await thread.chunk(chunk_id) for chunk_id in report.new_chunks]
@@ -74,7 +74,8 @@ async def verify(asked: argparse.Namespace, terminal: Terminal) -> int:
         asked.db,
         jobs=asked.jobs,
         thread_ids=None if asked.thread is None else [asked.thread],
-        entry_points=asked.plugins,
+        entry_points=asked.plugins.published,
+        plugins=asked.plugins.named,
         fail_fast=asked.fail_fast,
         progress=lambda threads, events: progress.update({"threads": threads, "events": events}),
     )
@@ -145,7 +146,7 @@ class _RebuildOutcome:
 async def rebuild_threads(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Make rows again, thread by thread: all, or those named. Returns 1 where one of all threads cannot be rebuilt."""
     begun = time.perf_counter()
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         outcome = await _rebuilt(engine, asked, terminal)
     seconds = time.perf_counter() - begun
     reports = outcome.reports

@@ -7,7 +7,17 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from memory_engine.cli.commands import MOMENT, Command, WrongArgument, add_thread, existing, moment, positive, whole
+from memory_engine.cli.commands import (
+    MOMENT,
+    Command,
+    WrongArgument,
+    add_thread,
+    chosen,
+    existing,
+    moment,
+    positive,
+    whole,
+)
 from memory_engine.cli.terminal import Column, Progress, Terminal
 from memory_engine.compaction.base import Compactor
 from memory_engine.compaction.service import CompactionService
@@ -18,7 +28,7 @@ from memory_engine.core.records import NewEvent
 from memory_engine.core.threads import CompactionPolicy
 from memory_engine.engine import Engine
 from memory_engine.ingest.events import EventReader, UnusableRecord
-from memory_engine.plugins import Plugin, installed_plugins
+from memory_engine.plugins import Plugin
 from memory_engine.replay.what_if import Change, WhatIfReport
 from memory_engine.replay.what_if.calls import Call, Prices, Turn
 from memory_engine.replay.what_if.change import Edit, InsertEvent, ReplaceEvent, SkipEvent
@@ -36,7 +46,7 @@ def _declare_fork(parser: argparse.ArgumentParser) -> None:
 
 async def fork(asked: argparse.Namespace, terminal: Terminal) -> int:
     """Make a thread that shares another's past."""
-    async with existing(asked.db, entry_points=asked.plugins) as engine:
+    async with existing(asked.db, plugins=asked.plugins) as engine:
         thread = engine.thread(asked.thread)
         past = await thread.at((await thread.info()).events if asked.at is None else asked.at)
         made = await past.fork(thread_id=asked.id)
@@ -160,7 +170,7 @@ async def what_if(asked: argparse.Namespace, terminal: Terminal) -> int:
 
 
 async def _change(asked: argparse.Namespace, engine: Engine) -> Change:
-    plugins = installed_plugins() if asked.plugins else []
+    plugins = chosen(asked.plugins)
     record = (await engine.store.load(asked.thread)).record
     compactor: Compactor | None = None
     if asked.model:

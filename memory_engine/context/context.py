@@ -74,6 +74,15 @@ class Context:
     """The ids of the thinking that a provider gets back, if it is its own."""
     thinking_tokens: int = 0
 
+    def _repr_html_(self) -> str:
+        """Its messages, for a notebook."""
+        from memory_engine.core.notebook import table
+
+        how = "" if self.tokens_exact else "about "
+        caption = f"Context of {self.thread_id} at event {self.seq}: {how}{self.tokens:,} tokens"
+        rows = ((one.get("role"), one.get("content") or one.get("tool_calls")) for one in self.messages)
+        return table(caption, ("role", "content"), rows)
+
     @overload
     def render(self, form: Literal["openai.chat"], *, reasoning_content: bool = False) -> "openai_chat.ChatInput": ...
 

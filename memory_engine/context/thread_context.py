@@ -1,7 +1,7 @@
 """The context of a thread, now or at a past moment, with or without a question."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -45,13 +45,15 @@ async def thread_context(  # noqa: PLR0913 - what a context is asked for with, b
     reserve: int = 0,
 ) -> Context:
     """See `Thread.context`."""
-    if query is None and recall_from:
+    if query is None and (recall_from or not isinstance(recall_from, Collection)):
         raise InvalidSearch("query", query, "`recall_from` says where to look for what a query asks: give a query")
     if type(reserve) is not int or reserve < 0:
         raise InvalidArgument("reserve", reserve, f"reserve is a number of tokens, not {reserve!r}")
     if max_tokens is not None:
         checked_number("max_tokens", max_tokens)
     kernel = thread.kernel
+    if policy is None:
+        raise InvalidArgument("policy", policy, "give a ContextPolicy, or a function that divides a room")
     policy = policy if isinstance(policy, ContextPolicy) else ContextPolicy(split=policy)
     seq = await thread.upto(at)
     if seq is None:

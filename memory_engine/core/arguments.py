@@ -1,12 +1,16 @@
 """Arguments of the public face, checked before anything is done with them: a wrong one is named, never guessed at."""
 
+import os
 from collections.abc import Collection, Mapping
 from math import isfinite
+from pathlib import Path
 from typing import TypeVar
 
 from memory_engine.errors import InvalidArgument
 
 T = TypeVar("T")
+PathLike = str | os.PathLike[str]
+"""The place of a file or a folder: a text, a `pathlib.Path`, or another object that knows its path."""
 COUNT_MAX = (1 << 63) - 1
 """The greatest whole number that every store can hold."""
 
@@ -28,6 +32,30 @@ def checked_text(what: str, value: str) -> str:
     if not isinstance(value, str):
         raise InvalidArgument(what, value, "give a text")
     return value
+
+
+def checked_name(what: str, value: str | None) -> str | None:
+    """A text, or `None` where it may be left out. Raises `InvalidArgument`."""
+    return None if value is None else checked_text(what, value)
+
+
+def checked_flag(what: str, value: bool) -> bool:
+    """`True` or `False`. Raises `InvalidArgument`."""
+    return checked_type(what, value, bool, give="True or False")
+
+
+def checked_path(what: str, value: PathLike) -> str:
+    """A path as a text. Raises `InvalidArgument`."""
+    given: object = value
+    path = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if isinstance(path, str) and path and "\0" not in path:
+        return path
+    raise InvalidArgument(what, value, "give a path: a text, or a `pathlib.Path`")
+
+
+def checked_file(what: str, value: PathLike) -> Path:
+    """The path of a file or a folder. Raises `InvalidArgument`."""
+    return Path(checked_path(what, value))
 
 
 def checked_type(what: str, value: T, kind: type | tuple[type, ...], *, give: str) -> T:

@@ -185,6 +185,14 @@ class State(_StateQueries):
     def __repr__(self) -> str:
         return f"State(seq={self.seq}, chunks={self.tally.chunks}, tokens={self.tally.tokens})"
 
+    def _repr_html_(self) -> str:
+        """Its chunks in order, for a notebook."""
+        from memory_engine.core.notebook import table
+
+        caption = f"State at event {self.seq}: {self.tally.chunks:,} chunks, about {self.tally.tokens:,} tokens"
+        rows = ((one.id, one.type, one.retention.value, one.tokens, one.text) for one in self.everything())
+        return table(caption, ("id", "type", "retention", "tokens", "text"), rows)
+
     def draft(self) -> "StateDraft":
         """A mutable copy that shares the parts it does not touch."""
         return StateDraft(self)

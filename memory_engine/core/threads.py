@@ -218,12 +218,13 @@ def as_metadata(given: Mapping[str, V] | None) -> dict[str, V]:
     return dict(given)
 
 
-def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Raise `InvalidIdentifier` for a key or a value that could not be stored, read back or compared exactly."""
+def check_metadata(metadata: Mapping[str, str]) -> Mapping[str, str]:
+    """The metadata; raises `InvalidIdentifier` for what could not be stored, read back or compared exactly."""
     for key, value in metadata.items():
         check_identifier("metadata key", key)
         if value != "":
             check_identifier(f"the metadata value of {key!r}", value)
+    return metadata
 
 
 def check_record(record: ThreadRecord) -> None:

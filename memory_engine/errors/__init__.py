@@ -46,6 +46,7 @@ MemoryEngineError
 │   ├── QueueFull
 │   ├── ContentionError          other writers won every retry
 │   ├── EngineClosed
+│   ├── EngineForked             a process that was forked off uses its parent's engine
 │   └── ReducerError
 │       └── EventRefused         the event does not fit the state
 ├── InvalidOperation             an operation that the executor refuses
@@ -94,6 +95,7 @@ from memory_engine.errors.base import ContentionError as ContentionError
 from memory_engine.errors.base import DispatchError as DispatchError
 from memory_engine.errors.base import DuplicateRegistration as DuplicateRegistration
 from memory_engine.errors.base import EngineClosed as EngineClosed
+from memory_engine.errors.base import EngineForked as EngineForked
 from memory_engine.errors.base import EventNotFound as EventNotFound
 from memory_engine.errors.base import EventRefused as EventRefused
 from memory_engine.errors.base import EventTooLarge as EventTooLarge

@@ -428,6 +428,19 @@ class EngineClosed(DispatchError):
 
 
 @facts
+class EngineForked(DispatchError):
+    """A process that was forked off has neither the threads nor the locks of an engine that was opened before."""
+
+    opened_in: int
+
+    def __str__(self) -> str:
+        return (
+            f"the engine was opened in process {self.opened_in}, before this one was forked off: "
+            "open one in each process that works with it, after the fork"
+        )
+
+
+@facts
 class ReducerError(DispatchError):
     """A reducer raised, or returned operations that the executor refuses. Nothing was written."""
 

@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 
 from memory_engine.compaction.base import CompactionContext, CompactionResult, Compactor, calls_model
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.core.arguments import PathLike
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.events.compaction import CompactionCompleted
@@ -118,7 +119,7 @@ class Comparison(JsonForm):
 
 
 async def compare_compactors(  # noqa: PLR0913 - what is compared, all but the two by keyword
-    logs: Sequence[str | Path],
+    logs: Sequence[PathLike],
     compactors: Sequence[Compactor],
     *,
     policy: CompactionPolicy | None = None,
@@ -163,7 +164,7 @@ async def _conversations(engine: Engine) -> list[str]:
     return [info.id for info in await engine.threads(kind="conversation") if info.forked_from is None]
 
 
-def files_of(logs: Sequence[str | Path]) -> list[Path]:
+def files_of(logs: Sequence[PathLike]) -> list[Path]:
     """The files, and those of the folders by name, however deep, each once."""
     found: dict[Path, None] = {}
     for path in map(Path, logs):

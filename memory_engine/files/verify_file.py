@@ -19,10 +19,12 @@ from typing import BinaryIO
 import msgspec
 from attrs import define, field
 
+from memory_engine.core.arguments import PathLike, checked_path
 from memory_engine.core.cancellation import finished
 from memory_engine.engine import Engine
 from memory_engine.errors import StorageFailed, ThreadNotFound, WorkerFailed
 from memory_engine.errors.base import is_url
+from memory_engine.plugins import Plugin, installed_plugins, plugin_at
 from memory_engine.replay.verify import Verifier, VerifyReport
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.threads import OpenThreads
@@ -48,6 +50,7 @@ class _WorkerTask(msgspec.Struct):
     path: list[str]
     file: str
     entry_points: bool
+    plugins: Sequence[str]
 
 
 class _WorkerAnswer(msgspec.Struct, omit_defaults=True):
@@ -67,11 +70,12 @@ _ANSWERS = msgspec.json.Decoder(_WorkerAnswer)
 
 
 async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
-    path: str,
+    path: PathLike,
     *,
     jobs: int = 1,
     thread_ids: Collection[str] | None = None,
     entry_points: bool = False,
+    plugins: Sequence[str] = (),
     fail_fast: bool = False,
     progress: FileProgress | None = None,
 ) -> list[VerifyReport]:
@@ -79,14 +83,17 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
 
     It writes nothing but which threads are broken, or whole again (see `Thread.verify`).
 
-    `entry_points` takes the plug-ins that installed packages publish, as `open` does; a process
-    knows no other plug-ins. The reports are in the order of the threads; with `fail_fast` no other thread is begun
+    `entry_points` takes the plug-ins that installed packages publish, as `open` does, `plugins` those that are named
+    `"module:name"`: each process imports its own.
+    The reports are in the order of the threads; with `fail_fast` no other thread is begun
     after one has diverged. A thread is verified by one process, however long it is.
 
     Raises `StorageFailed` where there is no such file, `ThreadNotFound`, and `WorkerFailed` naming the thread whose
     process died or could not go on.
     """
-    async with _only_read(path, entry_points=entry_points) as engine:
+    path = checked_path("path", path)
+    asked = _WorkerTask(sys.path, path, entry_points, plugins)
+    async with _only_read(asked) as engine:
         sizes = {info.id: info.events for info in await engine.threads()}
         for thread_id in thread_ids or ():
             if thread_id not in sizes:
@@ -97,13 +104,12 @@ async def verify_file(  # noqa: PLR0913 - what is asked of it, by keyword
         if several <= 1:
             await work.here(engine)
         else:
-            asked = _WorkerTask(sys.path, path, entry_points)
             await _together([work.elsewhere(asked) for _ in range(several)])
         noted = await engine.store.holders(BROKEN_ROWS, VERSION)
     reports = work.results()
     news = [report for report in reports if report.broken or (report.ok and report.thread_id in noted)]
     if news:
-        async with open_engine(path, entry_points=entry_points) as engine:
+        async with open_engine(path, plugins=_plugins_of(asked)) as engine:
             for report in news:
                 await engine.kernel[OpenThreads].note(report.thread_id, report.broken)
     return reports
@@ -199,10 +205,14 @@ class _Work:
             self.progress(len(self._reports), self._events + sum(self._under_way.values()))
 
 
+def _plugins_of(asked: _WorkerTask) -> list[Plugin]:
+    return [*(installed_plugins() if asked.entry_points else ()), *map(plugin_at, asked.plugins)]
+
+
 @asynccontextmanager
-async def _only_read(path: str, *, entry_points: bool) -> AsyncIterator[Engine]:
-    _check_is_there(path)
-    async with open_engine(path, config=EngineConfig(read_only=True), entry_points=entry_points) as engine:
+async def _only_read(asked: _WorkerTask) -> AsyncIterator[Engine]:
+    _check_is_there(asked.file)
+    async with open_engine(asked.file, config=EngineConfig(read_only=True), plugins=_plugins_of(asked)) as engine:
         yield engine
 
 
@@ -280,7 +290,7 @@ async def _serve(asked: _WorkerTask, answers: BinaryIO) -> None:
 
     thread_id = await _next_thread()
     try:
-        async with _only_read(asked.file, entry_points=asked.entry_points) as engine:
+        async with _only_read(asked) as engine:
             while thread_id is not None:
                 try:
                     report = await Verifier.of(engine.kernel).verify(

@@ -5,7 +5,7 @@ import ipaddress
 import secrets
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -18,24 +18,26 @@ from memory_engine.inspector.connections import bounded_protocol
 from memory_engine.inspector.guard import LOOPBACK
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
+    from starlette.types import ASGIApp
     from uvicorn import Server
 
 HOST = "127.0.0.1"
+WHAT = "the inspector"
 LINE_BYTES_MAX = 256 * 1024
 """Of a request's address and headers: a thread's id of 4,096 bytes takes 12 kB in an address."""
 
 
 @facts
 class CannotServe(InvalidInput):
-    """The inspector cannot be served at this address."""
+    """`what` (the inspector, the MCP server) cannot be served at this address."""
 
+    what: str
     host: str
     port: int
     why: str
 
     def __str__(self) -> str:
-        return f"the inspector cannot be served at {self.host}, port {self.port}: {self.why}"
+        return f"{self.what} cannot be served at {self.host}, port {self.port}: {self.why}"
 
 
 @asynccontextmanager
@@ -53,56 +55,79 @@ async def serving(
             ...
     """
     token = token or secrets.token_urlsafe()
-    with _listening(host, port) as listener:
+    if not is_loopback(WHAT, host, port):
+        raise CannotServe(WHAT, host, port, "it shows all that is remembered: it is for this machine alone (127.0.0.1)")
+    with listening(WHAT, host, port) as listener:
         port = listener.getsockname()[1]
         named = f"[{host}]" if ":" in host else host
         stopping = asyncio.Event()
         hosts = tuple(dict.fromkeys((named, *LOOPBACK)))
         app = create_app(engine, token=token, port=port, hosts=hosts, path=path, stopping=stopping)
-        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        server = _server(app, started)
-        task = asyncio.create_task(server.serve(sockets=[listener]))
-        try:
-            await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
+        async with answering(WHAT, app, listener, stopping.set):
             yield f"http://{named}:{port}/?token={quote(token, safe='')}"
-        finally:
-            stopping.set()
-            server.should_exit = True
-            await asyncio.wait([task])
-        task.result()
+
+
+@asynccontextmanager
+async def answering(
+    what: str,
+    app: "ASGIApp",
+    listener: socket.socket,
+    stopping: Callable[[], None] = lambda: None,
+    *,
+    lifespan: bool = False,
+) -> AsyncIterator[None]:
+    """Answer a socket's requests with an application while the block runs; `stopping` is called at its end.
+
+    Signals are left to the program that runs the loop. With `lifespan`, the application is told of start and end.
+    Raises `MissingExtra`.
+    """
+    started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    server = _server(what, app, started, lifespan=lifespan)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await asyncio.wait([task, started], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            task.result()
+        yield
+    finally:
+        stopping()
+        server.should_exit = True
+        await asyncio.wait([task])
+    task.result()
+
+
+def is_loopback(what: str, host: str, port: int) -> bool:
+    """Whether an address is this machine's own. Raises `CannotServe` for what is not an address."""
+    try:
+        return ipaddress.ip_address(HOST if host == "localhost" else host).is_loopback
+    except ValueError:
+        raise CannotServe(what, host, port, "that is not an address; 127.0.0.1 and ::1 are") from None
 
 
 @contextmanager
-def _listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens. Raises `CannotServe` where the port is taken, or the host is not this machine alone."""
-    try:
-        address = ipaddress.ip_address(HOST if host == "localhost" else host)
-    except ValueError:
-        raise CannotServe(host, port, "that is not an address; 127.0.0.1 and ::1 are") from None
-    if not address.is_loopback:
-        raise CannotServe(host, port, "it shows all that is remembered, so it is for this machine alone (127.0.0.1)")
-    listener = socket.socket(socket.AF_INET6 if address.version == 6 else socket.AF_INET)
+def listening(what: str, host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens. Raises `CannotServe` where the port is taken."""
+    address = HOST if host == "localhost" else host
+    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     try:
         if sys.platform != "win32":  # there it would let two programs listen at one port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((str(address), port))
+            listener.bind((address, port))
             listener.listen()
         except (OSError, OverflowError) as error:
-            raise CannotServe(host, port, f"{error}; --port 0 takes a free one") from None
+            raise CannotServe(what, host, port, f"{error}; port 0 takes a free one") from None
         yield listener
     finally:
         listener.close()
 
 
-def _server(app: "Starlette", started: "asyncio.Future[None]") -> "Server":
+def _server(what: str, app: "ASGIApp", started: "asyncio.Future[None]", *, lifespan: bool) -> "Server":
     """A server that leaves signals to the program that runs the loop, logs only that it started, and stops at once."""
     try:
         import uvicorn
     except ImportError:
-        raise MissingExtra("the inspector", "inspect") from None
+        raise MissingExtra(what, "mcp" if lifespan else "inspect") from None
 
     class Quiet(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -117,7 +142,7 @@ def _server(app: "Starlette", started: "asyncio.Future[None]") -> "Server":
         app,
         http=bounded_protocol(),
         ws="none",
-        lifespan="off",
+        lifespan="on" if lifespan else "off",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -78,7 +78,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         super().__init__(serde=serde)
         self.engine = engine
         self._messages = messages
-        self._scopes = {"user_id": user_id, "tenant_id": tenant_id, "agent_id": agent_id}
+        self._user_id, self._tenant_id, self._agent_id = user_id, tenant_id, agent_id
         self._loop = asyncio.get_running_loop()
         self._cache = CheckpointCache()
 
@@ -214,7 +214,10 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         return Checkpoints(self.engine.thread(thread_id), self._cache)
 
     async def _made(self, thread_id: str) -> Checkpoints:
-        return Checkpoints(await self.engine.open_thread(thread_id, metadata=MARK, **self._scopes), self._cache)
+        thread = await self.engine.open_thread(
+            thread_id, user_id=self._user_id, tenant_id=self._tenant_id, agent_id=self._agent_id, metadata=MARK
+        )
+        return Checkpoints(thread, self._cache)
 
     async def _get_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
         thread_id, namespace = _thread_id(config), _namespace(config)

@@ -153,7 +153,7 @@ async def create_server(engine: Engine, served: Served) -> "Server[Any]":
     _load_sdk()
     from mcp.server import Server
 
-    memory = await _Memory.of(engine, served)
+    memory = await _Answers.of(engine, served)
     return Server(
         "memory-engine",
         version=_version(),
@@ -173,7 +173,7 @@ def _version() -> str:
         return ""
 
 
-class _Memory:
+class _Answers:
     """What the server answers with."""
 
     thread_kind: ClassVar[str] = "conversation"
@@ -190,7 +190,7 @@ class _Memory:
         }
 
     @classmethod
-    async def of(cls, engine: Engine, served: Served) -> "_Memory":
+    async def of(cls, engine: Engine, served: Served) -> "_Answers":
         """With the conversation that holds the scratchpad; where nothing may be written and there is none, without."""
         agent = engine.agent(served.agent_id, tenant_id=served.tenant_id)
         parts = (served.tenant_id, served.user_id, served.agent_id)
@@ -360,8 +360,14 @@ class _Memory:
 
     async def _conversations(self, limit: int | None = THREADS_MAX) -> "Sequence[Any]":
         """Those of the user, or of the agent where no user is named, in exactly this tenant."""
-        whose = {"user_id": self._served.user_id} if self._served.user_id else {"agent_id": self._served.agent_id}
-        return await self._engine.threads(kind=self.thread_kind, tenant_id=self._served.tenant_id, limit=limit, **whose)
+        served = self._served
+        return await self._engine.threads(
+            kind=self.thread_kind,
+            tenant_id=served.tenant_id,
+            user_id=served.user_id or None,
+            agent_id=None if served.user_id else served.agent_id,
+            limit=limit,
+        )
 
     def _user(self) -> Any:
         return self._engine.user(self._served.user_id, tenant_id=self._served.tenant_id)

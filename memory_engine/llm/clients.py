@@ -144,7 +144,15 @@ class AnthropicModel(_ClientModel):
 
     async def _ask(self, client: Any, messages: Sequence[Message], given: Mapping[str, object]) -> object:
         system, said = _as_anthropic(messages)
-        request = {**self._options.parameters, **self._supported(given), **({"system": system} if system else {})}
+        supported = self._supported(given)
+        max_tokens = supported.pop("max_tokens", given["max_tokens"])
+        parameters = dict(self._options.parameters)
+        more = parameters.pop("extra_body", None)
+        # newer versions of the SDK know no `temperature`, and most models take it all the same
+        body = {**(more if isinstance(more, Mapping) else {}), **supported}
+        request = {**parameters, "max_tokens": max_tokens, "extra_body": body}
+        if system:
+            request["system"] = system
         return await client.messages.create(model=self._model, messages=said, **request)
 
     def _read(self, response: object, spent: list[Any]) -> Completion:

@@ -1,9 +1,9 @@
 """Projections: pure folds of one thread's events into keyed rows."""
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from functools import lru_cache
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar, get_args
 
 import msgspec
 import msgspec.inspect
@@ -23,21 +23,31 @@ ROW_TYPES_KEPT = 256
 
 
 class Projection(Protocol[V]):
-    """A read model of each thread.
-
-    `version` goes up when the meaning of the rows changes: the rows of another version
-    are left alone and the new ones are made from the log. `row` is the type of a row's
-    value: anything msgspec can encode as JSON. `mode` says when it runs: `"inline"`, in
-    the commit of the event, or `"async"`, soon after it.
+    """A read model of each thread. What it declares may be plain attributes of a class: `mode = "inline"`.
 
     When a thread is cleared all rows go, without the projection's help. One that declares `survives_clear = True` keeps
     them, and decides for itself what `ThreadCleared` does.
     """
 
-    name: str
-    version: int
-    mode: ProjectionMode
-    row: type[V]
+    @property
+    def name(self) -> str:
+        """The name that its rows are kept under."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """It goes up when the meaning of the rows changes: those of another version are left alone, and made anew."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """When it runs (a `ProjectionMode`): `"inline"`, in the commit of the event, or `"async"`, soon after it."""
+        ...
+
+    @property
+    def row(self) -> type[V]:
+        """The type of a row's value: anything msgspec can encode as JSON."""
+        ...
 
     def apply(self, rows: "Rows[V]", event: RecordedEvent) -> None:
         """Change `rows` by one event. Pure: the same events in the same order give the same rows."""
@@ -52,8 +62,15 @@ class View(Projection[V], Protocol[V]):
     and drop rows, but not read them.
     """
 
-    events: tuple[type[Event], ...]
-    lazy: bool
+    @property
+    def events(self) -> Collection[type[Event]]:
+        """The event types that it reads."""
+        ...
+
+    @property
+    def lazy(self) -> bool:
+        """Whether `apply` reads no rows."""
+        ...
 
 
 def seq_key(seq: int) -> str:
@@ -66,7 +83,7 @@ def event_types(projection: Projection[V]) -> frozenset[str] | None:
 
     `open` has refused one that lists both tracked events and untracked ones (`check_events`).
     """
-    classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)
+    classes: Collection[type[Event]] | None = getattr(projection, "events", None)
     if classes is None or projection.mode != "inline" or not all(cls.event_tracked for cls in classes):
         return None
     own = frozenset(cls.event_type for cls in classes)
@@ -82,9 +99,13 @@ def check_events(projection: Projection[V]) -> None:
     """Raise `UntrackedEvents` for an inline projection that lists tracked events beside untracked ones.
 
     One untracked class would make the view a projection of every event, and its `apply` would be given events that
-    it does not list.
+    it does not list. Raises `InvalidArgument` for a mode that there is not: a class may say any text.
     """
-    classes: tuple[type[Event], ...] | None = getattr(projection, "events", None)
+    if projection.mode not in get_args(ProjectionMode):
+        raise InvalidArgument(
+            f"the mode of projection {projection.name!r}", projection.mode, 'give "inline" or "async"'
+        )
+    classes: Collection[type[Event]] | None = getattr(projection, "events", None)
     if classes is None or projection.mode != "inline":
         return
     untracked = tuple(cls.__name__ for cls in classes if not cls.event_tracked)

@@ -126,6 +126,17 @@ class Found(Sequence[Hit]):
     def __len__(self) -> int:
         return len(self.hits)
 
+    def _repr_html_(self) -> str:
+        """The hits, best first, for a notebook."""
+        from memory_engine.core.notebook import table
+
+        rows = (
+            (f"{hit.score:.2f}", hit.kind, f"{hit.at:%Y-%m-%d %H:%M}", f"{hit.thread_id} #{hit.seq}", hit.text)
+            for hit in self.hits
+        )
+        columns = ("score", "kind", "at", "event", "text")
+        return table(f"{len(self.hits)} found for “{self.query}” ({self.how})", columns, rows)
+
     def __iter__(self) -> Iterator[Hit]:
         return iter(self.hits)
 

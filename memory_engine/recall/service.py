@@ -4,9 +4,11 @@ The arguments of a search are checked first: a wrong value is refused, never sea
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+
+from attrs import evolve
 
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.memory import MemoryForget
@@ -22,6 +24,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.thread_runtime import ThreadRuntime
 from memory_engine.runtime.threads import OpenThreads
+from memory_engine.store.protocol import ThreadFilter
 from memory_engine.store.snapshots import forgotten_at
 
 SIMILARITIES_MAX = 256
@@ -51,6 +54,17 @@ class Recall:
     async def search(self, thread_ids: Sequence[str], asked: Asked) -> Found:
         """See `Searching.search`."""
         return await self._searching.search(thread_ids, asked)
+
+    async def search_store(self, asked: Asked, thread_ids: Sequence[str] | None, where: ThreadFilter) -> Found:
+        """Search these threads, or all that match; those of a pooled kind only where `where` names the kind."""
+        if thread_ids is not None:
+            return await self.search(list(dict.fromkeys(thread_ids)), asked)
+        while True:
+            found = [record for record, _ in await self._kernel.store.threads(where)]
+            with suppress(ThreadNotFound):  # one was deleted meanwhile: list them again
+                return await self.search(
+                    [one.id for one in found if where.kind or not self._kernel.kind(one.kind).pooled], asked
+                )
 
     def similarity(self, thread_id: str, view: str) -> TextIndex:
         """The index over the texts of a thread's view, by likeness. The least recently used ones are dropped."""
@@ -148,19 +162,18 @@ async def search_thread(  # noqa: PLR0913 - what narrows a search, by keyword
     explain: bool = False,
 ) -> Found:
     """See `Thread.search`."""
-    if not await thread.exists():
-        return Found(query=query)
     if as_of is not None and at is not None:
         raise InvalidSearch("as_of", as_of, "`at` says it already: give one of them")
     if isinstance(as_of, int):
         at, as_of = as_of, None
-    if at is not None:
-        at = checked_seq(at, thread.id, (await thread.kernel.store.head(thread.id)).seq)
-    upto = await thread.upto(at)
+    wanted = asked(query, limit=limit, kinds=kinds, at=None, as_of=as_of, since=since, until=until, explain=explain)
+    is_there = await thread.exists()
+    if at is not None and (is_there or type(at) is not int):
+        at = checked_seq(at, thread.id, (await thread.kernel.store.head(thread.id)).seq if is_there else 0)
+    upto = await thread.upto(at) if is_there else 0
     if upto == 0:
         return Found(query=query)
-    wanted = asked(query, limit=limit, kinds=kinds, at=upto, as_of=as_of, since=since, until=until, explain=explain)
-    return await thread.kernel[Recall].search((thread.id,), wanted)
+    return await thread.kernel[Recall].search((thread.id,), evolve(wanted, upto=upto or 0))
 
 
 def asked(  # noqa: PLR0913 - what narrows a search, by keyword
@@ -177,6 +190,8 @@ def asked(  # noqa: PLR0913 - what narrows a search, by keyword
     """The checked request. Raises `InvalidSearch`."""
     if not isinstance(limit, int):
         raise InvalidSearch("limit", limit, "it is a number of hits")
+    if not isinstance(explain, bool):
+        raise InvalidSearch("explain", explain, "it is True or False")
     since_us, until_us, as_of_us = _moment("since", since), _moment("until", until), _moment("as_of", as_of)
     if since_us is not None and until_us is not None and until_us < since_us:
         raise InvalidSearch("until", until, "it is before `since`: no moment lies between them")
@@ -210,7 +225,11 @@ def checked_seq(at: object, thread_id: str, head: int) -> int:
 
 def _kinds(kinds: object) -> tuple[str, ...]:
     named = (kinds,) if isinstance(kinds, str) else kinds
-    if isinstance(named, Collection) and all(isinstance(kind, str) for kind in named):
+    if (
+        isinstance(named, Collection)
+        and not isinstance(named, Mapping)
+        and all(isinstance(kind, str) for kind in named)
+    ):
         return tuple(named)
     raise InvalidSearch("kinds", kinds, 'it is one or several names of kinds, as ("message", "tool"); () is all')
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from memory_engine.core.arguments import PathLike
 from memory_engine.core.chain import check_hash
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.json_form import JsonForm
@@ -129,10 +130,10 @@ async def _hashes(kernel: Kernel, thread_id: str, seqs: set[int]) -> dict[int, s
     return {0: "", **{stored.seq: stored.hash.hex() for stored in rows}}
 
 
-def read_anchors(path: Path) -> list[Anchor]:
+def read_anchors(path: PathLike) -> list[Anchor]:
     """Anchors from a file of JSON lines; empty lines are passed over. Raises `UnreadableAnchors`."""
     found: list[Anchor] = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(Path(path).read_bytes().splitlines(), 1):
         if line.strip():
             try:
                 found.append(msgspec.json.decode(line, type=Anchor))
@@ -141,9 +142,9 @@ def read_anchors(path: Path) -> list[Anchor]:
     return found
 
 
-def add_anchors(path: Path, anchors: Sequence[Anchor]) -> None:
+def add_anchors(path: PathLike, anchors: Sequence[Anchor]) -> None:
     """Add anchors to the end of a file, which is made if it is not there: earlier ones stay. Synced."""
-    with path.open("ab") as file:
+    with Path(path).open("ab") as file:
         file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in anchors))
         file.flush()
         os.fsync(file.fileno())

@@ -138,6 +138,10 @@ class RowsDiff:
     changed: tuple[str, ...]
 
 
+def _rows_told(rows: RowsDiff) -> str:
+    return f"{len(rows.added)} rows added, {len(rows.removed)} removed, {len(rows.changed)} changed"
+
+
 @frozen(kw_only=True)
 class Diff(JsonForm):
     """The difference from `a` to `b`.
@@ -165,6 +169,20 @@ class Diff(JsonForm):
         """Whether state, context and views are the same."""
         chunks = (self.added, self.removed, self.changed, self.moved)
         return not any(chunks) and not self.context.lines and not self.views
+
+    def _repr_html_(self) -> str:
+        """What came, went and changed, for a notebook."""
+        from memory_engine.core.notebook import table
+
+        rows = [
+            *(("+", chunk.id, chunk.type, chunk.text) for chunk in self.added),
+            *(("-", chunk.id, chunk.type, chunk.text) for chunk in self.removed),
+            *(("±", one.after.id, one.after.type, ", ".join(one.fields) or "another id") for one in self.changed),
+            *(("moved", chunk_id, "", "") for chunk_id in self.moved),
+            *(("view", name, "", _rows_told(rows)) for name, rows in (self.views or {}).items()),
+        ]
+        caption = f"From event {self.a.seq} to event {self.b.seq} of {self.b.thread_id}"
+        return table(caption, ("", "id", "type", "what"), rows)
 
     def as_data(self) -> dict[str, object]:
         """As plain JSON values."""

@@ -47,6 +47,17 @@ class Why(JsonForm):
             yield node
             waiting += reversed(node.children)
 
+    def _repr_html_(self) -> str:
+        """The tree, indented, for a notebook."""
+        from memory_engine.core.notebook import table
+
+        waiting, rows = [(0, self)], []
+        while waiting:
+            level, node = waiting.pop()
+            rows.append((f"{'  ' * level}{node.title}", f"{node.thread_id} #{node.seq}", node.text))
+            waiting += [(level + 1, child) for child in reversed(node.children)]
+        return table(f"Where {self.id} comes from", ("node", "event", "text"), rows)
+
     def events(self) -> list[tuple[str, int]]:
         """The events that this node comes from: thread and seq, each once, in the order of the tree."""
         found = [(node.thread_id, node.seq) for node in self.walk() if node.kind in ("event", "compaction")]

@@ -6,7 +6,7 @@ from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.series import ContextSeries, MeasuredMessages
-from memory_engine.core.arguments import checked_call
+from memory_engine.core.arguments import checked_call, checked_type
 from memory_engine.core.chain import decode_row
 from memory_engine.core.events.base import Event, UnknownEvent
 from memory_engine.core.json_form import JsonForm
@@ -73,6 +73,8 @@ async def cache_ledger(
     begin = await _last_call(after)
     messages = MeasuredMessages(kernel[ContextBuilder])
     state = await kernel.reader.state_at(thread_id, begin)
+    if max_tokens is not None:
+        checked_type("max_tokens", max_tokens, int, give="a number of tokens")
     walk = LedgerWalk(ContextSeries(state, thread_id, max_tokens, messages), after.seq, Runs(kernel.events))
     async for page in kernel.reader.pages(thread_id, after=begin, upto=upto.seq):
         for stored in page:

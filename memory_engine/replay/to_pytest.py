@@ -13,6 +13,7 @@ import msgspec
 from attrs import define, field, frozen
 
 from memory_engine.context.builder import ContextBuilder
+from memory_engine.core.arguments import checked_text
 from memory_engine.core.chain import is_redacted
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.codec import decode_reduction, resolve_chunks
@@ -129,6 +130,7 @@ async def to_pytest(first: PastHandle, last: PastHandle, *, name: str = "") -> s
     Raises `NoSuchTest` where the last is before the first, where a name is not an identifier, for an event whose
     class is not known here, and for one whose texts were taken out (redacted).
     """
+    checked_text("name", name)
     piece = _Piece(first, max(1, first.seq), last.seq, _named(first, last, name))
     if not 1 <= piece.first <= piece.last:
         raise NoSuchTest(piece.what, "the last is before the first" if piece.last else "nothing has happened yet")

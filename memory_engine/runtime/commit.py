@@ -1,21 +1,23 @@
-"""A commit in the making: events reduced onto a state, and the rows they become.
+"""A commit in the making: events reduced onto a state, the rows they become, and what the log holds of them already.
 
 Events are encoded when their sender hands them over, so that waiting cannot change them.
 """
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from functools import partial
+from itertools import takewhile
 
 import msgspec
 
-from memory_engine.core.chain import chain_hash
+from memory_engine.core.chain import chain_hash, read_back
 from memory_engine.core.clock import Clock, checked_us, to_us
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import ThreadUpdated
 from memory_engine.core.events.registry import EventRegistry
 from memory_engine.core.ids import IdSource, check_identifier
-from memory_engine.core.records import NewEvent, Receipt, StoredEvent
+from memory_engine.core.records import NewEvent, Receipt, RecordedEvent, StateHandle, StoredEvent
 from memory_engine.core.reduction import Reduction
 from memory_engine.core.state import State
 from memory_engine.core.threads import (
@@ -26,11 +28,14 @@ from memory_engine.core.threads import (
     ThreadRecord,
     check_record,
     decode_policy,
+    generation_of,
 )
-from memory_engine.errors import EventTooLarge, InvalidEvent
+from memory_engine.errors import Conflict, EventTooLarge, IdempotencyConflict, InvalidEvent, ThreadNotFound
 from memory_engine.runtime.correlation import current_links
 from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.store.passages import PassageStep
+from memory_engine.store.protocol import Store
+from memory_engine.store.reader import LogReader
 
 
 class Reduced(msgspec.Struct, frozen=True, gc=False):
@@ -73,6 +78,74 @@ class Attempt:
         for request, reduced, _ in self.requests:
             for step in reduced:
                 request.receipts.pop(step.stored.id, None)
+
+
+SEEN_PAGE = 64
+"""Events that are looked at in one go, when a sender has seen only earlier ones."""
+
+
+class RecordedLog:
+    """The log of one thread, as its senders are told of it: receipts, and what it holds already."""
+
+    def __init__(self, reader: LogReader, store: Store, thread_id: str) -> None:
+        self._reader = reader
+        self._store = store
+        self._thread_id = thread_id
+
+    def receipt(
+        self, head: Head, stored: StoredEvent, made: Reduction | RecordedEvent, at_hand: State | None
+    ) -> Receipt:
+        """The receipt of an event, with its state if it is `at_hand`. `head` is one of the thread's."""
+        return Receipt(
+            thread_id=self._thread_id,
+            seq=stored.seq,
+            event_id=stored.id,
+            hash=stored.hash.hex(),
+            operations=made.operations,
+            chunks=made.chunks,
+            state=StateHandle(stored.seq, at_hand, partial(self._state, generation_of(head))),
+            recorded_at_us=stored.recorded_at_us,
+        )
+
+    async def _state(self, generation: int, seq: int) -> State:
+        """The state after an event of this thread. Raises `ThreadNotFound` where another bears its id now."""
+        if generation_of(await self._store.head(self._thread_id)) != generation:
+            raise ThreadNotFound(self._thread_id)
+        return await self._reader.shown_at(self._thread_id, seq)
+
+    async def find(self, head: Head, request: Request) -> None:
+        """Find events that are recorded already; resolve the request if all are, fail it on a conflict."""
+        ids = [event.id for event in request.pending]
+        found = {stored.id: stored for stored in await self._store.find(self._thread_id, ids)}
+        for prepared in request.pending:
+            stored = found.get(prepared.id)
+            if stored is None:
+                continue
+            if (stored.payload, stored.type) != (prepared.payload, prepared.event.event_type):
+                request.fail(IdempotencyConflict(self._thread_id, prepared.id, stored.seq))
+                return
+            made = read_back(self._thread_id, stored, self._reader.registry)
+            request.receipts[stored.id] = self.receipt(head, stored, made, None)
+        if not request.pending:
+            request.resolve()
+
+    async def rebase(self, head: Head, request: Request) -> None:
+        """Base a request on the head if only upkeep came since what its sender has seen; else fail it.
+
+        One whose events are all recorded already gets their receipts.
+        """
+        based_on = request.based_on or 0
+        while based_on < head.seq:
+            page = await self._store.read(self._thread_id, after=based_on, upto=head.seq, limit=SEEN_PAGE)
+            upkeep = list(takewhile(lambda stored: self._reader.registry.is_upkeep(stored.type), page))
+            based_on += len(upkeep)
+            if not upkeep or len(upkeep) < len(page):
+                break
+        request.based_on = based_on
+        if based_on != head.seq:
+            if request.has_callers_ids:
+                await self.find(head, request)
+            request.fail(Conflict(self._thread_id, request.expected_seq or 0, head.seq))
 
 
 def updated(record: ThreadRecord, reduced: Sequence[Reduced]) -> ThreadRecord:
@@ -148,7 +221,7 @@ class Preparer(msgspec.Struct, frozen=True):
         for what, value in (
             ("event id", event_id), ("causation id", causation_id), ("correlation id", correlation_id)
         ):  # fmt: skip
-            if value:
+            if value != "":
                 check_identifier(what, value)
         links = current_links()
         return Prepared(

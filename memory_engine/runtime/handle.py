@@ -22,6 +22,7 @@ from memory_engine.errors import (
     InvalidArgument,
     InvalidEvent,
     PastIsReadOnly,
+    SeqNotInLog,
     ThreadNotFound,
     UnknownView,
 )
@@ -266,6 +267,8 @@ class ThreadHandle:
         """
         _check_projection(projection)
         if not await self.exists():
+            if at is not None and type(at) is not int:
+                raise SeqNotInLog(self.id, at, 0)
             return Rows(projection.row, {})
         seq = await self.upto(at)
         if seq is not None:

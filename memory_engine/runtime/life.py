@@ -8,12 +8,14 @@ import msgspec
 
 from memory_engine.core.arguments import checked_list
 from memory_engine.core.chain import live_chunk
-from memory_engine.core.events.memory import ExecutionPause, MemoryForget, MetadataEntry, ThreadUpdated
+from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, MemoryForget, MetadataEntry, ThreadUpdated
 from memory_engine.core.forgetting import line_digest, repeats
 from memory_engine.core.records import Receipt
 from memory_engine.core.text import terms
 from memory_engine.core.threads import (
     ACTIVE,
+    ARCHIVED,
+    DELETED,
     PAUSED,
     CompactionPolicy,
     DamagedRecord,
@@ -23,12 +25,22 @@ from memory_engine.core.threads import (
     check_record,
     encode_policy,
 )
-from memory_engine.errors import EventNotFound, InvalidPolicy, MemoryEngineError, SeqNotInLog, UnknownChunk
+from memory_engine.errors import (
+    ContentionError,
+    EventNotFound,
+    HeadMoved,
+    InvalidPolicy,
+    MemoryEngineError,
+    SeqNotInLog,
+    ThreadClosed,
+    UnknownChunk,
+)
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.scoped import check_not_scope
-from memory_engine.store.protocol import ThreadFilter
+from memory_engine.runtime.thread_runtime import ThreadRuntime
+from memory_engine.store.protocol import CommitUnit, ThreadFilter
 
 
 async def pause(thread: ThreadHandle, reason: str) -> Receipt:
@@ -54,7 +66,7 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
     origin = loaded.record.mended() if isinstance(loaded.record, DamagedRecord) else loaded.record
     record = msgspec.structs.replace(
         origin,
-        id=thread_id or kernel.new_id(),
+        id=kernel.new_id() if thread_id == "" else thread_id,
         created_at_us=kernel.now_us(),
         metadata={**loaded.record.metadata, **metadata},
         forked_from=ForkPoint(thread.id, seq),
@@ -92,13 +104,48 @@ async def _forget_as_there(thread: ThreadHandle, fork: ThreadHandle, seq: int) -
 async def archive(thread: ThreadHandle) -> None:
     """See `Thread.archive`. No compaction may be under way."""
     thread.kernel.check_writable("archiving")
-    await (await thread.runtime()).archive()
+    runtime = await thread.runtime()
+    await _set_status(thread.kernel, runtime, ARCHIVED)
 
 
 async def unarchive(thread: ThreadHandle) -> None:
     """See `Thread.unarchive`."""
     thread.kernel.check_writable("unarchiving")
-    await (await thread.runtime()).unarchive()
+    runtime = await thread.runtime()
+    await runtime.idle()
+    await runtime.look_again()  # another process may have archived it
+    if runtime.head.status == ARCHIVED:
+        status = PAUSED if await _was_paused(thread.kernel, runtime) else ACTIVE
+        await _set_status(thread.kernel, runtime, status)
+
+
+async def _was_paused(kernel: Kernel, runtime: ThreadRuntime) -> bool:
+    """Whether the last of the thread's own pauses still stands."""
+    types = (ExecutionPause.event_type, ExecutionResume.event_type)
+    origin, last = runtime.record.forked_from, ""
+    after = origin.seq if origin is not None else 0
+    async for page in kernel.reader.pages(runtime.id, after=after, upto=runtime.head.seq, types=types):
+        last = page[-1].type
+    return last == ExecutionPause.event_type
+
+
+async def _set_status(kernel: Kernel, runtime: ThreadRuntime, status: str) -> None:
+    """Write another status. Raises `ContentionError` where other processes write without pause."""
+    tries = kernel.config.commit_tries_max
+    for _ in range(tries):
+        await runtime.idle()
+        if runtime.head.status == DELETED:
+            raise ThreadClosed(runtime.id, DELETED)
+        head = msgspec.structs.replace(runtime.head, status=status, epoch=runtime.head.epoch + 1)
+        try:
+            await kernel.store.commit(CommitUnit(thread_id=runtime.id, expected=runtime.head, head=head))
+        except HeadMoved:
+            await runtime.catch_up()
+            continue
+        runtime.head = head
+        runtime.end(status)
+        return
+    raise ContentionError(runtime.id, tries)
 
 
 async def update(

@@ -12,6 +12,7 @@ from typing import Self
 
 import msgspec
 
+from memory_engine.core.arguments import checked_flag
 from memory_engine.core.chain import decode_row
 from memory_engine.core.chunks import ChunkType, content_text
 from memory_engine.core.events.base import Content, Event, TextPart, ToolCall, UnknownEvent
@@ -56,6 +57,7 @@ async def record(
 ) -> tuple[Receipt, ...]:
     """See `Thread.record`."""
     thread.check_present("messages")
+    checked_flag("new_only", new_only)
     values = list(messages) if isinstance(messages, list | tuple) else [messages]
     dialogue = _ThreadDialogue(await thread.state())
     if new_only:

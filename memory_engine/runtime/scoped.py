@@ -1,24 +1,27 @@
 """Scopes: threads of users, tenants and agents, found by their owner's id, made by their first event."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
-from memory_engine.core.arguments import checked_count
+from memory_engine.core.arguments import checked_count, checked_list
 from memory_engine.core.codec import encode_event
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.delivery import Destination
+from memory_engine.core.events.memory import InitialChunk, ThreadSeeded
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
-from memory_engine.core.threads import Head, ThreadRecord, check_record, is_scope_id
+from memory_engine.core.threads import CompactionPolicy, Head, ThreadRecord, as_metadata, check_record, is_scope_id
 from memory_engine.errors import (
     Conflict,
     EventTooLarge,
     InvalidIdentifier,
+    InvalidSearch,
     ThreadDiffers,
     ThreadExists,
     ThreadNotFound,
@@ -40,7 +43,7 @@ class ScopeHandle(ThreadHandle):
 
     def __init__(self, kernel: Kernel, kind: str, scope_id: str, tenant_id: str = "") -> None:
         check_identifier(f"{kind} id", scope_id)
-        if tenant_id:
+        if tenant_id != "":
             check_identifier("tenant id", tenant_id)
         super().__init__(kernel, scope_thread_id(kind, scope_id, tenant_id))
         self.kind = kind
@@ -172,16 +175,54 @@ class ThreadScopes(NamedTuple):
     parent_id: str
 
 
-async def is_there(kernel: Kernel, thread_id: str, scopes: ThreadScopes) -> bool:
+async def _is_there(kernel: Kernel, wanted: ThreadRecord) -> bool:
     """Whether there is a thread of this id. Raises `ThreadDiffers` for one of another kind or other scopes."""
-    for record, _ in await kernel.store.threads(ThreadFilter(id=thread_id)):
-        found = ThreadScopes(record.kind, record.user_id, record.tenant_id, record.agent_id, record.parent_id)
-        pairs = zip(ThreadScopes._fields, found, scopes, strict=True)
-        differences = tuple((name, is_so, asked) for name, is_so, asked in pairs if is_so != asked)
+    for record, _ in await kernel.store.threads(ThreadFilter(id=wanted.id)):
+        pairs = ((name, getattr(record, name), getattr(wanted, name)) for name in ThreadScopes._fields)
+        differences = tuple(one for one in pairs if one[1] != one[2])
         if differences:
-            raise ThreadDiffers(thread_id, differences)
+            raise ThreadDiffers(wanted.id, differences)
         return True
     return False
+
+
+def new_record(
+    kernel: Kernel,
+    thread_id: str,
+    scopes: ThreadScopes,
+    metadata: Mapping[str, str] | None,
+    policy: CompactionPolicy | None,
+) -> ThreadRecord:
+    """The record of a thread that is to be made. Raises `InvalidIdentifier`, `InvalidArgument`, `InvalidPolicy`."""
+    check_not_scope(thread_id)
+    check_identifier("kind", scopes.kind)
+    record = ThreadRecord(
+        id=thread_id,
+        kind=scopes.kind,
+        user_id=scopes.user_id,
+        tenant_id=scopes.tenant_id,
+        agent_id=scopes.agent_id,
+        parent_id=scopes.parent_id,
+        metadata=as_metadata(metadata),
+        policy=policy,
+        created_at_us=kernel.kind(scopes.kind).recorded_us(kernel.now_us()),
+    )
+    check_record(record)
+    return record
+
+
+def seeded(initial_chunks: Sequence[InitialChunk]) -> ThreadSeeded | None:
+    """The first event of a thread with these chunks; `None` where there are none. Raises `InvalidArgument`."""
+    chunks = checked_list("initial_chunks", initial_chunks, InitialChunk, each="InitialChunk")
+    return ThreadSeeded(chunks=chunks) if chunks else None
+
+
+async def open_thread(kernel: Kernel, record: ThreadRecord, first: Event | None) -> None:
+    """Make a thread unless it is there, with these scopes. Raises `ThreadDiffers`, and what `create_thread` raises."""
+    while not await _is_there(kernel, record):
+        with suppress(ThreadExists):  # another task or process was first
+            await create_thread(kernel, record, first)
+            return
 
 
 async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | None = None) -> None:
@@ -216,6 +257,12 @@ def check_not_scope(thread_id: object, record: ThreadRecord | None = None) -> No
         return
     why = f"such ids are kept for threads that `engine.{kind}(…)` makes; take another"
     raise InvalidIdentifier("thread id", thread_id, why)
+
+
+def check_one_tenant(tenant_id: object) -> None:
+    """Raise `InvalidSearch` for `None`, which elsewhere means any: nobody asks several tenants at once."""
+    if not isinstance(tenant_id, str):
+        raise InvalidSearch("tenant_id", tenant_id, "threads of no tenant go by an empty text; name one tenant")
 
 
 def _own_id(record: ThreadRecord) -> str:

@@ -9,20 +9,17 @@ the state and submitting what was computed from it.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import takewhile
 from typing import TypeVar, cast
 
 import msgspec
 
-from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head, read_back
+from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head
 from memory_engine.core.codec import checked_record
-from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, ThreadUpdated
-from memory_engine.core.records import Receipt, RecordedEvent, StateHandle, StoredEvent
-from memory_engine.core.reduction import ReduceContext, Reduction, reduce_into
+from memory_engine.core.events.memory import ThreadUpdated
+from memory_engine.core.records import Receipt, RecordedEvent
+from memory_engine.core.reduction import ReduceContext, reduce_into
 from memory_engine.core.state import State
 from memory_engine.core.threads import (
-    ACTIVE,
     ARCHIVED,
     DELETED,
     PAUSED,
@@ -30,25 +27,21 @@ from memory_engine.core.threads import (
     LiveChunk,
     LoadedThread,
     ThreadRecord,
-    generation_of,
 )
 from memory_engine.errors import (
-    Conflict,
     ContentionError,
     EngineClosed,
     EventIdTaken,
     HeadMoved,
-    IdempotencyConflict,
     MemoryEngineError,
     ReadOnly,
     StorageBusy,
     ThreadClosed,
-    ThreadNotFound,
 )
 from memory_engine.projections.base import Projection, Rows
 from memory_engine.projections.inline import InlineProjections
 from memory_engine.projections.outbox import check_destinations
-from memory_engine.runtime.commit import Attempt, Reduced, linked_row, updated
+from memory_engine.runtime.commit import Attempt, RecordedLog, Reduced, linked_row, updated
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request, ThreadQueue
 from memory_engine.store import snapshots
@@ -87,6 +80,7 @@ class ThreadRuntime:
     ) -> None:
         self._kernel = kernel
         self._makes = makes
+        self._log = RecordedLog(kernel.reader, kernel.store, loaded.record.id)
         self._on_commit = committed
         self.record = loaded.record
         self.kind = kernel.kind(loaded.record.kind)
@@ -112,7 +106,7 @@ class ThreadRuntime:
         """Queue a request and wait for its receipts; a cancelled sender's request is dropped if it still waits."""
         if self.record.forked_from is not None and request.has_callers_ids:
             # the store refuses an id twice in one log, not in the past that it shares
-            await self._find_recorded(request)
+            await self._log.find(self.head, request)
             if request.future.done():
                 return await request.future
         try:
@@ -160,7 +154,7 @@ class ThreadRuntime:
                 request.looked = True
             self.queue.put_back(requests)
             self.busy = True
-            self._kernel.tasks.spawn(self._look_again())  # another process may have opened it again
+            self._kernel.tasks.spawn(self.look_again())  # another process may have opened it again
             return
         if any(request.based_on not in (None, self.head.seq) for request in requests):
             self.busy = True
@@ -181,49 +175,11 @@ class ThreadRuntime:
         self.queue.unblock(reason)
         self.pump()
 
-    async def archive(self) -> None:
-        """Take no more events from any process. Raises `ContentionError` where others write without pause."""
-        await self._set_status(ARCHIVED)
-        self.end(ARCHIVED)
-
-    async def unarchive(self) -> None:
-        """Take events again, unless the thread is paused. Raises `ContentionError`, `ThreadClosed`."""
-        await self.idle()
-        await self._look_again()
-        if self.head.status == ARCHIVED:
-            found = PAUSED if await self._was_paused() else ACTIVE
-            await self._set_status(found)
-            self._follow_status()
-            self.pump()
-
-    async def _was_paused(self) -> bool:
-        """Whether the last of the thread's own pauses still stands."""
-        types = (ExecutionPause.event_type, ExecutionResume.event_type)
-        last, after = "", self.record.forked_from.seq if self.record.forked_from is not None else 0
-        async for page in self._kernel.reader.pages(self.id, after=after, upto=self.head.seq, types=types):
-            last = page[-1].type
-        return last == ExecutionPause.event_type
-
-    async def _set_status(self, status: str) -> None:
-        tries = self._kernel.config.commit_tries_max
-        for _ in range(tries):
-            await self.idle()
-            if self.head.status == DELETED:
-                raise ThreadClosed(self.id, DELETED)
-            head = msgspec.structs.replace(self.head, status=status, epoch=self.head.epoch + 1)
-            try:
-                await self._kernel.store.commit(CommitUnit(thread_id=self.id, expected=self.head, head=head))
-            except HeadMoved:
-                await self.catch_up()
-                continue
-            self.head = head
-            return
-        raise ContentionError(self.id, tries)
-
     def end(self, status: str) -> None:
-        """Refuse the waiting requests: the thread was archived or deleted."""
+        """Follow a status that was written: an archived or deleted thread refuses the waiting requests."""
         self.head = msgspec.structs.replace(self.head, status=status)
-        self.unblock(BlockingReason.PAUSED)
+        self._follow_status()
+        self.pump()
 
     def _add(self, attempt: Attempt, request: Request) -> None:
         """Reduce a request onto the attempt; if that fails, the attempt is as before and the sender is told."""
@@ -294,25 +250,8 @@ class ThreadRuntime:
         return state, head, reduced, live
 
     def _receipt(self, step: Reduced, state: State) -> Receipt:
-        return self._receipt_of(step.stored, step.reduction, state if state.seq == step.stored.seq else None)
-
-    def _receipt_of(self, stored: StoredEvent, made: Reduction | RecordedEvent, at_hand: State | None) -> Receipt:
-        return Receipt(
-            thread_id=self.id,
-            seq=stored.seq,
-            event_id=stored.id,
-            hash=stored.hash.hex(),
-            operations=made.operations,
-            chunks=made.chunks,
-            state=StateHandle(stored.seq, at_hand, partial(self._load_state, generation_of(self.head))),
-            recorded_at_us=stored.recorded_at_us,
-        )
-
-    async def _load_state(self, generation: int, seq: int) -> State:
-        """The state after an event of this thread. Raises `ThreadNotFound` where another bears its id now."""
-        if generation_of(await self._kernel.store.head(self.id)) != generation:
-            raise ThreadNotFound(self.id)
-        return await self._kernel.reader.shown_at(self.id, seq)
+        at_hand = state if state.seq == step.stored.seq else None
+        return self._log.receipt(self.head, step.stored, step.reduction, at_hand)
 
     def _commit(self, attempt: Attempt) -> None:
         self.busy = True
@@ -381,7 +320,7 @@ class ThreadRuntime:
             for request, _, _ in attempt.requests:
                 request.tries += 1
                 if isinstance(error, EventIdTaken) or request.tries > 1:
-                    await self._find_recorded(request)
+                    await self._log.find(self.head, request)
                 if request.tries > self._kernel.config.commit_tries_max:
                     request.fail(ContentionError(self.id, request.tries))
                 if not request.future.done():
@@ -427,7 +366,7 @@ class ThreadRuntime:
             if is_behind and await self._kernel.store.head(self.id) != self.head:
                 await self.catch_up()
             for request in expecting:
-                await self._rebase(request)
+                await self._log.rebase(self.head, request)
         except Exception as error:  # passed on: nobody waits for ever
             for request in expecting:
                 request.fail(error)
@@ -435,21 +374,6 @@ class ThreadRuntime:
             self.queue.put_back([request for request in requests if not request.future.done()])
             self._rest()
             self._go_on()
-
-    async def _rebase(self, request: Request) -> None:
-        """Base a request on the head if only upkeep came since; else fail it, unless its events are recorded."""
-        head, based_on = self.head.seq, request.based_on or 0
-        while based_on < head:
-            page = await self._kernel.store.read(self.id, after=based_on, upto=head, limit=TAIL_MAX)
-            upkeep = list(takewhile(lambda stored: self._kernel.events.is_upkeep(stored.type), page))
-            based_on += len(upkeep)
-            if not upkeep or len(upkeep) < len(page):
-                break
-        request.based_on = based_on
-        if based_on != head:
-            if request.has_callers_ids:
-                await self._find_recorded(request)
-            request.fail(Conflict(self.id, request.expected_seq or 0, head))
 
     async def rows(self, projection: Projection[V]) -> Rows[V]:
         """The rows of an inline projection, as of the last commit. Raises `ReducerError` where it fails."""
@@ -504,27 +428,11 @@ class ThreadRuntime:
     async def _find_recorded_or_fail(self, request: Request, error: MemoryEngineError) -> None:
         """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
         try:
-            await self._find_recorded(request)
+            await self._log.find(self.head, request)
         except MemoryEngineError as failure:
             error = failure
         finally:
             request.fail(error)
-
-    async def _find_recorded(self, request: Request) -> None:
-        """Find events that are recorded already; resolve the request if all are, fail it on a conflict."""
-        ids = [event.id for event in request.pending]
-        found = {stored.id: stored for stored in await self._kernel.store.find(self.id, ids)}
-        for prepared in request.pending:
-            stored = found.get(prepared.id)
-            if stored is None:
-                continue
-            if (stored.payload, stored.type) != (prepared.payload, prepared.event.event_type):
-                request.fail(IdempotencyConflict(self.id, prepared.id, stored.seq))
-                return
-            event = read_back(self.id, stored, self._kernel.events)
-            request.receipts[stored.id] = self._receipt_of(stored, event, None)
-        if not request.pending:
-            request.resolve()
 
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""
@@ -560,11 +468,11 @@ class ThreadRuntime:
             while self.head.status == PAUSED and len(self.queue):
                 await asyncio.sleep(PAUSE_POLL_S)
                 if not self.busy:
-                    await self._look_again()
+                    await self.look_again()
         finally:
             self._watching = False
 
-    async def _look_again(self) -> None:
+    async def look_again(self) -> None:
         """Follow the store's head if it has moved; waiting requests fail if the thread can no longer be read."""
         self.busy = True
         try:

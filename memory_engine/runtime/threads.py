@@ -139,15 +139,15 @@ class OpenThreads:
         if self._kernel.tasks.closing:
             raise EngineClosed
         loading = self._loading.get(thread_id)
+        was_over = loading is not None and loading.done()
         if loading is None:
             loading = asyncio.get_running_loop().create_task(self._load(thread_id))
             self._loading[thread_id] = loading
             loading.add_done_callback(lambda task: self._loaded(thread_id, task))
-        was_done = loading.done()
         while loading.done() and thread_id in self._loading:  # noqa: ASYNC110 - two rounds: earlier waiters go first
             await asyncio.sleep(0)
-        if was_done and loading.exception() is not None:  # it failed before this call: the thread may be there now
-            return await self.open(thread_id)
+        if was_over and (loading.cancelled() or loading.exception() is not None):
+            return await self.open(thread_id)  # it failed before this call: the thread may have been made since
         return await asyncio.shield(loading)
 
     async def make(self, record: ThreadRecord, request: Request) -> None:

@@ -380,6 +380,23 @@ class ForkContract:
         await store.delete("c")
         assert [["b"], ["d"], []] == [list(await store.forks(name)) for name in ("a", "b", "d")]
 
+    async def test_a_deleted_forks_id_is_free(self, store: Store) -> None:
+        """For another fork, or a thread with a past of its own; nothing of the first is in it."""
+        await filled(store, "a", 3)
+        live = [LiveChunk("1.0", b"\x80")]
+        for at in (2, 1):
+            fork = ThreadRecord(id="b", forked_from=ForkPoint("a", at))
+            await store.create(fork, head_at(at), live)
+            head = await store.head("b")
+            assert (at, head_at(at).hash) == (head.seq, head.hash)
+            await store.commit(unit("b", event(at + 1, id="own"), after=head))
+            assert [*(f"e{seq}" for seq in range(1, at + 1)), "own"] == await ids_of(store, "b")
+            assert live == list((await store.load("b")).live)
+            await store.delete("b")
+        await store.create(ThreadRecord(id="b"), Head(), ())
+        assert ([], None) == (await ids_of(store, "b"), (await store.load("b")).record.forked_from)
+        assert [] == list(await store.forks("a"))
+
     async def test_a_fork_of_nothing_is_refused(self, store: Store) -> None:
         """A past that is not there cannot be shared, and the fork's id stays free."""
         with pytest.raises(ThreadNotFound):

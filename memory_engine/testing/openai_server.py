@@ -3,6 +3,8 @@
     async with OpenAIServer(rate_limited(), answer("All done.")) as server:
         model = LiteLLM("openai/any", api_base=server.base_url, api_key="any")
 
+It speaks Anthropic's `POST /v1/messages` too; its clients want `base_url` without the `/v1`.
+
 Without a script it also embeds (`POST /v1/embeddings`, by `HashEmbedder`) and ranks (`POST /v1/rerank`, by the
 likeness of these vectors); a script answers every request.
 
@@ -47,6 +49,12 @@ class ChatRequest(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
+class MessagesRequest(ChatRequest, frozen=True):
+    """A request for a message of Anthropic's. `headers` have lower-case names."""
+
+    system: str | list[dict[str, object]] | None = None
+
+
 class EmbeddingsRequest(msgspec.Struct, frozen=True):
     """A request for vectors. `headers` have lower-case names."""
 
@@ -69,6 +77,7 @@ class RerankRequest(msgspec.Struct, frozen=True):
 OpenAIRequest = ChatRequest | EmbeddingsRequest | RerankRequest
 PATHS: Mapping[str, type[OpenAIRequest]] = {
     PATH: ChatRequest,
+    "/v1/messages": MessagesRequest,
     "/v1/embeddings": EmbeddingsRequest,
     "/v1/rerank": RerankRequest,
     "/v2/rerank": RerankRequest,
@@ -313,9 +322,24 @@ def _ranking(scores: Sequence[float]) -> bytes:
     return msgspec.json.encode({"id": "rerank-scripted", "results": results})
 
 
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "content_filter": "refusal"}
+"""Anthropic's words for how an answer ended."""
+
+
+def _message(request: MessagesRequest, text: object, finish_reason: str, usage: tuple[int, int]) -> bytes:
+    content = [{"type": "text", "text": text}] if text else []
+    whole = {"id": "msg-scripted", "type": "message", "role": "assistant", "model": request.model, "content": content}
+    counted = {"input_tokens": usage[0], "output_tokens": usage[1]}
+    stop_reason = STOP_REASONS.get(finish_reason, finish_reason)
+    return msgspec.json.encode({**whole, "stop_reason": stop_reason, "stop_sequence": None, "usage": counted})
+
+
 def _completion(
     request: OpenAIRequest, message: Mapping[str, object], finish_reason: str, usage: tuple[int, int]
 ) -> bytes:
+    if isinstance(request, MessagesRequest):
+        reason = "content_filter" if message.get("refusal") else finish_reason
+        return _message(request, message["content"], reason, usage)
     return msgspec.json.encode(
         {
             "id": "chatcmpl-scripted",

@@ -3,12 +3,19 @@
 Work runs in a task of the pool's own. Cancelling its caller leaves it to its end, so a connection is never let go of in
 the middle of a statement. One that comes back in any state but idle is thrown away.
 
+A new connection costs more than most calls, and its session has yet to read what others know of the schema: who reads
+waits a little for one that others are done with. Writers do not, as commits of several sessions are synced together.
+
+A server may vanish without a word. Where a statement has had no answer for as long as a call waits, the server is asked
+something else on a connection of its own; one that answers is waited for, else the connection is cut off.
+
 The pool of asyncpg is not used: it sends a statement to reset the connection after each use, which doubles the cost of
 a commit, and hands a cancellation on to the statement under way.
 """
 
 import asyncio
 import random
+import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -19,6 +26,7 @@ from memory_engine.errors import EngineClosed, MemoryEngineError, StorageUnreach
 from memory_engine.storage.postgres.address import Address
 from memory_engine.storage.postgres.failures import (
     ERRORS,
+    LOST,
     UNDECODABLE,
     FailureKind,
     is_of_a_statement,
@@ -39,10 +47,26 @@ TRIES_MAX = 10
 """Runs of a transaction that the server rolls back because of others."""
 _PAUSE_FIRST_S = 0.01
 _PAUSE_MAX_S = 0.5
-_CONNECT_S = 10.0
+_CONNECT_MIN_S = 2.0
+_CONNECT_MAX_S = 10.0
+"""A new connection takes at most as long as a call waits, within these."""
+_SPARE_S = 0.005
+"""How long a reader waits for a connection before it makes another."""
+_WATCH_MIN_S = 0.05
+_LOCAL = getattr(socket, "AF_UNIX", None)
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _IDLE_MS = 60_000
 """A transaction whose client says nothing for so long is ended: it may be cut off, and hold rows that others need."""
+
+
+_KEPT_ALIVE = {
+    "TCP_KEEPIDLE": 15,
+    "TCP_KEEPALIVE": 15,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 30_000,
+}
+"""By the system's names: seconds of silence (twice), between two tries, tries, and ms without an acknowledgement."""
 
 
 class OutcomeUnknown(Exception):
@@ -61,7 +85,9 @@ class Pool:
             f"SET LOCAL lock_timeout = {max(1, int(busy_timeout_s * 1000))}; "
             f"SET LOCAL idle_in_transaction_session_timeout = {_IDLE_MS}"
         )
+        self._connect_s = min(_CONNECT_MAX_S, max(_CONNECT_MIN_S, busy_timeout_s))
         self._free: list[Connection] = []
+        self._waiting: list[asyncio.Future[None]] = []
         self._open: set[Connection] = set()
         self._room = asyncio.Semaphore(address.connections)
         self._tasks: set[asyncio.Task[object]] = set()
@@ -69,11 +95,11 @@ class Pool:
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that reads. Run again where the connection is lost."""
-        return await self._own(self._repeated(self._single(work)))
+        return await self._own(self._repeated(self._single(work), is_patient=True))
 
     async def read_all(self, work: Work[T]) -> T:
         """Run several statements that read, of one moment. Run again where the connection is lost."""
-        return await self._own(self._repeated(lambda connection: _within(connection, _READ, work)))
+        return await self._own(self._repeated(lambda connection: _within(connection, _READ, work), is_patient=True))
 
     async def write(self, work: Work[T], *, is_repeatable: bool = True) -> T:
         """Run a transaction of the work's own statements; it is rolled back if they raise.
@@ -88,11 +114,11 @@ class Pool:
         return await self._own(self._repeated(work))
 
     async def call(self, work: Work[T]) -> T:
-        """Run one statement that writes, once.
+        """Run one statement that writes, once, in the caller's own task: nobody may cancel that (see `spawn`).
 
         Raises `OutcomeUnknown` where the connection is lost, the driver's error where the server refuses it.
         """
-        return await self._own(self._called(work))
+        return await self._called(work)
 
     async def together(self, connection: Connection, work: Work[T]) -> T:
         """Run the statements of a call in one transaction, unless they are in one already."""
@@ -116,7 +142,7 @@ class Pool:
     async def _called(self, work: Work[T]) -> T:
         connection = await self._taken()
         try:
-            result = await self._single(work)(connection)
+            result = await self._answered(self._single(work), connection)
         except OutcomeUnknown:
             self._let_go(connection, is_clean=False)
             raise
@@ -128,16 +154,16 @@ class Pool:
         self._let_go(connection, is_clean=True)
         return result
 
-    async def _repeated(self, work: Work[T], *, is_repeatable: bool = True) -> T:
+    async def _repeated(self, work: Work[T], *, is_repeatable: bool = True, is_patient: bool = False) -> T:
         """Run work, again where the server is away for less than the timeout or others were in its way."""
         loop = asyncio.get_running_loop()
         began, tries = loop.time(), 0
         while True:
             tries += 1
             try:
-                connection = await self._taken()
+                connection = await self._taken(is_patient=is_patient)
                 try:
-                    result = await work(connection)
+                    result = await self._answered(work, connection)
                 except BaseException as error:  # it goes back, or away, whatever it was; the error goes on
                     self._let_go(connection, is_clean=is_of_a_statement(error))
                     raise
@@ -158,33 +184,72 @@ class Pool:
                     raise storage_error(self.address, error) from error
             await asyncio.sleep(pause_s(tries))
 
+    async def _answered(self, work: Work[T], connection: Connection) -> T:
+        """Run work; where the server is silent, its connection is cut off."""
+        watch = _Watch(connection, self)
+        try:
+            return await work(connection)
+        finally:
+            watch.end()
+
+    async def answers(self) -> bool:
+        """Whether the server says anything."""
+        try:
+            async with asyncio.timeout(self._connect_s):
+                connection = await connect(self.address, self._connect_s)
+                try:
+                    await connection.execute("SELECT 1")
+                finally:
+                    connection.terminate()
+        except asyncpg.PostgresError:  # also that it has no connection left
+            return True
+        except LOST:
+            return False
+        return True
+
     def unreachable(self, began: float, error: BaseException, *, is_unknown: bool = False) -> StorageUnreachable:
         """The error for a server that has been away since a time of the loop's."""
         waited = asyncio.get_running_loop().time() - began
         why = self.address.redacted(str(error).partition("\n")[0] or type(error).__name__)
         return StorageUnreachable(self.address.shown, waited, why, is_unknown)
 
-    async def _taken(self) -> Connection:
-        """A connection that is idle, made where none is."""
+    async def _taken(self, *, is_patient: bool = False) -> Connection:
+        """A connection that is idle, made where none is; a patient caller waits for one first."""
         if self._closed:
             raise EngineClosed
         await self._room.acquire()
         try:
+            if is_patient and self._open and not self._free:
+                await self._spare()
             while self._free:
                 connection = self._free.pop()
                 if not connection.is_closed():
                     return connection
                 self._open.discard(connection)
-            connection = await connect(self.address)
+            connection = await connect(self.address, self._connect_s)
             self._open.add(connection)
         except BaseException:  # whatever it was, there is room again; it goes on to the caller
             self._room.release()
             raise
         return connection
 
+    async def _spare(self) -> None:
+        """Wait until somebody may be done with a connection."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        timer = loop.call_later(_SPARE_S, _wake, waiter)
+        await waiter
+        timer.cancel()
+
     def _let_go(self, connection: Connection, *, is_clean: bool) -> None:
         if is_clean and not connection.is_closed() and not connection.is_in_transaction():
             self._free.append(connection)
+            while self._waiting:  # the latest first: what an engine reads for itself at its opening came before
+                waiter = self._waiting.pop()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    break
         else:  # what cut this one off, or made the server one that only reads, has come over the idle ones too
             for one in (connection, *self._free):
                 self._open.discard(one)
@@ -206,14 +271,61 @@ class Pool:
         self._free.clear()
 
 
-async def connect(address: Address) -> Connection:
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class _Watch:
+    """Looks after a connection that waits for an answer, until `end`. It costs a timer, and a task once it is late."""
+
+    def __init__(self, connection: Connection, pool: Pool) -> None:
+        self._connection = connection
+        self._pool = pool
+        self._task: asyncio.Task[None] | None = None
+        self._timer = self._begun()
+
+    def _begun(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(max(_WATCH_MIN_S, self._pool.busy_timeout_s), self._late)
+
+    def _late(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._looked())
+        self._task.add_done_callback(observed)
+
+    async def _looked(self) -> None:
+        if await self._pool.answers():
+            self._timer = self._begun()
+        else:
+            self._connection.terminate()
+
+    def end(self) -> None:
+        """The answer has come."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+
+async def connect(address: Address, timeout_s: float) -> Connection:
     """A new connection. Raises the driver's errors, without a password."""
-    return await asyncpg.connect(
+    connection = await asyncpg.connect(
         address.dsn,
-        timeout=_CONNECT_S,
+        timeout=timeout_s,
         statement_cache_size=100 if address.prepared else 0,
         max_cacheable_statement_size=0,
     )
+    # the driver sets no such option, and has no other way to its socket
+    found = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]
+    if found is not None and found.family != _LOCAL:
+        keep_alive(found)
+    return connection
+
+
+def keep_alive(connected: socket.socket) -> None:
+    """Let the system find out that a connection's other end is gone, also while nothing is sent."""
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEPT_ALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            connected.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def pause_s(tries: int) -> float:

@@ -39,8 +39,9 @@ HEAD_COLUMNS = "h.seq, h.hash, h.epoch, h.status, h.open_compaction, h.chunks, h
 THREAD_COLUMNS = (
     "t.tid, t.id, t.kind, t.user_id, t.tenant_id, t.agent_id, t.parent_id, t.metadata, t.policy, t.created_at_us, "
     "t.forked_tid, t.forked_id, t.forked_seq, "
-    "t.forked_seq > 0 AND EXISTS (SELECT 1 FROM @.events f WHERE f.tid = t.tid AND f.seq = 1) AS has_first"
+    "t.forked_seq > 0 AND coalesce((SELECT true FROM @.events f WHERE f.tid = t.tid AND f.seq = 1), false) AS has_first"
 )
+"""`has_first` is not an EXISTS: of that PostgreSQL may make a hash, for which it reads the whole log of all threads."""
 
 
 def in_schema(sql: str, schema: str) -> str:

@@ -6,6 +6,8 @@ tables of threads are distributed afterwards by `tid` (Citus): nothing refers ac
 
 from importlib.resources import files
 
+import asyncpg
+
 from memory_engine.errors import SchemaError
 from memory_engine.storage.postgres.address import Address
 from memory_engine.storage.postgres.pool import Connection
@@ -48,6 +50,17 @@ async def migrate(connection: Connection, address: Address, migrated: Migrated |
         )
         if migrated is not None:
             migrated(number, brings(number))
+
+
+async def generation_of(connection: Connection, address: Address) -> int | None:
+    """The generation of a store whose schema is up to date; `None` where it is not, or cannot be told so simply."""
+    sql = "SELECT s.value, (SELECT max(version) FROM @.schema_version) FROM @.store_state s WHERE s.name = 'generation'"
+    try:
+        found = await connection.fetchrow(in_schema(sql, address.schema))
+    except (asyncpg.SyntaxOrAccessError, asyncpg.InvalidSchemaNameError):  # no such table, or another program's
+        return None
+    is_known = connection.get_server_version().major >= SERVER_MIN // 10_000
+    return int(found[0]) if is_known and found is not None and found[1] == VERSION else None
 
 
 def brings(number: int) -> str:

@@ -16,7 +16,7 @@ from memory_engine.storage.postgres.passages import LOCK, PostgresPassages
 from memory_engine.storage.postgres.pool import Connection, Pool
 from memory_engine.storage.postgres.reads import Reads
 from memory_engine.storage.postgres.rows import in_schema
-from memory_engine.storage.postgres.schema import VERSION, migrate, version_of
+from memory_engine.storage.postgres.schema import VERSION, generation_of, migrate, version_of
 from memory_engine.storage.postgres.units import WRITE_ROWS, UnitAgain, record_facts, row_columns
 from memory_engine.storage.postgres.upkeep import LEASE_S, LeaseRows, Upkeep
 from memory_engine.storage.postgres.writer import BatchWriter, RefusingWriter
@@ -78,7 +78,10 @@ class PostgresStore:
         """
         pool = Pool(parse(url, schema=schema), busy_timeout_s)
         try:
-            if read_only:
+            generation = await pool.read(lambda connection: generation_of(connection, pool.address))
+            if generation is not None:
+                pass  # as it is nearly always: one question
+            elif read_only:
                 await pool.read_all(lambda connection: _check_version(connection, pool))
             else:
                 await pool.write(lambda connection: migrate(connection, pool.address, migrated))
@@ -87,7 +90,10 @@ class PostgresStore:
             raise
         store = cls(pool, is_full=durability == "full", read_only=read_only, lease_s=lease_s)
         try:
-            await store._upkeep.look()
+            if generation is None:
+                await store._upkeep.look()
+            else:
+                store._learned(generation)
         except BaseException:  # no task and no connection stays behind it; it goes on to the caller
             await finished(store.close())
             raise
@@ -170,7 +176,8 @@ class PostgresStore:
 
     async def listed(self, where: ThreadFilter) -> Sequence[tuple[ThreadRecord, Head, int]]:
         """The same, with the time of each one's last event."""
-        return await self._read_all(lambda reads: reads.listed(where))
+        read = self._read_all if where.after else self._read
+        return await read(lambda reads: reads.listed(where))
 
     async def taken(self) -> Sequence[str]:
         """The ids of deleted threads that nobody bears now."""
@@ -227,7 +234,10 @@ class PostgresStore:
     async def backup(self, path: str, copied: Copied) -> Backup:
         """Refused: the server's own tools do it."""
         schema = self._schema
-        why = f"a server's database is copied by its own tools: `pg_dump --schema={schema}`, or `pg_basebackup` for all"
+        why = (
+            f"a server's database is copied by its own tools: `pg_dump --schema={schema}`, or `pg_basebackup` for all; "
+            "`memory-engine copy URL FILE` writes its threads to a file of this package"
+        )
         raise BackupFailed(path, why)
 
     async def put_act(self, act: Act) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TypeVar, cast
@@ -78,13 +79,15 @@ class Connection:
         aiosqlite has no public way to do this. Its own methods put a future and a function
         on the thread's queue, and the thread tells the future's loop to settle it; so does
         this, with a stand-in for the future that calls back at once instead of in the
-        loop's next round. Only this method depends on it.
+        loop's next round. Only `start` and `run` depend on it.
         """
         if not self._open:
             raise EngineClosed
         raw = self._connection._conn
-        outcome = cast("asyncio.Future[T]", _ThreadFuture(asyncio.get_running_loop(), ended))
-        self._connection._tx.put_nowait((outcome, lambda: work(raw)))
+        self._put(_ThreadFuture(asyncio.get_running_loop(), lambda: False, ended, ended), lambda: work(raw))
+
+    def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
+        self._connection._tx.put_nowait((cast("asyncio.Future[object]", outcome), work))
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a closure and wait for it.
@@ -93,9 +96,11 @@ class Connection:
         """
         if not self._open:
             raise EngineClosed
-        raw = self._connection._conn
+        raw, loop = self._connection._conn, asyncio.get_running_loop()
+        waited: asyncio.Future[T] = loop.create_future()
+        self._put(_ThreadFuture(loop, waited.done, waited.set_result, waited.set_exception), lambda: work(raw))
         try:
-            return cast(T, await self._connection._execute(work, raw))  # type: ignore[no-untyped-call]
+            return await waited
         except (FileExistsError, FileNotFoundError):  # of a backup's target: it says nothing about this file
             raise
         except (sqlite3.Error, OSError, OverflowError) as error:
@@ -114,23 +119,27 @@ class Connection:
 class _ThreadFuture:
     """The methods of a future that aiosqlite's thread uses, and no more."""
 
-    __slots__ = ("_ended", "_loop")
+    __slots__ = ("_loop", "done", "set_exception", "set_result")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, ended: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        done: Callable[[], bool],
+        set_result: Callable[..., None],
+        set_exception: Callable[[BaseException], None],
+    ) -> None:
         self._loop = loop
-        self._ended = ended
+        self.done = done
+        self.set_result = set_result
+        self.set_exception = set_exception
 
-    def get_loop(self) -> asyncio.AbstractEventLoop:
-        return self._loop
+    def get_loop(self) -> "_ThreadFuture":
+        return self
 
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, result: object) -> None:
-        self._ended(result)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._ended(error)
+    def call_soon_threadsafe(self, function: Callable[..., None], *arguments: object) -> None:
+        """Tell the loop. One that has ended has nobody who waits, and the thread goes on for those of the next."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
 
 
 def _read_only(path: str) -> str:

@@ -147,7 +147,7 @@ async def test_views_of_another_kind_may_keep_their_rows(back_end: str, tmp_path
     """And all others are empty in every process that has the thread open."""
     place = place_of(back_end, tmp_path)
     plugin = memory_engine.Plugin("counting")
-    plugin.projection(Counter())  # type: ignore[arg-type]
+    plugin.projection(Counter())
     async with memory_engine.open(place, plugins=[plugin]) as one, memory_engine.open(place, plugins=[plugin]) as other:
         here = await one.create_thread("t")
         await tell(here)

@@ -8,8 +8,8 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, NewEvent, Thread, errors
 from memory_engine import events as e
-from memory_engine.testing import FakeCompactor, Hangs
 from tests.places import on_both_back_ends, place_of
+from tests.scripted_compactors import Held
 
 
 def say(text: str) -> e.UserMessage:
@@ -79,27 +79,27 @@ async def test_what_is_not_a_seq_is_refused(thread: Thread, wrong: object) -> No
 
 async def test_a_compaction_in_between_changes_nothing_that_one_holds() -> None:
     """Its events move the head; a save from before it fits, and so does one that waits behind it."""
-    compactor = FakeCompactor(Hangs("never"), "in short")
+    compactor = Held()
     config = EngineConfig(compaction=CompactionPolicy(enabled=False))
     async with memory_engine.open(":memory:", config=config, compactor=compactor) as engine:
         thread = await engine.create_thread("t")
-        await thread.dispatch_all([say(f"Word {n} of a long talk. " * 20) for n in range(12)])
+        talk = [say(f"Word {n} of a long talk. " * 20) for n in range(12)]
+        await thread.dispatch_all(talk)
         compacting = asyncio.ensure_future(thread.compact())
-        await compactor.begun.wait()
+        await compactor.entered.wait()
         waiting = asyncio.ensure_future(thread.dispatch(say("meanwhile"), expected_seq=12))
         behind = asyncio.ensure_future(thread.dispatch(say("too late"), expected_seq=12))
         await asyncio.sleep(0)
-        compacting.cancel()
-        await asyncio.wait([compacting])
-        seq = (await waiting).seq
-        assert seq > 13
+        compactor.release.set()
+        await compacting
+        assert 15 == (await waiting).seq
         with pytest.raises(errors.Conflict):
             await behind
+        seen = (await thread.dispatch_all(talk, expected_seq=15))[-1].seq
         await thread.compact()
-        assert await head(thread) > seq
-        assert (await thread.dispatch(say("after"), expected_seq=seq)).seq == await head(thread)
+        assert seen + 3 == (await thread.dispatch(say("after"), expected_seq=seen)).seq
         with pytest.raises(errors.Conflict):
-            await thread.dispatch(say("late"), expected_seq=seq)
+            await thread.dispatch(say("late"), expected_seq=seen)
 
 
 async def test_a_pause_in_between_changes_nothing_that_one_holds(thread: Thread) -> None:

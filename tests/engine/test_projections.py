@@ -265,9 +265,11 @@ async def test_a_view_that_lists_an_untracked_event_is_refused() -> None:
     assert "declare these with tracked=True" in str(raised.value)
 
 
-@pytest.mark.parametrize(("events", "types"), [((e.MemoryForget,), {"memory_forget"}), ((e.UserMessage,), None)])
+@pytest.mark.parametrize(
+    ("events", "types"), [((e.MemoryForget,), {"memory_forget", "thread_cleared"}), ((e.UserMessage,), None)]
+)
 def test_events_of_one_sort_are_taken(events: tuple[type[Event], ...], types: set[str] | None) -> None:
-    """All tracked: a view. None tracked: a projection of every event, as without a list."""
+    """All tracked: a view, whose rows go with a clearing. None: a projection of every event, as without a list."""
     one = Partly(*events)
     check_events(one)
     assert types == event_types(one)

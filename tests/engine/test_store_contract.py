@@ -12,6 +12,7 @@ from memory_engine.store.protocol import Store
 from memory_engine.testing import FaultyStore
 from memory_engine.testing.contract_views import StoreFactory
 from memory_engine.testing.store_contract import StoreContract
+from tests.postgres_pooler import pooled_url
 from tests.postgres_server import new_url
 
 
@@ -61,8 +62,8 @@ class TestPostgresStore(StoreContract):
         return functools.partial(PostgresStore.open, new_url())
 
 
-class TestPostgresStoreBehindAPooler(StoreContract):
-    """PostgreSQL where each transaction may get another connection of the server's: nothing is prepared."""
+class TestPostgresStoreUnprepared(StoreContract):
+    """PostgreSQL where nothing is prepared and each call is one transaction."""
 
     persistent = True
 
@@ -70,6 +71,17 @@ class TestPostgresStoreBehindAPooler(StoreContract):
     def store_factory(self) -> StoreFactory:
         """One schema for the test."""
         return functools.partial(PostgresStore.open, new_url(prepared="no"))
+
+
+class TestPostgresStoreBehindAPooler(StoreContract):
+    """PostgreSQL behind PgBouncer, which gives each transaction whatever connection is free."""
+
+    persistent = True
+
+    @pytest.fixture
+    def store_factory(self) -> StoreFactory:
+        """One schema for the test."""
+        return functools.partial(PostgresStore.open, pooled_url())
 
 
 class TestFaultyStore(StoreContract):

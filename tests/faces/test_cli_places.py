@@ -48,6 +48,8 @@ WORDS: dict[str, list[list[str]]] = {
     "inspect": [["--port", "0"]],
     "ledger": [["t"]],
     "log": [["t"], ["--correlation", "k", "--follow"]],
+    "mcp": [[], ["--read-only"], ["--http", "127.0.0.1:0"]],
+    "memory-files": [["t"], ["t", "--history"]],
     "migrate": [["--check"], ["--apply"]],
     "rebuild": [[], ["t"]],
     "redo-compaction": [["t"]],

@@ -1,27 +1,43 @@
 """What a user sees of the public face: never run, checked by mypy (strict) and pyright in `tasks.py types`."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import assert_type
 
 import memory_engine
 from memory_engine import (
     Agent,
+    Chunk,
+    CompactionContext,
     CompactionReport,
+    CompactionResult,
     Context,
+    Domain,
     Engine,
+    Kind,
+    MemoryForget,
+    Plugin,
     Receipt,
     RecordedEvent,
+    Rows,
+    Snippet,
     State,
     Tenant,
     Thread,
     ThreadInfo,
     User,
     UserMessage,
+    View,
+    sync,
 )
+from memory_engine.agents.extraction import Fact
+from memory_engine.core.events.base import SummaryLine
 from memory_engine.recall.hits import Found
 from memory_engine.replay.anchors import Anchor
 from memory_engine.replay.bisect import Bisection
 from memory_engine.replay.diff import Diff
 from memory_engine.replay.export.export import ExportReport
+from memory_engine.replay.export.redaction import Redaction
 from memory_engine.replay.ledger import CacheLedger
 from memory_engine.replay.verify import VerifyReport
 from memory_engine.replay.what_if import Change, WhatIfReport
@@ -36,11 +52,88 @@ from memory_engine.views.playbooks.flows import Flows
 from memory_engine.views.playbooks.view import Playbooks
 from memory_engine.views.preferences.view import Preferences
 from memory_engine.views.promotion.agent_md import AgentMd
+from memory_engine.views.promotion.scorers import PromotionContext, Score
 from memory_engine.views.promotion.view import Promotion
 from memory_engine.views.report import Report
 from memory_engine.views.scratchpad.view import Scratchpad
 from memory_engine.views.screen.view import Screen
 from memory_engine.views.tool_cache.view import ToolCache
+
+
+class Numbers:
+    """A read model of one's own: what it declares are plain attributes of a class."""
+
+    name = "numbers"
+    version = 1
+    mode = "inline"
+    row = int
+    events = (UserMessage, MemoryForget)
+    lazy = False
+
+    def apply(self, rows: Rows[int], event: RecordedEvent) -> None:
+        """Count."""
+        rows.put("all", (rows.get("all") or 0) + event.seq)
+
+
+class Plain:
+    """The parts that an engine may be opened with, each with plain attributes."""
+
+    name = "plain"
+    dimension = 2
+    exact = False
+    criterion = "salience"
+    threshold = 0.5
+
+    def can_compact(self, chunks: Sequence[Chunk]) -> bool:
+        """Of a compactor."""
+        return bool(chunks)
+
+    async def compact(self, chunks: Sequence[Chunk], context: CompactionContext) -> CompactionResult:
+        """Of a compactor."""
+        return CompactionResult(
+            lines=(SummaryLine(section="progress", text=f"{len(chunks)} chunks of {context.thread_id}"),)
+        )
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        """Of an embedder."""
+        return [[1.0, 0.0] for _ in texts]
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Of a re-ranker."""
+        return [float(query in text) for text in texts]
+
+    async def score(self, snippet: Snippet, context: PromotionContext) -> Score:
+        """Of a scorer."""
+        return Score(value=float(snippet in context.snippets), reason="it is there")
+
+    def count(self, text: str) -> int:
+        """Of a tokenizer."""
+        return len(text)
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+def parts_of_ones_own(path: Path) -> None:
+    """Each fits the protocol that it is meant for; lists go where tuples are kept."""
+    plugin = Plugin("numbers")
+    plugin.projection(Numbers())
+    view: View[int] = Numbers()
+    assert_type(view.row, type[int])
+    plain = Plain()
+    domain = Domain(kinds=[Kind("tone", allowed=["dry", "formal"], flows=["report"])])
+    memory_engine.open(
+        path,
+        plugins=[plugin],
+        compactor=plain,
+        embedder=plain,
+        reranker=plain,
+        scorers=[plain],
+        tokens=plain,
+        domain=domain,
+    )
+    assert_type(Redaction(fields=["content"], seqs=[1, 2]).fields, tuple[str, ...])
+    assert_type(Fact(key="unit", value="EUR", sources=["e1"]).sources, tuple[str, ...])
 
 
 class Highlights:
@@ -109,3 +202,34 @@ async def looking_back(thread: Thread) -> None:
     assert_type(await thread.verify(), VerifyReport)
     assert_type(await thread.rebuild(), ThreadInfo)
     assert_type(await thread.to_pytest(1), str)
+
+
+def without_await(path: Path) -> None:
+    """The same, for code that does not await."""
+    with sync.open(path) as engine:
+        assert_type(engine, sync.Engine)
+        thread = engine.create_thread(user_id="u1")
+        assert_type(thread, sync.Thread)
+        assert_type(thread.dispatch(UserMessage(content="Hello"), event_id="x"), Receipt)
+        assert_type(thread.context(max_tokens=8_000), Context)
+        assert_type(list(thread.events()), list[RecordedEvent])
+        assert_type(next(thread.follow()), RecordedEvent)
+        assert_type(thread.at(1), sync.Past)
+        assert_type(thread.at(1).seq, int)
+        assert_type(thread.bisect(lambda then: then.info().events > 1), Bisection)
+        assert_type(thread.scratchpad, sync.Scratchpad)
+        assert_type(engine.user("u1").preferences, sync.Preferences)
+        assert_type(engine.tenant("acme").documents.search("revenue"), Found)
+        assert_type(thread.tool_cache.cached_call("tool", {}, lambda: "result", duration=2).result, str)
+        assert_type(engine.call(lambda awaiting: awaiting.thread("t").info()), ThreadInfo)
+        with thread.recording() as turn:
+            assert_type(turn.receipts, tuple[Receipt, ...])
+        with sync.AgentLifecycle(engine, thread, agent_id="a").run("a task") as run:
+            run.result = "done"
+
+
+async def opened(path: Path) -> None:
+    """Both ways to open an engine."""
+    engine = await memory_engine.open(path)
+    assert_type(engine, Engine)
+    await engine.close()

@@ -8,7 +8,7 @@ import pytest
 import memory_engine
 from memory_engine import CompactionPolicy, EngineConfig, UserMessage
 from memory_engine import events as e
-from memory_engine.errors import BackupFailed, LegalHold, ReadOnly, SchemaError, ThreadExists, ThreadNotFound
+from memory_engine.errors import BackupFailed, LegalHold, ReadOnly, SchemaError, ThreadNotFound
 from memory_engine.testing import FakeCompactor
 from tests.exports import TALK, lines_of, rows, shown, talk
 from tests.golden_logs import DIGESTS, LOGS, digest_of, logs_in
@@ -100,9 +100,8 @@ async def test_what_is_forgotten_erased_and_deleted_is_gone(url: str) -> None:
         await thread.delete(by="ann", reason="asked")
         with pytest.raises(ThreadNotFound):
             await thread.info()
-        with pytest.raises(ThreadExists):
-            await engine.create_thread("t")
         assert [] == list(await engine.store.mentions([b"bicycles"], ["bicycl"]))
+        assert 0 == (await (await engine.open_thread("t")).info()).events
 
 
 async def test_a_view_finds_rows_whose_keys_hold_anything(url: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 import memory_engine
 from memory_engine import EngineConfig, UserMessage
-from memory_engine.storage.postgres import pool
+from memory_engine.storage.postgres import PostgresStore, pool
 from memory_engine.storage.postgres.address import Address
+from memory_engine.testing.contract_rows import filled, head_at
 from tests.conversations import NEVER
 
 
@@ -20,8 +21,8 @@ def counted() -> Iterator[list[str]]:
     said: list[str] = []
     connect = pool.connect
 
-    async def connect_watched(address: Address) -> pool.Connection:
-        connection = await connect(address)
+    async def connect_watched(address: Address, timeout_s: float) -> pool.Connection:
+        connection = await connect(address, timeout_s)
         connection.add_query_logger(lambda query: said.append(query.query))
         return connection
 
@@ -54,3 +55,26 @@ async def test_threads_that_wait_together_share_round_trips(url: str) -> None:
             said.clear()
             await asyncio.gather(*(thread.dispatch(UserMessage(content="next")) for thread in threads))
             assert 4 >= len([query for query in said if "commit_" in query])
+
+
+async def test_an_opening_is_one_round_trip(url: str) -> None:
+    """Where the schema is up to date, as it nearly always is."""
+    await (await PostgresStore.open(url)).close()
+    with counted() as said:
+        store = await PostgresStore.open(url)
+        assert 1 == len(said)
+        await store.close()
+
+
+async def test_readers_wait_for_a_connection_before_they_make_another(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of their own each would cost more than the wait; who waits too long makes one."""
+    await filled(store, "t", 1)
+    made = len(store._pool._open)
+    monkeypatch.setattr(pool, "_SPARE_S", 60.0)
+    heads = await asyncio.gather(*(store.head("t") for _ in range(8)))
+    assert ([head_at(1)] * 8, made) == (heads, len(store._pool._open))
+    monkeypatch.setattr(pool, "_SPARE_S", 0.0)
+    await asyncio.gather(*(store.head("t") for _ in range(8)))
+    assert made < len(store._pool._open)

@@ -218,7 +218,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 
 @pytest.mark.usefixtures("installed")
-def test_installed_plug_ins_are_taken_where_they_are_asked_for(
+def test_installed_plug_ins_are_known_unless_they_are_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In each process, whatever they print; without them their events are not known, and the verdict says so."""
@@ -232,10 +232,10 @@ def test_installed_plug_ins_are_taken_where_they_are_asked_for(
 
     anyio.run(fill)
     for jobs in ("1", "2"):
-        assert 0 == main(["verify", "--plugins", "--jobs", jobs, "--db", path])
-        assert 1 == main(["verify", "--jobs", jobs, "--db", path])
+        assert 0 == main(["verify", "--jobs", jobs, "--db", path])
+        assert 1 == main(["verify", "--no-plugins", "--jobs", jobs, "--db", path])
     assert 4 == capsys.readouterr().out.count("(shop_order): cannot be decoded\n")
-    assert 0 == main(["rebuild", "--plugins", "--db", path])
-    assert 0 == main(["to-pytest", "a", "--seqs", "1", "--plugins", "--db", path])
-    assert 2 == main(["to-pytest", "a", "--seqs", "1", "--db", path])
+    assert 0 == main(["rebuild", "--db", path])
+    assert 0 == main(["to-pytest", "a", "--seqs", "1", "--db", path])
+    assert 2 == main(["to-pytest", "a", "--seqs", "1", "--no-plugins", "--db", path])
     assert "shop_order is not known here" in capsys.readouterr().err

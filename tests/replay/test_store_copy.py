@@ -19,6 +19,7 @@ from memory_engine.store.protocol import Act, CommitUnit, ProjectionChange
 from memory_engine.testing import FaultyStore
 from tests.command_line import Run
 from tests.conversations import SMALL, log, turns
+from tests.postgres_server import new_url
 
 READS = EngineConfig(read_only=True)
 
@@ -75,9 +76,11 @@ async def contents(engine: Engine) -> object:
     )
 
 
-@pytest.fixture(params=["sqlite", "memory"])
+@pytest.fixture(params=["sqlite", "memory", "postgres"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The place of a new store."""
+    if request.param == "postgres":
+        return new_url()
     return str(tmp_path / "target.db") if request.param == "sqlite" else ":memory:"
 
 
@@ -353,4 +356,18 @@ def test_the_command_names_what_it_could_not_copy(run: Run, tmp_path: Path, sour
     assert (1, True) == (code, "'talk' is not whole there" in out)
     for words in ((source, source), (source, ":memory:"), (str(tmp_path / "none.db"), str(tmp_path / "new.db"))):
         assert 2 == run("copy", *words)[0]
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_a_backup_is_restored_to_a_server(run: Run, tmp_path: Path, source: str) -> None:
+    """As a copy is: with the same ids and hashes, whole after a second try; a server is not backed up into a file."""
+    backup, url = str(tmp_path / "nightly.db"), new_url()
+    assert 0 == run("backup", backup, "--db", source)[0]
+    code, out, err = run("restore", backup, url)
+    assert (0, "", True) == (code, err, out.startswith(f"{backup} → postgresql://"))
+    assert 0 == json.loads(run("restore", backup, url, "--json")[1])["added"]
+    assert run("anchors", "--db", source)[1] == run("anchors", "--db", url)[1]
+    for words in (("restore", url, str(tmp_path / "new.db")), ("backup", str(tmp_path / "new.db"), "--db", url)):
+        code, _, err = run(*words)
+        assert (2, True) == (code, "memory-engine copy" in err)
     assert not (tmp_path / "new.db").exists()

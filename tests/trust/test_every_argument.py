@@ -2,9 +2,13 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
+from types import UnionType
+from typing import Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -13,6 +17,7 @@ from memory_engine import Engine, Thread, UserMessage, errors
 from memory_engine.projections.outbox import OUTBOX
 from memory_engine.replay.what_if import Change
 from memory_engine.views.layers.entries import MemoryEntry
+from tests.sync_stub import imported_names
 
 ODD: tuple[object, ...] = (None, 0, "", 1.5, object(), -1, [5], b"x", True, {"a": 1})
 PUBLIC: dict[str, Callable[[Engine, Thread], object]] = {
@@ -106,6 +111,130 @@ async def test_an_odd_argument_is_taken_or_refused_by_an_error_of_ours(name: str
         assert [] == raw
         reports = await engine.verify()
         assert [] == [str(report.divergence) for report in reports if not report.ok]
+
+
+def hints(method: Callable[..., object]) -> dict[str, object]:
+    """The types of a method's parameters; names that its module imports for types only are looked up."""
+    function = inspect.unwrap(method)
+    home = import_module(function.__module__)
+    names = {name: where.rpartition(".") for name, where in imported_names(function.__module__).items()}
+    known = {name: getattr(import_module(module), one, None) for name, (module, _, one) in names.items()}
+    modules = {name: import_module(".".join(names[name][::2])) for name, found in known.items() if found is None}
+    return get_type_hints(function, {**vars(home), **known, **modules})
+
+
+def fits(value: object, hint: object) -> bool:
+    """Whether a value is of a type, as type checkers see it."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if hint is object or isinstance(hint, TypeVar):
+        return True
+    if kind in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if kind is Literal:
+        return value in inner
+    if kind is Callable:
+        return callable(value)
+    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+        return False
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if not isinstance(value, kind) or not inner:
+        return isinstance(value, kind)
+    if isinstance(value, Mapping):
+        return all(fits(key, inner[0]) and fits(one, inner[-1]) for key, one in value.items())
+    return not isinstance(value, Iterable) or all(fits(one, inner[0]) for one in value)
+
+
+TAKEN = {("create_thread", "thread_id", None), *(("check_present", "what", odd) for odd in (None, ...))}
+"""No id is asked for; and the word for what a view would change."""
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+async def test_an_argument_of_a_wrong_type_is_never_passed_over(name: str) -> None:
+    """It is refused by an error of ours; nothing comes back as if it had been understood."""
+    silent: list[str] = []
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t", user_id="u", tenant_id="acme")
+        await thread.dispatch_all([UserMessage(content="Revenue dips every Sunday"), UserMessage(content="more")])
+        of = PUBLIC[name](engine, thread)
+        for method, parameters in methods(of):
+            needed = {one.name: USUAL[one.name] for one in parameters if one.default is one.empty and one.name in USUAL}
+            known = hints(getattr(type(of), method))
+            for one in parameters:
+                for odd in (*ODD, "text"):
+                    if fits(odd, known[one.name]) or (method, one.name, odd if odd is None else ...) in TAKEN:
+                        continue
+                    several = one.kind is one.VAR_POSITIONAL
+                    try:
+                        given = {} if several else needed | {one.name: odd}
+                        await called(getattr(of, method), given, (odd,) if several else ())
+                    except OWN_ERRORS:
+                        continue
+                    silent.append(f"{method}({one.name}={odd!r})")
+    assert [] == silent
+
+
+ENDING = sorted(ELSEWHERE - {"close", "follow", "from_file", "of"})
+
+
+@pytest.mark.parametrize("name", ["engine", "thread", "agent", "agent_md"])
+async def test_what_ends_or_writes_passes_over_no_argument_either(name: str, tmp_path: Path) -> None:
+    """Refused, it ends nothing: the thread is there for the next call."""
+    silent: list[str] = []
+    usual = USUAL | {
+        "path": tmp_path / "no" / "file",
+        "folder": tmp_path / "no" / "folder",
+        "rules": [],
+        "target": None,
+    }
+    usual |= {"every": timedelta(hours=1), "compactor": None}
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t", user_id="u", tenant_id="acme")
+        await thread.dispatch_all([UserMessage(content="Revenue dips every Sunday"), UserMessage(content="more")])
+        of = PUBLIC[name](engine, thread)
+        for method in (one for one in ENDING if hasattr(type(of), one)):
+            parameters = inspect.signature(getattr(of, method)).parameters.values()
+            needed = {one.name: usual[one.name] for one in parameters if one.default is one.empty}
+            known = hints(getattr(type(of), method))
+            for one in parameters:
+                for odd in (odd for odd in (*ODD, "text") if not fits(odd, known[one.name])):
+                    with suppress(*OWN_ERRORS):
+                        await called(getattr(of, method), needed | {one.name: odd}, ())
+                        silent.append(f"{method}({one.name}={odd!r})")
+    assert [] == silent
+
+
+OPENED = list(inspect.signature(memory_engine.open).parameters)
+
+
+@pytest.mark.parametrize("name", OPENED)
+async def test_what_an_engine_is_opened_with_is_checked(name: str) -> None:
+    """Before any file is made; what was meant as a name of a model says that it is not one when it is asked."""
+    passed = []
+    known = hints(memory_engine.open)
+    for odd in ODD:
+        if odd is not None and not fits(odd, known[name]):
+            try:
+                engine = await memory_engine.open(**{"path": ":memory:", name: odd})  # type: ignore[arg-type]
+            except (*OWN_ERRORS, TypeError):
+                continue
+            await engine.close()
+            passed.append(odd)
+    assert [] == passed
+
+
+def test_a_policy_says_which_of_its_words_is_unknown() -> None:
+    """A misspelled limit is Python's own error, which names it."""
+    with pytest.raises(TypeError, match="thresold"):
+        memory_engine.CompactionPolicy(thresold=3)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("policy", [{"thresold": 3}, 3, "often", []])
+async def test_a_policy_that_is_none_is_named(engine: Engine, policy: object) -> None:
+    """And no thread is made."""
+    with pytest.raises(errors.InvalidPolicy):
+        await engine.create_thread("t", policy=policy)  # type: ignore[arg-type]
+    assert [] == await engine.threads()
 
 
 @pytest.mark.parametrize("odd", ODD)

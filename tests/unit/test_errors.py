@@ -1,10 +1,8 @@
 """Every error of the package is raised, once, by what a user does wrong or what goes wrong around them."""
 
 import copy
-import importlib
 import inspect
 import pickle
-import pkgutil
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,6 +14,7 @@ from memory_engine import NewEvent, errors
 from memory_engine.storage.memory import MemoryStore
 from memory_engine.testing import FaultyStore
 from tests.mistakes import ROWS, SAID, Place, Row
+from tests.modules import every_module
 
 
 @pytest.fixture
@@ -51,9 +50,7 @@ async def test_an_error_is_raised_and_says_what_happened(
 
 def all_classes() -> set[type[errors.MemoryEngineError]]:
     """Every class of error that a module of the package defines."""
-    for module in pkgutil.walk_packages(memory_engine.__path__, "memory_engine."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    assert list(every_module())
     found: set[type[errors.MemoryEngineError]] = set()
     new = {errors.MemoryEngineError}
     while new:

@@ -150,6 +150,8 @@ async def test_a_forgotten_checkpoint_is_shown_no_more(engine: Engine) -> None:
         assert found[0] is None
         lists = [msgspec.msgpack.decode(one.values["list"][1]) for one in found[1:] if one is not None]
         assert [items[2:3], items[2:]] == lists
+    await thread.forget(seqs=[3])
+    assert [CheckpointName("", "0002")] == await checkpoints.names()
     assert (await thread.verify()).ok
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,11 @@ async def test_edits_at_once_are_all_made(thread: Thread) -> None:
     """Each on what the other left: no edit takes another's away."""
     files = thread.memory_files
     await files.create("a.md", "")
-    await asyncio.gather(*(files.edit("a.md", lambda text, n=n: f"{text}{n} ") for n in range(5)))
+
+    def with_number(n: int) -> Callable[[str], str]:
+        return lambda text: f"{text}{n} "
+
+    await asyncio.gather(*(files.edit("a.md", with_number(n)) for n in range(5)))
     assert list("01234") == sorted((await files.read("a.md")).split())
 
 

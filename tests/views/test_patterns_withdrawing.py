@@ -49,6 +49,16 @@ async def test_S8_a_revoked_pattern_is_gone_from_every_read(engine: Engine) -> N
     assert 1 == len(await engine.tenant("globex").patterns.search("returns"))
 
 
+async def test_S8_what_a_tenant_shared_is_taken_back_when_its_thread_is_cleared(engine: Engine) -> None:
+    """And it can share again."""
+    await joined(engine, "acme", "globex")
+    shared = await approved(engine, "acme", "Returns double after discounts")
+    await engine.thread(engine.tenant("acme").id).clear()
+    await gone(engine)
+    await joined(engine, "acme")
+    assert shared == await approved(engine, "acme", "Returns double after discounts")
+
+
 async def test_S8_nobody_revokes_what_others_share(engine: Engine) -> None:
     """A pattern's id is known to all who read it, and good for their own share only."""
     await joined(engine, "acme", "globex")

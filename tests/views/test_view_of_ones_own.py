@@ -108,7 +108,7 @@ async def test_the_inspector_shows_it(thread: Thread) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_the_command_line_shows_it(run: Run, tmp_path: Path) -> None:
-    """With `--plugins`, a package that is installed is known to each command."""
+    """A package that is installed is known to each command."""
     path = str(tmp_path / "cli.db")
 
     async def fill() -> None:
@@ -116,8 +116,8 @@ def test_the_command_line_shows_it(run: Run, tmp_path: Path) -> None:
             await (await engine.create_thread("t")).dispatch(SAID)
 
     asyncio.run(fill())
-    code, printed, _ = run("--db", path, "--plugins", "view", "t", "highlights")
+    code, printed, _ = run("--db", path, "view", "t", "highlights")
     assert (0, True) == (code, SAID.quote in printed)
-    code, printed, _ = run("--db", path, "search", "revenue", "--thread", "t", "--plugins")
+    code, printed, _ = run("--db", path, "search", "revenue", "--thread", "t")
     assert (0, True) == (code, SAID.quote in printed)
-    assert 0 == run("--db", path, "verify", "--plugins")[0]
+    assert 0 == run("--db", path, "verify")[0]

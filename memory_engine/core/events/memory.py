@@ -62,7 +62,7 @@ class MemoryForget(Event):
         )
 
 
-@event("thread_cleared", tracked=True, role="memory")
+@event("thread_cleared", tracked=True, role="memory", delivers="ending")
 class ThreadCleared(Event):
     """The thread begins again: its state, every view and its search are as of a new one.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from attrs import frozen
 
+from memory_engine.core.arguments import checked_type
 from memory_engine.core.json_form import JsonForm
 from memory_engine.errors import ImportRefused, MemoryEngineError, ThreadNotFound
 from memory_engine.replay.export.export import ExportReport, export
@@ -75,6 +76,8 @@ async def export_all(
     kernel: Kernel, folder: Path, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
 ) -> StoreExport:
     """Write every thread's log to a folder; see `Engine.export_all`."""
+    if redaction is not None:
+        checked_type("redaction", redaction, Redaction, give="a Redaction")
     await asyncio.to_thread(_make, folder)
     reports: list[ExportReport] = []
     entries: list[ManifestEntry] = []

@@ -10,6 +10,7 @@ from types import TracebackType
 import msgspec
 from attrs import frozen
 
+from memory_engine.core.arguments import checked_type
 from memory_engine.core.chain import is_redacted, link_hash
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
@@ -72,6 +73,8 @@ async def export(  # noqa: PLR0913 - what an export can be told, by keyword
     `InvalidRedaction` for texts that cannot be taken out.
     """
     kernel = thread.kernel
+    if redaction is not None:
+        checked_type("redaction", redaction, Redaction, give="a Redaction")
     check_free(path, force=force)
     log = await _log_of(thread, upto, redaction)
     at_head = (await kernel.reader.rows_at(thread.id, {log.upto})).get(log.upto)

@@ -124,6 +124,8 @@ def _next_number(rows: ReadableRows[AnyCheckpointRow]) -> int:
 def _forget(rows: Rows[AnyCheckpointRow], seqs: Collection[int]) -> None:
     """Checkpoints and writes of forgotten events go; of their items, later checkpoints must not show any either."""
     for key, row in list(rows.items()):
+        if isinstance(row, HiddenRow):
+            continue
         if isinstance(row, WritesRow):
             gone = [seq for seq in row.seqs if seq in seqs]
             if gone:

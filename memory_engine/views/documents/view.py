@@ -1,7 +1,8 @@
 """`engine.tenant(id).documents`: an organisation's papers, mails, chats and calls."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from itertools import islice
@@ -9,11 +10,18 @@ from pathlib import Path
 
 from attrs import define, evolve, field
 
-from memory_engine.core.arguments import checked_call, checked_text, checked_type
+from memory_engine.core.arguments import PathLike, checked_call, checked_file, checked_text, checked_type
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.core.limits import DEFAULT_LIMITS, ReadingLimits
-from memory_engine.errors import IdempotencyConflict, InvalidDocument, InvalidInput, MissingExtra, UnreadableDocument
+from memory_engine.errors import (
+    IdempotencyConflict,
+    InvalidArgument,
+    InvalidDocument,
+    InvalidInput,
+    MissingExtra,
+    UnreadableDocument,
+)
 from memory_engine.recall.hits import Found
 from memory_engine.recall.service import Recall, search_thread
 from memory_engine.runtime.scoped import ScopeHandle
@@ -49,7 +57,7 @@ class Documents:
 
     async def add(
         self,
-        source: Path | str,
+        source: PathLike,
         *,
         title: str = "",
         id: str = "",
@@ -62,11 +70,14 @@ class Documents:
         `UnreadableDocument` where something cannot be read, having brought all that can; `InvalidDocument`;
         `MissingExtra`.
         """
-        checked_type("source", source, (str, Path), give="a text, or the Path of a file")
+        checked_text("id", id)
+        checked_text("title", title)
+        checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
+        checked_type("source", source, (str, os.PathLike), give="a text, or the Path of a file")
         if isinstance(source, str):
             return (await self.add_text(source, title=title or _first_line(source), id=id, splitting=splitting),)
         taken: list[str] = []
-        report = await self._ingest([source], _Ingestion(splitting, limits, taken=taken))
+        report = await self._ingest([checked_file("source", source)], _Ingestion(splitting, limits, taken=taken))
         if report.failed:
             missing = report.failed[0].__cause__
             raise missing if isinstance(missing, MissingExtra) else report.failed[0]
@@ -88,6 +99,7 @@ class Documents:
         Without an id it goes by a digest of title and text. Equal text, description and splitting write nothing.
         Raises `InvalidDocument` for a text without words, `InvalidIdentifier`.
         """
+        checked_text("id", id)
         checked_text("text", text)
         checked_type("described", described, Described, give="a Described")
         checked_type("splitting", splitting, Splitting, give="a Splitting")
@@ -103,7 +115,7 @@ class Documents:
 
     async def ingest(
         self,
-        paths: Path | str | Iterable[Path | str],
+        paths: PathLike | Iterable[PathLike],
         *,
         splitting: Splitting = DEFAULT,
         limits: ReadingLimits = DEFAULT_LIMITS,
@@ -117,21 +129,24 @@ class Documents:
         errors that a file did not cause: a `StorageError`, `QueueFull`.
         """
         checked_call("progress", progress)
+        checked_type("limits", limits, ReadingLimits, give="ReadingLimits")
         checked_type("splitting", splitting, Splitting, give="a Splitting")
-        several = [paths] if isinstance(paths, str | Path) else checked_type("paths", paths, Iterable, give="paths")
-        named = [checked_type("paths", path, (str, Path), give="paths") for path in several]
-        return await self._ingest([Path(path) for path in named], _Ingestion(splitting, limits, progress))
+        several = [paths] if isinstance(paths, str | os.PathLike) else paths
+        if isinstance(several, Mapping) or not isinstance(several, Iterable):
+            raise InvalidArgument("paths", paths, "give a path, or several")
+        named = [checked_file("paths", path) for path in several]
+        return await self._ingest(named, _Ingestion(splitting, limits, progress))
 
     async def list(self, *, at: int | None = None) -> tuple[Document, ...]:
         """All documents, in order of their ids."""
         return tuple(documents_of(await self._tenant.rows(DOCUMENTS, at=at)))
 
-    async def get(self, id: str | Path, *, at: int | None = None) -> Document | None:
+    async def get(self, id: PathLike, *, at: int | None = None) -> Document | None:
         """One by id; a path stands for the document of that file."""
-        checked_type("id", id, (str, Path), give="the id of a document, or the Path of a file")
-        return document_of(await self._tenant.rows(DOCUMENTS, at=at), absolute(id) if isinstance(id, Path) else id)
+        checked_type("id", id, (str, os.PathLike), give="the id of a document, or the Path of a file")
+        return document_of(await self._tenant.rows(DOCUMENTS, at=at), id if isinstance(id, str) else absolute(Path(id)))
 
-    async def passages(self, id: str | Path) -> tuple[DocumentPassage, ...]:
+    async def passages(self, id: PathLike) -> tuple[DocumentPassage, ...]:
         """The passages of a document as it is now, in reading order; none if there is no such document."""
         document = await self.get(id)
         if document is None:
@@ -143,14 +158,16 @@ class Documents:
                     texts |= {one.key: one for splice in recorded.event.splices for one in splice.passages}
         return tuple(texts[place.key] for place in document.passages)
 
-    async def remove(self, id: str | Path, *, reason: str = "") -> int:
+    async def remove(self, id: PathLike, *, reason: str = "") -> int:
         """Take a document away, with every version of it: no search finds it again, as of no seq. How many went.
 
         A path stands for all documents of that file, or of all files below that folder. The log keeps the events.
         """
+        checked_text("reason", reason)
+        checked_type("id", id, (str, os.PathLike), give="the id of a document, or the Path of a file")
         documents = await self.list()
-        if isinstance(id, Path):
-            name = absolute(id)
+        if isinstance(id, os.PathLike):
+            name = absolute(Path(id))
             wanted = [one.id for one in documents if one.source == name or one.source.startswith(f"{name}/")]
         else:
             wanted = [one.id for one in documents if one.id == id]

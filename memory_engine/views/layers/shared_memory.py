@@ -4,11 +4,12 @@ A grant is a fact in the owner's log, and is looked up there at every call: a re
 other agent's entries are facts in its own log first, and arrive in the owner's memory once, with their provenance.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
+from memory_engine.core.arguments import checked_type
 from memory_engine.core.events.delivery import Destination
 from memory_engine.core.records import Receipt
 from memory_engine.errors import NotGranted
@@ -44,6 +45,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 async def share_with(owner: ScopeHandle, agent_id: str, layers: "Layer | Sequence[Layer]", *, write: bool) -> Receipt:
     """Grant layers to an agent of the same tenant, in place of its former grant."""
+    checked_type("layers", layers, Collection, give="a layer's name, or several: nobody grants all of them unnamed")
     event = MemoryGranted(grantee=_agent(owner, agent_id), layers=check_layers(layers), write=write)
     return await owner.dispatch(event)
 
@@ -127,7 +129,7 @@ class SharedMemory:
         await self._allowed(check_layer(layer), write=True)
         given = MemoryEntry(
             content="",
-            metadata=metadata or {},
+            metadata={} if metadata is None else metadata,
             key=key,
             condition=condition,
             timestamp=moment_of(timestamp),

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from memory_engine.context.builder import ContextBuilder
-from memory_engine.core.arguments import checked_text, checked_type
-from memory_engine.errors import InvalidMemory, UnknownMemory
+from memory_engine.core.arguments import checked_flag, checked_text, checked_type
+from memory_engine.errors import InvalidArgument, InvalidMemory, UnknownMemory
 from memory_engine.llm.base import LanguageModel, MemoryModel
 from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.views.layers.entries import (
@@ -78,9 +78,13 @@ class Memory:
         last 50 stay.
         A mapping without `content` becomes one from its fields. Raises `InvalidMemory`, `InvalidEvent`.
         """
+        checked_flag("recalled", recalled)
+        checked_text("id", id)
+        checked_text("condition", condition)
+        checked_text("key", key)
         given = MemoryEntry(
             content="",
-            metadata=metadata or {},
+            metadata={} if metadata is None else metadata,
             key=key,
             condition=condition,
             id=id,
@@ -148,6 +152,7 @@ class Memory:
 
     async def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
         """The fact under a key; `None` if there is none."""
+        checked_text("key", key)
         row = (await self._thread.rows(LAYERS, at=at)).get(f"semantic/{key}")
         return knowledge_of(row) if row is not None else None
 
@@ -221,6 +226,9 @@ class Memory:
         By `model`, or the engine's `memory_model`; locally without one, and where its answer is unusable. Semantic
         memory needs none; of rules the last stay. Entries that are appended meanwhile stay. Raises `InvalidMemory`.
         """
+        checked_flag("summarize_older", summarize_older)
+        if model is not None and not hasattr(model, "complete"):
+            raise InvalidArgument("model", model, "give a language model")
         if type(keep_last) is not int or keep_last < 0:
             raise InvalidMemory("keep_last", keep_last, "it is a number of entries: 0 or more")
         if check_layer(layer) == "semantic":

@@ -3,7 +3,7 @@
 import hmac
 from collections.abc import Iterable, Sequence
 
-from memory_engine.core.arguments import checked_count
+from memory_engine.core.arguments import checked_count, checked_text
 from memory_engine.core.events.base import Event
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import (
@@ -140,6 +140,7 @@ class Patterns:
 
     async def review(self, industry: str = "") -> tuple[Proposal, ...]:
         """The proposals that wait for a person: each line beside the text that would leave, oldest first."""
+        checked_text("industry", industry)
         texts = await self._texts()
         waiting = proposals(await self._rows())
         return tuple(_proposal(row, texts.get(row.source, "")) for row in waiting if industry in ("", row.industry))
@@ -181,6 +182,7 @@ class Patterns:
 
     async def shared(self, industry: str = "") -> tuple[Pattern, ...]:
         """This tenant's shares, in one industry or in all, also those that wait for others to say the same."""
+        checked_text("industry", industry)
         rows = await self._rows()
         found = []
         for share in _of(rows, industry):
@@ -194,6 +196,7 @@ class Patterns:
 
     async def list(self, industry: str = "") -> tuple[Pattern, ...]:
         """The patterns of an industry, or of all that the tenant is in, oldest first. Raises `NotJoined`."""
+        checked_text("industry", industry)
         rows = await self._rows()
         own = frozenset(share.share for share in shares(rows))
         found: list[Pattern] = []
@@ -203,6 +206,8 @@ class Patterns:
 
     async def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
         """The patterns that say most about a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
+        checked_text("industry", industry)
+        checked_text("query", query)
         checked_count("limit", limit)
         rows = await self._rows()
         own = frozenset(share.share for share in shares(rows))

@@ -42,11 +42,12 @@ class Flows:
 
         `tool_calls` are in the order in which they were made, with the parameters worth repeating.
         """
+        checked_text("flow_id", flow_id)
         event = FlowCompleted(
             flow_id=flow_id or self._thread.kernel.new_id(),
             flow_dact=flow_dact,
             user_query=user_query,
-            slots=dict(checked_type("slots", slots or {}, Mapping, give="a mapping of names to values")),
+            slots=dict(checked_type("slots", {} if slots is None else slots, Mapping, give="names and values")),
             tool_calls=checked_list("tool_calls", tool_calls, PlaybookCall, each="PlaybookCall"),
             outcome=outcome,
         )
@@ -71,6 +72,8 @@ class Flows:
         A run that tells a secret (in its request, slots, calls or outcome) becomes none. Raises `UnknownFlow`. A
         playbook that was promoted earlier stays regardless of later words: remove it there.
         """
+        checked_text("content", content)
+        checked_text("flow_id", flow_id)
         runs = await self.all()
         flow_id = flow_id or (runs[-1].flow_id if runs else "")
         record = await self.get(flow_id)

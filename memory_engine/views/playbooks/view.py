@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from memory_engine.core.arguments import checked_list, checked_text, checked_type
+from memory_engine.core.arguments import checked_list, checked_name, checked_number, checked_text, checked_type
 from memory_engine.projections.base import ReadableRows
 from memory_engine.recall.likeness import REQUESTS, Corpus, TextIndex
 from memory_engine.recall.service import Recall
@@ -51,7 +51,7 @@ class Playbooks:
         event = PlaybookSaved(
             flow_dact=flow_dact,
             user_query=user_query,
-            slots=dict(checked_type("slots", slots or {}, Mapping, give="a mapping of names to values")),
+            slots=dict(checked_type("slots", {} if slots is None else slots, Mapping, give="names and values")),
             tool_calls=checked_list("tool_calls", tool_calls, PlaybookCall, each="PlaybookCall"),
             outcome=outcome,
             reason=reason,
@@ -64,6 +64,7 @@ class Playbooks:
 
     async def get(self, playbook_id: str, *, at: int | None = None) -> Playbook | None:
         """One by id."""
+        checked_text("playbook_id", playbook_id)
         return (await self._thread.rows(PLAYBOOKS, at=at)).get(playbook_id)
 
     async def all(self, *, at: int | None = None) -> tuple[Playbook, ...]:
@@ -85,6 +86,8 @@ class Playbooks:
         above `threshold` (default: 0.5 by words, 0.6 by embeddings). Without a query the most proven come first.
         `at` looks at an earlier seq of the user's thread. Raises the errors of the embedder's index.
         """
+        checked_number("threshold", 0 if threshold is None else threshold)
+        checked_name("flow", flow)
         checked_type("limit", limit, int, give="a number of playbooks")
         checked_text("query", "" if query is None else query)
         rows = await self._thread.rows(PLAYBOOKS, at=at)
@@ -132,6 +135,8 @@ class Playbooks:
 
     async def remove(self, playbook_id: str, *, reason: str = "") -> bool:
         """Take a playbook away; whether there was one. The same recipe may come back when it works again."""
+        checked_text("reason", reason)
+        checked_text("playbook_id", playbook_id)
         if await self.get(playbook_id) is None:
             return False
         await self._thread.dispatch(PlaybookRemoved(playbook_id=playbook_id, reason=reason))

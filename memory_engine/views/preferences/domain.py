@@ -5,12 +5,12 @@ It may be written as TOML.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import isfinite
-from pathlib import Path
 from typing import Literal, cast, get_args
 
 import msgspec
 from attrs import field, frozen
 
+from memory_engine.core.arguments import PathLike, checked_file
 from memory_engine.core.codec import encode_json
 from memory_engine.core.ids import check_identifier
 from memory_engine.errors import DomainError, InvalidIdentifier, PreferenceError
@@ -135,14 +135,14 @@ class Domain:
                 self._by_flow[flow] = (*self._by_flow.get(flow, ()), kind.key)
 
     @classmethod
-    def from_toml(cls, source: str | Path, *, rules: Mapping[str, RuleFunction] | None = None) -> "Domain":
+    def from_toml(cls, source: PathLike, *, rules: Mapping[str, RuleFunction] | None = None) -> "Domain":
         """A domain from a TOML file, or from TOML itself (a text with a line break or a `=` in it).
 
         Raises `DomainError` listing every mistake with its place, `OSError` for a file that cannot be read.
         """
         is_text = isinstance(source, str) and ("\n" in source or "=" in source or not source)
         try:
-            text = str(source) if is_text else Path(source).read_text(encoding="utf-8-sig")
+            text = str(source) if is_text else checked_file("source", source).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise DomainError((f"TOML: {error}",)) from None
         return read_domain(text, Rules() if rules is None else rules)

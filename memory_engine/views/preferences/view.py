@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from memory_engine.core.arguments import checked_text, checked_type
+from memory_engine.core.arguments import checked_name, checked_number, checked_text, checked_type
 from memory_engine.core.records import NewEvent
 from memory_engine.core.secrets import MASK, tells_secret
 from memory_engine.errors import PreferenceError
@@ -88,6 +88,8 @@ class Preferences:
 
     async def remove(self, key: str, *, reason: str = "") -> bool:
         """Go back to the persona's value or the default; whether anything was stored. Nothing stored: no event."""
+        checked_text("reason", reason)
+        checked_text("key", key)
         if (await self._thread.rows(PREFERENCES)).get(key) is None:
             return False
         await self._thread.dispatch(PreferenceRemoved(key=key, reason=reason))
@@ -98,6 +100,7 @@ class Preferences:
 
         `at`: as of an earlier seq.
         """
+        checked_text("key", key)
         rows = await self._thread.rows(PREFERENCES, at=at)
         row = rows.get(key)
         if row is not None:
@@ -107,6 +110,7 @@ class Preferences:
 
     async def find(self, key: str, *, at: int | None = None) -> Preference | None:
         """The preference that holds under a key, with its origin. `at`: as of an earlier seq."""
+        checked_text("key", key)
         return self._standing(await self._thread.rows(PREFERENCES, at=at)).get(key)
 
     # all of them
@@ -126,6 +130,7 @@ class Preferences:
         Values set otherwise stay, and so do those of an earlier onboarding, unless there are new
         answers. It is idempotent. Returns the preferences it set. Raises the errors of `update`.
         """
+        checked_name("persona", persona)
         checked_type("answers", answers, Mapping, give="a mapping of keys to values")
         domain = self._domain
         rows = await self._thread.rows(PREFERENCES)
@@ -164,6 +169,7 @@ class Preferences:
         threshold. From all these at most `hops` relations are followed, each leaving its share of the
         score. Without flow and query nothing applies. `at`: as of an earlier seq.
         """
+        checked_number("threshold", 0 if threshold is None else threshold)
         checked_type("hops", hops, int, give="a number of relations to follow")
         checked_type("limit", limit, int, give="a number of preferences")
         for what, value in (("flow", flow), ("query", query)):

@@ -13,6 +13,7 @@ person changed in it.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -21,7 +22,7 @@ from typing import cast
 
 import msgspec
 
-from memory_engine.core.arguments import checked_list, checked_type
+from memory_engine.core.arguments import PathLike, checked_file, checked_list, checked_text, checked_type
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.lazy import regex
@@ -253,7 +254,7 @@ class AgentMd:
         """The promoted lines with where they are from, oldest first."""
         return _sorted(await self._thread.rows(AGENT_MD, at=at))
 
-    async def upload(self, markdown: str | Path) -> AgentMdChange:
+    async def upload(self, markdown: PathLike) -> AgentMdChange:
         """Put a person's text, or the text of a file (a `Path`), in place of the one before.
 
         A file that was exported may come back edited. Of its promoted section an unchanged line stays promoted,
@@ -261,8 +262,8 @@ class AgentMd:
         since the export stay. A text without that section leaves the promoted lines alone. Raises `OSError`, and
         `NotText` for a file that is not UTF-8; nothing is written then.
         """
-        checked_type("markdown", markdown, (str, Path), give="a text, or the Path of a file")
-        text = await _read(markdown) if isinstance(markdown, Path) else markdown
+        checked_type("markdown", markdown, (str, os.PathLike), give="a text, or the Path of a file")
+        text = markdown if isinstance(markdown, str) else await _read(checked_file("markdown", markdown))
         rows = await self._thread.rows(AGENT_MD)
         lines = {line.id: line for line in _sorted(rows)}
         found = read_back(text, lines, thread_id=self._thread.id)
@@ -277,6 +278,7 @@ class AgentMd:
 
     async def remove(self, *line_ids: int, reason: str = "") -> None:
         """Take promoted lines away. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
+        checked_text("reason", reason)
         known = {line.id for line in await self.lines()}
         for line_id in checked_list("line_ids", line_ids, int, each="numbers of lines"):
             if line_id not in known:
@@ -284,10 +286,10 @@ class AgentMd:
         if line_ids:
             await self._thread.dispatch(AgentMdRemoved(lines=tuple(map(str, line_ids)), reason=reason))
 
-    async def export(self, path: str | Path) -> None:
+    async def export(self, path: PathLike) -> None:
         """Write the whole to a file, to be edited and uploaded again. Raises `OSError`."""
         content = (await self.read()).encode()
-        await asyncio.to_thread(Path(path).write_bytes, content)
+        await asyncio.to_thread(checked_file("path", path).write_bytes, content)
 
 
 def _own(rows: ReadableRows[OwnText | PromotedLine]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from memory_engine.core.arguments import checked_text
 from memory_engine.core.chunks import content_text
 from memory_engine.core.events.base import Content
 from memory_engine.core.events.delivery import Destination
@@ -84,6 +85,7 @@ class Promotion:
 
         With an `event_id` of the caller's, calling again completes what a crash interrupted.
         """
+        checked_text("event_id", event_id)
         receipt = await self._thread.dispatch(ReportSaved(title=title, content=content, flow=flow), event_id=event_id)
         return await self.evaluate(trigger=receipt.event_id)
 
@@ -93,6 +95,7 @@ class Promotion:
         `target` overrides the route, `key` names the preference. Raises `UnknownChunk` for an id that the
         scratchpad does not hold, before anything is written.
         """
+        checked_text("key", key)
         found = tuple(snippet.id for snippet in await Scratchpad(self._thread).read())
         wanted = found if ALL in snippet_ids else snippet_ids
         for snippet_id in wanted:
@@ -112,6 +115,7 @@ class Promotion:
         Snippets judged under this trigger before are not judged again. Without one, everything is judged anew.
         Raises `InvalidIdentifier` for a trigger that cannot be an id, and a scorer's errors; then nothing is recorded.
         """
+        checked_text("trigger", trigger)
         trigger = check_identifier("trigger", trigger or self._thread.kernel.new_id())
         return await self._evaluate_retrying(_Judging(trigger=trigger, name=("trigger", trigger)))
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 from attrs import frozen
 
+from memory_engine.core.arguments import checked_name, checked_text
 from memory_engine.core.chunks import RECALLED, Category, Chunk, ChunkType, Retention
 from memory_engine.core.operations import Add, Delete, Operation, Reorder
 from memory_engine.core.records import Receipt
@@ -46,6 +47,7 @@ class Scratchpad:
         With an `event_id` of the caller's, writing again gives the first snippet; another text under it raises
         `IdempotencyConflict`.
         """
+        checked_text("event_id", event_id)
         if not str(text).strip():  # dispatch refuses anything that is not a text
             raise InvalidEvent(ScratchpadWritten.event_type, "content", "a snippet says something; this one is empty")
         reads = self._reads()
@@ -86,6 +88,7 @@ class Scratchpad:
 
         `at`: as of an earlier seq; that does not count as use.
         """
+        checked_name("flow", flow)
         if at is not None:
             return _chosen(snippets_of(await self._thread.state(at=at)), flow)
         found = self._current(await self._thread.state())
@@ -96,6 +99,7 @@ class Scratchpad:
 
     async def get(self, snippet_id: str) -> Snippet | None:
         """One snippet by id; this counts as its use."""
+        checked_text("snippet_id", snippet_id)
         found = tuple(s for s in self._current(await self._thread.state()) if s.id == snippet_id)
         self._use(found)
         return found[0] if found else None

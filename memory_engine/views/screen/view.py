@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message, render_all
-from memory_engine.core.arguments import checked_list
+from memory_engine.core.arguments import checked_list, checked_text
 from memory_engine.core.chunks import Chunk, ChunkType, Retention
 from memory_engine.core.clock import to_us
 from memory_engine.core.events.base import Event, ToolCall
@@ -146,6 +146,7 @@ class Screen:
         does not know of. Raises `InvalidParameters` for parameters without a canonical form, and for
         two results under one call id.
         """
+        checked_text("session_id", session_id)
         recorded = _recorded(checked_list("results", results, ProactiveTool, each="ProactiveTool"))
         session = session_of(await self._thread.rows(SCREEN))
         if session.told and session_id in ("", session.told_as, session.session_id):

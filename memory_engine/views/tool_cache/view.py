@@ -9,7 +9,7 @@ from typing import cast
 import msgspec
 from msgspec.structs import replace
 
-from memory_engine.core.arguments import checked_function, checked_type
+from memory_engine.core.arguments import checked_flag, checked_function, checked_text, checked_type
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
 from memory_engine.core.events.exchanges import ExchangeFinished
@@ -280,6 +280,7 @@ class ToolCache:
         `call_id` the cached result is forgotten along with the call. Raises `InvalidParameters`, and the
         errors of `dispatch`.
         """
+        checked_flag("failed", failed)
         text = canonical(tool, parameters)
         checked_type("duration", duration, int, give="a number of exchanges")
         if duration <= 0 or failed:
@@ -333,6 +334,7 @@ class ToolCache:
         cancelling that caller has the same effect. A result that cannot be recorded (too large, or
         the file is busy) is returned and not cached.
         """
+        checked_text("call_id", call_id)
         key = cache_key(tool, canonical(tool, parameters))
         checked_type("duration", duration, int, give="a number of exchanges")
         checked_function("call", call)

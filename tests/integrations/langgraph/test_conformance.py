@@ -23,12 +23,11 @@ BACK_ENDS: dict[str, Callable[[Path], str]] = {
 async def test_all_of_it_passes(back_end: str, tmp_path: Path) -> None:
     """Every capability, the optional ones included: 81 tests."""
 
-    @checkpointer_test(name=back_end)
     async def savers() -> AsyncGenerator[BaseCheckpointSaver[str], None]:
         async with memory_engine.open(BACK_ENDS[back_end](tmp_path)) as engine:
             yield MemoryEngineSaver(engine)
 
-    report = await validate(savers)
+    report = await validate(checkpointer_test(name=back_end)(savers))
     failures = [failure for one in report.results.values() for failure in one.failures or ()]
     assert [] == failures
     assert ("FULL", 81) == (report.conformance_level(), sum(one.tests_passed for one in report.results.values()))

@@ -47,7 +47,7 @@ async def said(engine: memory_engine.Engine, thread_id: str = "t") -> list[tuple
 
 async def test_messages_of_a_graph_are_a_threads_events(tmp_path: Path) -> None:
     """Once each, over turns and processes; search finds them, and the state is what the graph made."""
-    path = str(tmp_path / "agent.db")
+    path, state = str(tmp_path / "agent.db"), {}
     for turn in ("My cat is called Tom.", "Where do I live?"):
         async with memory_engine.open(path) as engine:
             graph = graph_of(echo, MemoryEngineSaver(engine))
@@ -81,13 +81,13 @@ async def test_a_step_adds_what_is_new_in_it(tmp_path: Path) -> None:
             checkpoint = empty_checkpoint() | {"id": f"{n:08}", "channel_versions": {"messages": version}}
             checkpoint["channel_values"] = {"messages": list(messages)}
             config = await saver.aput(config, checkpoint, {"step": n}, {"messages": version})
-        assert messages == (await saver.aget_tuple(config)).checkpoint["channel_values"]["messages"]
+        assert messages == (await saver.aget(config) or {})["channel_values"]["messages"]
         stats = await engine.stats()
         assert stats.payload_bytes < 2 * payload
     async with memory_engine.open(str(tmp_path / "agent.db")) as engine:  # nothing is remembered here
         saver = MemoryEngineSaver(engine)
-        earlier = await saver.aget_tuple({"configurable": {"thread_id": "t", "checkpoint_id": f"{59:08}"}})
-        assert messages[:60] == earlier.checkpoint["channel_values"]["messages"]
+        earlier = await saver.aget({"configurable": {"thread_id": "t", "checkpoint_id": f"{59:08}"}}) or {}
+        assert messages[:60] == earlier["channel_values"]["messages"]
         checkpoint = empty_checkpoint() | {"id": "x", "channel_versions": {"messages": "2"}}
         checkpoint["channel_values"] = {"messages": [*messages[:3], *messages[50:]]}
         await saver.aput(config, checkpoint, {}, {"messages": "2"})

@@ -16,8 +16,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 import memory_engine
 from memory_engine import Engine
+from memory_engine.inspector.server import CannotServe
 from memory_engine.integrations.mcp import Served
-from memory_engine.integrations.mcp_http import CannotServeMcp, serving
+from memory_engine.integrations.mcp_http import serving
 from tests.integrations.examples import printed
 
 TOKEN = "a-token-that-is-long-enough"
@@ -130,7 +131,7 @@ async def test_another_name_may_be_allowed(engine: Engine) -> None:
 )
 async def test_an_open_door_is_not_opened(engine: Engine, host: str, token: str, why: str) -> None:
     """Beyond this machine nothing is served without a token."""
-    with pytest.raises(CannotServeMcp, match=why):
+    with pytest.raises(CannotServe, match=why):
         async with serving(engine, Served(), host=host, token=token):
             pass
 

@@ -1,0 +1,977 @@
+"""The public face of the engine for code that does not await. Made by `python3 tasks.py sync`; do not edit."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Literal, Self, TypeVar
+
+from memory_engine.administration.erasing import ErasureReport
+from memory_engine.administration.holds import StandingHold
+from memory_engine.administration.retention import RetentionReport, RetentionRule
+from memory_engine.administration.store_copy import CopyProgress, CopyReport
+from memory_engine.agents.extraction import Fact, FactExtractor
+from memory_engine.agents.preparation import Preparation
+from memory_engine.agents.tools import ToolAnswer
+from memory_engine.compaction.base import Compactor
+from memory_engine.compaction.protocol import CompactionReport
+from memory_engine.context.budget import ContextPolicy, Splitter
+from memory_engine.context.context import Context
+from memory_engine.context.rendering import Message
+from memory_engine.core.arguments import PathLike
+from memory_engine.core.chunks import Chunk
+from memory_engine.core.clock import Clock
+from memory_engine.core.events.base import Content, Event, ToolCall
+from memory_engine.core.events.memory import InitialChunk
+from memory_engine.core.events.registry import EventRegistry
+from memory_engine.core.ids import IdSource
+from memory_engine.core.limits import ReadingLimits
+from memory_engine.core.records import NewEvent, Receipt, RecordedEvent
+from memory_engine.core.state import State
+from memory_engine.core.threads import CompactionPolicy, ThreadInfo
+from memory_engine.core.tokens import TokenCounter
+from memory_engine.engine import Engine as AsyncEngine
+from memory_engine.events import Layer
+from memory_engine.formats.detection import Format
+from memory_engine.llm.base import LanguageModel
+from memory_engine.llm.vectors import Embedder
+from memory_engine.plugins import Plugin
+from memory_engine.projections.base import Projection
+from memory_engine.recall.hits import Found
+from memory_engine.recall.index import IndexProgress
+from memory_engine.recall.ranking import Ranker
+from memory_engine.recall.rerankers import Reranker
+from memory_engine.replay.anchors import Anchor, Contradicted
+from memory_engine.replay.bisect import Bisection
+from memory_engine.replay.diff import Diff
+from memory_engine.replay.export.archive import FolderProgress, StoreExport, StoreImport
+from memory_engine.replay.export.export import ExportReport
+from memory_engine.replay.export.importer import ImportReport
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.replay.ledger import CacheLedger
+from memory_engine.replay.rereduce import RereduceReport
+from memory_engine.replay.verify import VerifyProgress, VerifyReport
+from memory_engine.replay.what_if import Change, WhatIfReport
+from memory_engine.replay.why import Why
+from memory_engine.runtime.config import EngineConfig
+from memory_engine.runtime.queue import BlockingReason
+from memory_engine.runtime.threads import Observer
+from memory_engine.store.protocol import Act, Backup, Copied, Store, StoreStats
+from memory_engine.store.reader import MomentLike
+from memory_engine.views.conversation.exchanges import Cycle, Exchange, Summary
+from memory_engine.views.documents.events import DocumentPassage
+from memory_engine.views.documents.fold import Described, Document, DocumentReport
+from memory_engine.views.documents.readers.splitting import Splitting
+from memory_engine.views.layers.entries import (
+    CompactReport,
+    KnowledgeEntry,
+    MemoryEntry,
+    MemoryHit,
+    MemoryStats,
+    ProceduralRule,
+    SearchMode,
+)
+from memory_engine.views.layers.offloads import Opened
+from memory_engine.views.layers.shared_memory import Grant
+from memory_engine.views.memory_files.view import MemoryFiles
+from memory_engine.views.patterns.fold import Pattern, PatternHit, Proposal, Trace
+from memory_engine.views.patterns.redaction import Redactor
+from memory_engine.views.playbooks.events import PlaybookCall, PlaybookPromoted
+from memory_engine.views.playbooks.flow import FlowRecord
+from memory_engine.views.playbooks.playbook import Playbook
+from memory_engine.views.playbooks.view import PlaybookMatch
+from memory_engine.views.preferences.domain import Domain
+from memory_engine.views.preferences.events import PreferenceOrigin, RuleReference
+from memory_engine.views.preferences.preference import Applicable, Applied, Preference
+from memory_engine.views.promotion.agent_md import AgentMdChange, OwnText, PromotedLine
+from memory_engine.views.promotion.events import PromotionTarget
+from memory_engine.views.promotion.fold import Verdict
+from memory_engine.views.promotion.scorers import Scorer
+from memory_engine.views.promotion.view import PromotionReport
+from memory_engine.views.report import Report
+from memory_engine.views.scratchpad.view import Snippet
+from memory_engine.views.screen.view import ProactiveTool, ScreenRow
+from memory_engine.views.tool_cache.view import CachedCall, CacheEntry
+from memory_engine.wiring import Durability
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+class Engine:
+    """Dispatches events to threads and derives what people and models see. Open it with `memory_engine.open`."""
+    def acts(self) -> Sequence[Act]:
+        """Erasures, deletions, holds, retentions: who asked for them, why, when, and whether they are done."""
+    def agent(self, agent_id: str, *, tenant_id: str = "") -> Agent:
+        """An agent's own thread: its memory, and what it grants to others. Raises `InvalidIdentifier`."""
+    def anchors(self) -> list[Anchor]:
+        """An anchor of each thread's head, in the order in which the threads were made."""
+    def backup(self, path: PathLike, progress: Copied | None = None) -> Backup:
+        """Copy the whole store, as it is now, to one new file, while others go on writing; open it like any other."""
+    def check_anchors(self, anchored: Sequence[Anchor]) -> list[Contradicted]:
+        """The anchors that the logs here contradict: another hash at that seq, or no such thread."""
+    @property
+    def config(self) -> EngineConfig:
+        """The configuration that it was opened with."""
+    def copy_to(self, target: Engine, progress: CopyProgress | None = None) -> CopyReport:
+        """Copy every thread of this store to the engine of another one, of any back end: the same ids and hashes."""
+    def correlated(self, correlation_id: str, *, tenant_id: str = "", limit: int | None = None) -> list[RecordedEvent]:
+        """The events that bear a correlation id, of a tenant's threads, in the order in which they were recorded."""
+    def create_thread(
+        self,
+        thread_id: str = "",
+        *,
+        kind: str = "conversation",
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        metadata: Mapping[str, str] | None = None,
+        initial_chunks: Sequence[InitialChunk] = ...,
+        policy: CompactionPolicy | None = None,
+    ) -> Thread:
+        """Make a thread. Without a `thread_id` its id is a UUIDv7."""
+    def dispatch(
+        self,
+        thread_id: str,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+        expected_seq: int | None = None,
+    ) -> Receipt:
+        """Append one event, and return its receipt when it is durable."""
+    def dispatch_all(
+        self, thread_id: str, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none (those recorded already, by id, count as appended). See `dispatch`."""
+    @property
+    def events(self) -> EventRegistry:
+        """The types of events that it knows."""
+    def export_all(
+        self, folder: PathLike, *, redaction: Redaction | None = None, progress: FolderProgress | None = None
+    ) -> StoreExport:
+        """Write the log of every thread to a new folder: a file each (see `Thread.export`), and a list with digests."""
+    def finish_acts(self) -> list[ErasureReport]:
+        """Go on with acts that a process which died, or a reader in the way, has left unfinished."""
+    def flush(self) -> None:
+        """Make all acknowledged events survive a power failure, under any `durability`."""
+    def holds(self) -> list[StandingHold]:
+        """The legal holds that stand, on threads, users and tenants (see `Thread.hold`), oldest first."""
+    def import_all(self, folder: PathLike, *, progress: FolderProgress | None = None) -> StoreImport:
+        """Make the threads of a folder that `export_all` wrote, each as `import_log` does."""
+    def import_log(
+        self, path: PathLike, *, thread_id: str = "", progress: VerifyProgress | None = None
+    ) -> ImportReport:
+        """Make a thread from a file that `Thread.export` wrote: the same events, operations and hashes."""
+    def industry(self, name: str) -> Industry:
+        """An industry's own thread: patterns that its tenants share. Raises `InvalidIdentifier`."""
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Call `observer` after each commit of this engine; returns a function that ends it. Its errors are logged."""
+    def open_thread(
+        self,
+        thread_id: str,
+        *,
+        kind: str = "conversation",
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        parent_id: str = "",
+        metadata: Mapping[str, str] | None = None,
+        initial_chunks: Sequence[InitialChunk] = ...,
+        policy: CompactionPolicy | None = None,
+    ) -> Thread:
+        """The thread of this id, made now if there is none: of many tasks and processes that race, each gets the same."""
+    def register_compactor(self, compactor: Compactor) -> None:
+        """Ask this compactor before all others."""
+    def retain(self, rules: Sequence[RetentionRule], *, by: str = "", dry_run: bool = False) -> RetentionReport:
+        """Follow rules of retention, in their order: delete, erase, forget or archive what is old enough."""
+    def retain_every(self, every: timedelta, rules: Sequence[RetentionRule], *, by: str = "") -> Callable[[], None]:
+        """Follow rules now and again after each `every`, while the engine is open; returns a function that ends it."""
+    def search(
+        self,
+        query: str,
+        *,
+        thread_ids: Collection[str] | None = None,
+        kind: str | None = None,
+        user_id: str | None = None,
+        agent_id: str | None = None,
+        tenant_id: str = "",
+        limit: int = 10,
+        kinds: Sequence[str] = ...,
+        as_of: datetime | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """The best passages over several threads: the given ones, or all that match every given value exactly."""
+    def settle(self) -> None:
+        """Wait until no compaction is under way, and asynchronous projections and vectors are up to date."""
+    def stats(self) -> StoreStats:
+        """Totals over the store."""
+    def tenant(self, tenant_id: str) -> Tenant:
+        """A tenant's own thread: `agent.md`, memory. Raises `InvalidIdentifier`."""
+    def thread(self, thread_id: str) -> Thread:
+        """A handle to a thread. The first call on it raises `ThreadNotFound` if there is none."""
+    def threads(
+        self,
+        *,
+        kind: str | None = None,
+        user_id: str | None = None,
+        tenant_id: str | None = None,
+        agent_id: str | None = None,
+        parent_id: str | None = None,
+        status: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        order: Literal["created", "updated"] = "created",
+        limit: int | None = None,
+        after: ThreadInfo | str | None = None,
+    ) -> list[ThreadInfo]:
+        """The threads that match every given value exactly, in the order in which they were made."""
+    def user(self, user_id: str, *, tenant_id: str = "") -> User:
+        """A user's own thread: preferences, playbooks, memory. Its first event makes it."""
+    def verify(
+        self, thread_ids: Collection[str] | None = None, progress: VerifyProgress | None = None
+    ) -> list[VerifyReport]:
+        """Verify the given threads, or all (see `Thread.verify`)."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None:
+        """Close the store, when all that is under way has ended. Python's end does it too."""
+
+    def call(self, work: Callable[[AsyncEngine], Awaitable[T]]) -> T:
+        """What a coroutine function gives that takes the engine which awaits: for what the face here lacks."""
+
+class Thread:
+    """One ordered log with its own queue and state. A handle costs nothing and may be made at any time."""
+
+    id: str
+    as_of: int | None
+    def anchor(self, at: MomentLike | None = None) -> Anchor:
+        """The hash of the log at a moment (default: the head), to be kept elsewhere and compared later."""
+    def archive(self) -> None:
+        """Take no more events, those that wait included. The log stays readable, and `unarchive` opens it again."""
+    def at(self, moment: MomentLike) -> Past:
+        """The thread as it was: state, context and every view, read-only."""
+    def bisect(
+        self,
+        predicate: Callable[[Past], bool],
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> Bisection:
+        """The first event after which `predicate` holds, by halving: it must not hold at `after`, and hold at `upto`."""
+    def blocking_reason(self) -> BlockingReason | None:
+        """Why events wait, if they do."""
+    def cache_ledger(
+        self,
+        *,
+        after: MomentLike = 0,
+        upto: MomentLike | None = None,
+        max_tokens: int | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> CacheLedger:
+        """Which events changed what a provider's prompt cache held: at which byte, for how many tokens."""
+    def chunk(self, chunk_id: str) -> Chunk:
+        """A chunk by id, also one that a compaction covers. Raises `UnknownChunk`, `ForgottenChunk`."""
+    def clear(self, reason: str = "") -> Receipt:
+        """Begin again: from here on state, context, search and every view are as of a new thread."""
+    def compact(self, chunk_ids: Collection[str] | None = None) -> CompactionReport:
+        """Compact all compactable chunks, or the given ones (with what must stay with them)."""
+    def context(
+        self,
+        max_tokens: int | None = None,
+        *,
+        at: MomentLike | None = None,
+        query: str | None = None,
+        policy: ContextPolicy | Splitter = ...,
+        recall_from: Sequence[Thread] = ...,
+        tools: Sequence[Mapping[str, object]] = ...,
+        reserve: int = 0,
+    ) -> Context:
+        """The context of the next model call, within `max_tokens` (default: everything in the state)."""
+    @property
+    def conversation(self) -> Conversation:
+        """Exchanges, summary and the cycle under way."""
+    def delete(self, *, by: str = "", reason: str = "") -> ErasureReport:
+        """Destroy the log, the state, and what its facts became in other threads: an act like `erase`."""
+    def delivered(self) -> None:
+        """Wait until the facts that this thread has for others (a promotion, a playbook) have arrived there."""
+    def diff(self, a: MomentLike, b: MomentLike | None = None) -> Diff:
+        """The difference from one moment to another (default: the head): chunks, fields, context, views."""
+    def dispatch(
+        self,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+        expected_seq: int | None = None,
+    ) -> Receipt:
+        """Append one event; returns when it is durable."""
+    def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none (those recorded already, by id, count as appended)."""
+    def end_session(self, reason: str = "") -> Receipt:
+        """End the session: EPHEMERAL chunks go."""
+    def erase(
+        self,
+        event_ids: Sequence[str] = ...,
+        *,
+        seqs: Sequence[int] = ...,
+        by: str = "",
+        reason: str = "",
+        dry_run: bool = False,
+    ) -> ErasureReport:
+        """Destroy the bytes of events, by id or by seq, and of all that came of them: see docs/erasing.md."""
+    def events(self, *, after: int = 0, upto: int | None = None) -> Iterator[RecordedEvent]:
+        """The log: events with `after` < seq <= `upto` (default: the last), in order."""
+    def exists(self) -> bool:
+        """Whether there is anything to read: `False` only for a scope that nothing was dispatched to."""
+    def export(
+        self,
+        path: PathLike,
+        *,
+        upto: MomentLike | None = None,
+        redaction: Redaction | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> ExportReport:
+        """Write the log to one file of JSON lines (gzip if it ends in `.gz`): events, operations, hashes."""
+    @property
+    def flows(self) -> Flows:
+        """The flows that ran, and the playbooks made of them."""
+    def follow(self, *, after: MomentLike | None = 0, poll_s: tuple[float, float] = ...) -> Iterator[RecordedEvent]:
+        """The log and whatever comes, also what other processes commit: each event once, in order, without an end."""
+    def forget(
+        self,
+        *,
+        chunk_ids: Sequence[str] = ...,
+        event_ids: Sequence[str] = ...,
+        seqs: Sequence[int] = ...,
+        reason: str = "",
+    ) -> Receipt:
+        """Hide chunks, and all that came of events, by id or by seq, from every view; the log keeps them."""
+    def fork(self, at: int | None = None, *, thread_id: str = "", metadata: Mapping[str, str] | None = None) -> Thread:
+        """A thread that shares this one's past up to `at` (default: the head) and goes its own way from there."""
+    def hold(self, *, reason: str = "", by: str = "") -> StandingHold:
+        """Let nothing of this thread be destroyed until it is released: `LegalHold` refuses it."""
+    def info(self) -> ThreadInfo:
+        """The record and the head of the thread, or its head as of then. Record and status are always today's."""
+    def is_blocked(self) -> bool:
+        """Whether events wait."""
+    def last_seq(self) -> int:
+        """The seq of the last event: `as_of`, or that of the head."""
+    def latest(self, limit: int) -> list[RecordedEvent]:
+        """The latest `limit` events, oldest of them first."""
+    def mark_critical(self, *chunk_ids: str) -> Receipt:
+        """Keep these chunks from being compacted, from here on. Raises `EventRefused` for one not in the state."""
+    def measure(self, projection: Projection[V]) -> tuple[int, int]:
+        """How many rows a projection has and how many bytes their JSON takes, without reading them."""
+    @property
+    def memory(self) -> Memory:
+        """Working, episodic, semantic and procedural memory."""
+    @property
+    def memory_files(self) -> MemoryFiles:
+        """Named texts that an agent keeps, with the history of each."""
+    def offload(self, *, min_chars: int = 20000, keep_chars: int = 400) -> Receipt | None:
+        """Shorten chunks of `min_chars` characters and more to their beginning and a reference."""
+    def open(self, reference: str, *, start: int = 0, chars: int = 4000) -> Opened:
+        """A piece of an off-loaded chunk's text (or any chunk's), by id. Raises `UnknownChunk`."""
+    def originals(self, chunk_id: str) -> list[Chunk]:
+        """The originals that a summary stands for, through any number of compactions, in order."""
+    def pause(self, reason: str = "") -> Receipt:
+        """Let events wait from here on, across processes and restarts, until `resume`."""
+    def prepare_search(self, progress: IndexProgress | None = None) -> None:
+        """Bring the index and, where there is an embedder, all vectors up to date before a first search."""
+    @property
+    def promotion(self) -> Promotion:
+        """Promotes snippets of the scratchpad to preferences and `agent.md`."""
+    def rebuild(
+        self,
+        views: Collection[str] | None = None,
+        *,
+        search: bool | None = None,
+        progress: VerifyProgress | None = None,
+    ) -> ThreadInfo:
+        """Derive all rows from the log again, beside the old ones, and replace those in one commit."""
+    def record(self, messages: object, *, format: Format | None = None, new_only: bool = False) -> tuple[Receipt, ...]:
+        """Record a provider's message, a list of them, or a response, as its SDK gives it: all of it or nothing."""
+    def recording(self, format: Format | None = None) -> Recording:
+        """Record a response while it streams in: `async with thread.recording() as turn: turn.feed(chunk)`."""
+    def redo_compaction(self, compaction: str = "", *, compactor: Compactor | None = None) -> CompactionReport:
+        """Compact the originals of a compaction again, never its summary; undone or not."""
+    def release(self, *, reason: str = "", by: str = "") -> Sequence[StandingHold]:
+        """End the holds that were set here, and return them; one on the thread's user or tenant ends there."""
+    def report(self, *, at: int | None = None) -> Report:
+        """A report for people: the memory, the cached results, and the agent's messages. `at`: as of an earlier seq."""
+    def rereduce(self, from_seq: int, *, dry_run: bool = False, reason: str = "") -> RereduceReport:
+        """Mend a thread whose reducers were missing or wrong: reduce its events from `from_seq` on as today's do."""
+    def resume(self, reason: str = "") -> Receipt:
+        """Go on: take the events that waited, in order."""
+    def row(self, projection: Projection[V], key: str) -> V | None:
+        """One row of a projection, straight from the store: however many rows there are, no other is read."""
+    def rows_between(
+        self,
+        projection: Projection[V],
+        first: str = "",
+        last: str | None = None,
+        limit: int | None = None,
+        *,
+        latest: bool = False,
+    ) -> list[tuple[str, V]]:
+        """The rows with `first` <= key < `last` (`None`: to the end), in order of keys, straight from the store."""
+    @property
+    def scratchpad(self) -> Scratchpad:
+        """The scratchpad: snippets that flows found out."""
+    @property
+    def screen(self) -> Screen:
+        """The screen that the person looks at."""
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        kinds: Sequence[str] = ...,
+        at: int | None = None,
+        as_of: datetime | int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        explain: bool = False,
+    ) -> Found:
+        """The passages of this thread that say most about a question, best first; compacted ones are found too."""
+    def settle(self) -> None:
+        """Wait for a compaction under way."""
+    def state(self, *, at: MomentLike | None = None) -> State:
+        """The state after the last event, or as of an earlier moment: without what was forgotten since."""
+    def to_pytest(self, first: MomentLike, last: MomentLike | None = None, *, name: str = "") -> str:
+        """The source of a test that runs the events from `first` to `last` on the state before them, and compares."""
+    @property
+    def tool_cache(self) -> ToolCache:
+        """Results of tools that later exchanges may use."""
+    def unarchive(self) -> None:
+        """Take events again: paused as before, if it was. Does nothing for a thread that is not archived."""
+    def undo_compaction(self, compaction: str = "", *, reason: str = "") -> Receipt:
+        """Put the originals back where a compaction's summaries stand: by its id, a summary's id, or the latest."""
+    def undo_rereduce(self, *, reason: str = "") -> Receipt:
+        """Take back the latest `rereduce` that stands: what it brought goes, what it removed comes back."""
+    def update(
+        self,
+        *,
+        metadata: Mapping[str, str | None] | None = None,
+        policy: CompactionPolicy | Literal["default"] | None = None,
+    ) -> Receipt:
+        """Change the thread's metadata or its compaction policy, by a recorded event."""
+    def verify(self, progress: VerifyProgress | None = None) -> VerifyReport:
+        """Replay the log: hashes, operations, state and projections must come out the same. Writes nothing."""
+    def view(self, projection: str, *, at: MomentLike | None = None) -> dict[str, object]:
+        """The rows of a registered projection, up to date with the head or as of a moment."""
+    def what_if(self, change: Change, *, fork_id: str = "", progress: VerifyProgress | None = None) -> WhatIfReport:
+        """Run the log again into a fork under other reducers, compactors, thresholds or edits; this thread stays as is."""
+    def why(self, what: str | Context) -> Why:
+        """The explanation of a chunk (by id) or of each block of a context: a tree that ends at events."""
+
+class Past(Thread):
+    """A thread after the event at `seq`: state, context, search and every view, as they were."""
+    def event(self) -> RecordedEvent | None:
+        """The event at `seq`, the last one until then; `None` before the first."""
+    @property
+    def seq(self) -> int:
+        """The seq that the thread is as of."""
+    def then(self, seq: int) -> Self:
+        """The thread at another seq of it."""
+
+class Scope(Thread):
+    """A thread that its first event makes; until then its views are empty."""
+
+    kind: str
+    scope_id: str
+    tenant_id: str
+    def dispatch(
+        self,
+        event: Event | NewEvent,
+        *,
+        event_id: str = "",
+        occurred_at: datetime | None = None,
+        causation_id: str = "",
+        correlation_id: str = "",
+        expected_seq: int | None = None,
+    ) -> Receipt:
+        """Append one event, making the thread if this is its first. See `ThreadHandle.dispatch`."""
+    def dispatch_all(
+        self, events: Sequence[Event | NewEvent], *, expected_seq: int | None = None
+    ) -> tuple[Receipt, ...]:
+        """Append events in order, all or none, making the thread if these are its first."""
+    def exists(self) -> bool:
+        """Whether anything was dispatched here, including facts on their way from other threads."""
+
+class User(Scope):
+    """A user's thread, which outlives conversations: preferences, playbooks, memory."""
+    def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> ErasureReport:
+        """Destroy everything of this user: this thread, all conversations, and what they became in other threads."""
+    @property
+    def playbooks(self) -> Playbooks:
+        """The flows that went well, to be followed again."""
+    @property
+    def preferences(self) -> Preferences:
+        """Values and rules that change how agents behave towards this user."""
+
+class Tenant(Scope):
+    """A tenant's thread: the memory that an organisation's agents share."""
+    @property
+    def agent_md(self) -> AgentMd:
+        """The tenant's `agent.md`."""
+    @property
+    def documents(self) -> Documents:
+        """The organisation's documents: papers, mails, chats, transcripts of calls."""
+    def erase_all(self, *, by: str = "", reason: str = "", dry_run: bool = False) -> ErasureReport:
+        """Destroy everything of this tenant: all its threads, its users', and what it shared with industries."""
+    @property
+    def patterns(self) -> Patterns:
+        """The patterns that the tenant shares with others of its industries, and those that they share."""
+
+class Agent(Scope):
+    """An agent's thread: the memory that it keeps from run to run, and its grants to other agents."""
+    def grants(self, *, at: int | None = None) -> list[Grant]:
+        """The grants of this agent's memory to others."""
+    def revoke(self, agent_id: str, *, reason: str = "") -> Receipt:
+        """End the grant to an agent, at once."""
+    def share_with(self, agent_id: str, *, layers: Layer | Sequence[Layer], write: bool = False) -> Receipt:
+        """Let another agent of this tenant read layers of this one's memory, and with `write` append to them."""
+    def shared(self, agent_id: str) -> SharedMemory:
+        """The memory of another agent of this tenant, as far as that agent grants it to this one."""
+
+class Industry(Scope):
+    """An industry's thread: patterns of all its tenants, redacted, approved, without their names."""
+
+class Scratchpad:
+    """Reads come from memory. The snippets live in the thread's state, in the order of their last use."""
+    def clear(self) -> None:
+        """Take all snippets away."""
+    def get(self, snippet_id: str) -> Snippet | None:
+        """One snippet by id; this counts as its use."""
+    def read(self, *, flow: str | None = None, at: int | None = None) -> tuple[Snippet, ...]:
+        """The snippets, oldest first: all, or those of a flow. Reading some and not others counts as their use."""
+    def remove(self, *snippet_ids: str) -> None:
+        """Take snippets away."""
+    def write(self, text: str, *, flow: str = "", recalled: bool = False, event_id: str = "") -> Snippet:
+        """Add a snippet: one or a few sentences that a flow found out. Raises `InvalidEvent` for an empty one."""
+
+class Promotion:
+    """Promotes snippets of one conversation. `route` chooses where to."""
+    def evaluate(self, *, trigger: str = "") -> PromotionReport:
+        """Judge every snippet. `trigger` names what asks for it, such as the id of an event."""
+    def report_saved(self, title: str, content: Content = "", *, flow: str = "", event_id: str = "") -> PromotionReport:
+        """Record that a report was saved, and judge every snippet."""
+    def request(self, *snippet_ids: str, target: PromotionTarget | None = None, key: str = "") -> PromotionReport:
+        """Promote snippets because somebody asks for it: by id, or `"all"`. Recalled and promoted ones stay."""
+    def verdicts(self, *, at: int | None = None) -> tuple[Verdict, ...]:
+        """Every verdict, oldest first."""
+
+class Flows:
+    """The flows of one conversation. `judge` reads what a message says about the flow before it."""
+    def all(self, *, at: int | None = None) -> tuple[FlowRecord, ...]:
+        """Every run, oldest first."""
+    def completed(
+        self,
+        flow_dact: str,
+        *,
+        user_query: str,
+        slots: Mapping[str, object] | None = None,
+        tool_calls: Sequence[PlaybookCall] = ...,
+        outcome: str = "",
+        flow_id: str = "",
+    ) -> FlowRecord:
+        """Record that a flow ran to its end. Without a `flow_id` the run gets one."""
+    def feedback(self, satisfied: bool, *, flow_id: str = "", content: str = "") -> FlowRecord:
+        """Record a person's word on a flow (default: the last one). Satisfaction makes it a playbook at once."""
+    def get(self, flow_id: str, *, at: int | None = None) -> FlowRecord:
+        """One run. Raises `UnknownFlow`."""
+    def prepare(self, flow_dact: str, user_query: str, *, threshold: float | None = None) -> Playbook | None:
+        """Before a skill is invoked: the playbook of this conversation's user that fits best, put on the scratchpad."""
+    def review(self, user_message: str) -> tuple[PlaybookPromoted, ...]:
+        """Judge the flows that nobody judged yet by the user's next message; returns the playbooks promoted."""
+
+class Conversation:
+    """Exchanges, the summary of older ones, and the cycle under way, of one thread."""
+    def context(self, max_tokens: int | None = None, *, at: int | None = None, policy: ContextPolicy = ...) -> Context:
+        """The context that `prepare_messages` gives: as `Thread.context`, of exchanges in place of turns."""
+    def current(self, *, at: int | None = None) -> Cycle | None:
+        """The cycle under way; `None` while no question waits."""
+    def exchanges(self, *, at: int | None = None) -> list[Exchange]:
+        """The live exchanges, oldest first; messages that came outside of a cycle too."""
+    def finalize_cycle(self, question: str, answer: str) -> Exchange:
+        """Close the open cycle with its final answer, then roll exchanges over the limits into the summary."""
+    def memory(self, *, at: int | None = None) -> dict[str, object]:
+        """The whole memory as plain JSON values, under the usual names of the field."""
+    def messages(self, *, at: int | None = None) -> list[Message]:
+        """The agent's messages as things stand (or stood, `at` an earlier seq). Changes nothing."""
+    def prepare_messages(
+        self, user_message: str, max_tokens: int | None = None, *, policy: ContextPolicy = ...
+    ) -> list[Message]:
+        """Open a cycle with a person's question, and give the messages of the next model call."""
+    def summary(self, *, at: int | None = None) -> Summary | None:
+        """The summary of the older exchanges; `None` before there is one."""
+    def whole_answer(self, exchange: Exchange) -> str:
+        """The answer as it was given, from the log; empty where the exchange was forgotten since it was read."""
+
+class ToolCache:
+    """The cache of one thread. Every change is an event, so it outlives the process and forks with the thread."""
+    def add(
+        self,
+        tool: str,
+        parameters: Mapping[str, object],
+        result: str,
+        duration: int,
+        *,
+        call_id: str = "",
+        failed: bool = False,
+    ) -> CacheEntry | None:
+        """Keep a result for `duration` finished exchanges, in place of an older one of the same call."""
+    def cached_call(
+        self, tool: str, parameters: Mapping[str, object], call: Callable[[], str], *, duration: int, call_id: str = ""
+    ) -> CachedCall:
+        """The cached result, else the result of `call`, which is cached then."""
+    def clear(self) -> None:
+        """Let all results go."""
+    def drop(self, tool: str, parameters: Mapping[str, object]) -> bool:
+        """Let one result go. Returns whether it was cached."""
+    def entries(self, *, at: int | None = None) -> list[CacheEntry]:
+        """All that is cached (or was, `at` an earlier seq), in the order in which it was cached."""
+    def lookup(self, tool: str, parameters: Mapping[str, object]) -> CacheEntry | None:
+        """The result of this very call, if it is cached. It counts as a hit: the duration begins anew."""
+    def peek(self, tool: str, parameters: Mapping[str, object], *, at: int | None = None) -> CacheEntry | None:
+        """The result of this very call, if it is cached (or was, `at` an earlier seq). Changes nothing."""
+
+class Screen:
+    """The screen of one thread's session."""
+    def current(self, *, at: int | None = None) -> ScreenRow | None:
+        """The screen that the agent was told of in this session, if it was and nobody had it forgotten."""
+    def inject(self, content: str, results: Sequence[ProactiveTool] = ..., *, session_id: str = "") -> list[Message]:
+        """Tell the agent of the screen: an assistant's message, then a call and its result for each tool."""
+    def is_injected(self, *, at: int | None = None) -> bool:
+        """Whether the agent was told of the screen in this session (or that of an earlier seq)."""
+
+class Memory:
+    """Working, episodic, semantic and procedural memory of one thread. Everything in it comes from its log."""
+    def append(
+        self,
+        layer: Layer,
+        entry: str | MemoryEntry | Mapping[str, object],
+        *,
+        metadata: Mapping[str, object] | None = None,
+        key: str = "",
+        condition: str = "",
+        id: str = "",
+        timestamp: datetime | float | None = None,
+        recalled: bool = False,
+    ) -> MemoryEntry:
+        """Add an entry: its content, or all of it as an object or a mapping. Id and time are filled in."""
+    def clear(self, layer: Layer | None = None, *, reason: str = "") -> None:
+        """Empty a layer, or all. The log keeps their entries."""
+    def compact(
+        self, layer: Layer, *, keep_last: int = ..., summarize_older: bool = True, model: LanguageModel | None = None
+    ) -> CompactReport:
+        """Put a summary in the place of all but the last entries; without `summarize_older` they just go."""
+    def entries(self, layer: Layer, *, at: int | None = None) -> list[MemoryEntry]:
+        """All entries of a layer, oldest first, a summary of older ones before them."""
+    def get_stats(self) -> MemoryStats:
+        """Counts, working memory's tokens, and the bytes that all layers take. As things stand: there is no `at`."""
+    def learn(
+        self, key: str | KnowledgeEntry | Mapping[str, object], value: str | None = None, *, recalled: bool = False
+    ) -> KnowledgeEntry:
+        """Keep a fact under its key, in place of the one before. Raises `InvalidMemory`, `InvalidEvent`."""
+    def open(self, entry_id: str) -> list[MemoryEntry]:
+        """An entry by id, also one that a summary covers; for a summary, the entries that it covers, in order."""
+    def originals(self, summary: MemoryEntry | MemoryHit) -> list[MemoryEntry]:
+        """The entries that a summary covers, in order. Raises `UnknownMemory` if it is there no longer."""
+    def recall(self, key: str, *, at: int | None = None) -> KnowledgeEntry | None:
+        """The fact under a key; `None` if there is none."""
+    def remove(self, entry_id: str, layer: Layer, *, reason: str = "") -> int:
+        """Take the entries of this id out of a layer, and out of its summary; how many there were."""
+    def rules(self, *, at: int | None = None) -> list[ProceduralRule]:
+        """The rules of procedural memory, oldest first."""
+    def search(
+        self,
+        layer: Layer | Sequence[Layer] | None,
+        query: str = "",
+        limit: int = 10,
+        *,
+        last: int | None = None,
+        mode: SearchMode = "hybrid",
+        at: int | None = None,
+    ) -> list[MemoryHit]:
+        """The entries of a layer, of several or of all (`None`) that fit a query best, best first."""
+
+class SharedMemory:
+    """Another agent's memory, as far as it is granted to this one. Every call looks the grant up anew."""
+    def append(
+        self,
+        layer: Layer,
+        entry: str | MemoryEntry | Mapping[str, object],
+        *,
+        metadata: Mapping[str, object] | None = None,
+        key: str = "",
+        condition: str = "",
+        timestamp: datetime | float | None = None,
+        recalled: bool = False,
+    ) -> Receipt:
+        """Add an entry to the owner's memory: recorded here, and arrived there when this returns."""
+    def granted(self) -> Grant | None:
+        """The grant as it is now."""
+    def learn(self, key: str, value: str) -> Receipt:
+        """Let the owner know a fact. Raises `NotGranted`, and the errors of `Memory.learn`."""
+    def recall(self, key: str) -> KnowledgeEntry | None:
+        """The owner's knowledge under a key. Raises `NotGranted`."""
+    def rules(self) -> list[ProceduralRule]:
+        """The owner's rules. Raises `NotGranted`."""
+    def search(
+        self, layer: Layer | Sequence[Layer] | None, query: str, limit: int = 10, *, mode: SearchMode = "hybrid"
+    ) -> list[MemoryHit]:
+        """As `Memory.search`; `None` searches all granted layers. Raises `NotGranted` for any other layer."""
+
+class Preferences:
+    """Values and rules that change how agents behave towards one user, in all conversations. Reads come from memory."""
+    def all(self, *, at: int | None = None) -> dict[str, Preference]:
+        """Every preference that holds, by key, in order of keys."""
+    def applicable(
+        self,
+        flow: str | None = None,
+        query: str | None = None,
+        *,
+        hops: int = ...,
+        limit: int = ...,
+        threshold: float | None = None,
+        at: int | None = None,
+    ) -> Applicable:
+        """The preferences that apply, each with a score and why; those of the persona and defaults included."""
+    def apply(self, situation: Mapping[str, object], *, flow: str | None = None, query: str | None = None) -> Applied:
+        """Apply the rules whose conditions the situation meets: slots by name, a template's text under `"template"`."""
+    def find(self, key: str, *, at: int | None = None) -> Preference | None:
+        """The preference that holds under a key, with its origin. `at`: as of an earlier seq."""
+    def get(self, key: str, default: object = None, *, at: int | None = None) -> object:
+        """The value that holds: the stored one, else the persona's, else the domain's default, else `default`."""
+    def remove(self, key: str, *, reason: str = "") -> bool:
+        """Go back to the persona's value or the default; whether anything was stored. Nothing stored: no event."""
+    def seed(self, answers: Mapping[str, object] = ..., *, persona: str | None = None) -> tuple[Preference, ...]:
+        """Onboarding: store answers, the persona, and the domain's seeds for open questions; all or nothing."""
+    def update(
+        self,
+        key: str,
+        value: object = ...,
+        *,
+        rule: RuleReference | None = None,
+        reason: str = "",
+        origin: PreferenceOrigin = "explicit",
+        event_id: str = "",
+    ) -> Preference:
+        """Set a preference: a value, a rule, or a rule with a value; returns the preference under the key."""
+
+class Playbooks:
+    """A user's playbooks."""
+    def all(self, *, at: int | None = None) -> tuple[Playbook, ...]:
+        """Every playbook, the one that worked last first."""
+    def find(
+        self,
+        query: str | None = None,
+        *,
+        flow: str | None = None,
+        limit: int = 3,
+        threshold: float | None = None,
+        at: int | None = None,
+    ) -> tuple[PlaybookMatch, ...]:
+        """At most `limit` playbooks, best first."""
+    def get(self, playbook_id: str, *, at: int | None = None) -> Playbook | None:
+        """One by id."""
+    def remove(self, playbook_id: str, *, reason: str = "") -> bool:
+        """Take a playbook away; whether there was one. The same recipe may come back when it works again."""
+    def save(
+        self,
+        flow_dact: str,
+        *,
+        user_query: str,
+        slots: Mapping[str, object] | None = None,
+        tool_calls: Sequence[PlaybookCall] = ...,
+        outcome: str = "",
+        reason: str = "",
+    ) -> Playbook:
+        """Keep a recipe by hand; one that is known is kept as one more time that it worked."""
+
+class Documents:
+    """A tenant's documents. Nothing of them is in a model's context unless somebody searches."""
+    def add(
+        self,
+        source: PathLike,
+        *,
+        title: str = "",
+        id: str = "",
+        splitting: Splitting = ...,
+        limits: ReadingLimits = ...,
+    ) -> tuple[Document, ...]:
+        """Bring a file (a `Path`; a folder, a mailbox, an export are many documents) or a text (a `str`)."""
+    def add_text(
+        self, text: str, *, title: str, id: str = "", described: Described = ..., splitting: Splitting = ...
+    ) -> Document:
+        """Bring a text, plain or Markdown. Under an `id` that is there it is the document's new version."""
+    def get(self, id: PathLike, *, at: int | None = None) -> Document | None:
+        """One by id; a path stands for the document of that file."""
+    def ingest(
+        self,
+        paths: PathLike | Iterable[PathLike],
+        *,
+        splitting: Splitting = ...,
+        limits: ReadingLimits = ...,
+        progress: Callable[[DocumentReport], None] | None = None,
+    ) -> DocumentReport:
+        """Bring files, and all that stands in folders: one path, or several."""
+    def list(self, *, at: int | None = None) -> tuple[Document, ...]:
+        """All documents, in order of their ids."""
+    def passages(self, id: PathLike) -> tuple[DocumentPassage, ...]:
+        """The passages of a document as it is now, in reading order; none if there is no such document."""
+    def remove(self, id: PathLike, *, reason: str = "") -> int:
+        """Take a document away, with every version of it: no search finds it again, as of no seq. How many went."""
+    def search(self, query: str, *, limit: int = 10, at: int | None = None) -> Found:
+        """The passages that answer a question best, best first; `document_id_of(hit.key)` gives their document."""
+
+class Patterns:
+    """A tenant's part in the patterns of industries. Nothing leaves before a person approved it by name."""
+    def approve(self, proposal_id: int, text: str | None = None, *, by: str) -> str:
+        """Let a proposal out, as it is or as a person wrote it anew (`text`, which is redacted too)."""
+    def join(self, industry: str, *, by: str = "", min_tenants: int = 1) -> None:
+        """Opt in: read an industry's patterns from here on, and be able to share some. A second time changes nothing."""
+    def joined(self) -> tuple[str, ...]:
+        """The industries that the tenant is in, by name."""
+    def leave(self, industry: str, *, by: str = "", reason: str = "") -> None:
+        """Opt out: the tenant's shares there are withdrawn, proposals go, reading ends. Raises `NotJoined`."""
+    def list(self, industry: str = "") -> tuple[Pattern, ...]:
+        """The patterns of an industry, or of all that the tenant is in, oldest first. Raises `NotJoined`."""
+    def propose(self, line: int | str, *, industry: str = "", by: str = "") -> Proposal:
+        """Redact a promoted line, by its id or its text, and put it before a person. Nothing leaves."""
+    def reject(self, proposal_id: int, *, by: str, reason: str = "") -> None:
+        """Keep a proposal in. The line may be proposed again. Raises `UnknownPattern`."""
+    def review(self, industry: str = "") -> tuple[Proposal, ...]:
+        """The proposals that wait for a person: each line beside the text that would leave, oldest first."""
+    def revoke(self, pattern: str, *, by: str, reason: str = "", industry: str = "") -> None:
+        """Take back what this tenant shares under a pattern's id, in one industry or all. Raises `UnknownPattern`."""
+    def search(self, query: str, *, limit: int = 10, industry: str = "") -> tuple[PatternHit, ...]:
+        """The patterns that say most about a question, best first, each once. Raises `NotJoined`, `InvalidSearch`."""
+    def shared(self, industry: str = "") -> tuple[Pattern, ...]:
+        """This tenant's shares, in one industry or in all, also those that wait for others to say the same."""
+    def trace(self, pattern: str) -> tuple[Trace, ...]:
+        """Where a pattern is from, for each industry where it is seen: of other tenants, how many they are."""
+
+class AgentMd:
+    """A tenant's `agent.md`. People write it, promotion adds lines, either without touching the other's part."""
+    def export(self, path: PathLike) -> None:
+        """Write the whole to a file, to be edited and uploaded again. Raises `OSError`."""
+    def lines(self, *, at: int | None = None) -> tuple[PromotedLine, ...]:
+        """The promoted lines with where they are from, oldest first."""
+    def own_text(self, *, at: int | None = None) -> str:
+        """People's own text."""
+    def parts(self) -> tuple[OwnText | None, tuple[PromotedLine, ...]]:
+        """People's own text with where it is from, and the promoted lines, oldest first."""
+    def read(self, *, at: int | None = None) -> str:
+        """The whole as Markdown: people's own text, byte for byte, then the promoted lines with their ids."""
+    def remove(self, *line_ids: int, reason: str = "") -> None:
+        """Take promoted lines away. Raises `UnknownLine`. The same text may be promoted again, as a new line."""
+    def upload(self, markdown: PathLike) -> AgentMdChange:
+        """Put a person's text, or the text of a file (a `Path`), in place of the one before."""
+
+class Recording:
+    """A response that streams in. `text` is what it has said so far; its receipts and calls are there at the end."""
+
+    receipts: tuple[Receipt, ...]
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that were recorded, for you to run."""
+    def feed(self, chunk: object) -> None:
+        """Take the next chunk or event of the stream, as the SDK gives it. Raises `InvalidMessage`."""
+    @property
+    def text(self) -> str:
+        """The text so far."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> bool | None: ...
+
+class AgentLifecycle:
+    """Records the runs of one agent in one conversation, one after the other."""
+
+    thread: Thread
+    agent_id: str
+    @property
+    def agent(self) -> Agent:
+        """The agent's own thread: its memory."""
+    def end(self, result: str = "", *, sources: Sequence[str] = ...) -> tuple[Fact, ...]:
+        """End the task: its result goes to episodic memory, new facts, which are returned, to semantic memory."""
+    def fail(self, error: BaseException | str) -> None:
+        """The task failed, or (for a cancellation) was stopped: recorded in both places. Raises `TaskNotRunning`."""
+    @property
+    def preparation(self) -> Preparation:
+        """The memory that the running task began with. Raises `TaskNotRunning`."""
+    def run(self, task: str) -> AbstractContextManager[Run]:
+        """Start a task, and end it with the block: with `run.result`, or as failed if the block raises."""
+    def start(self, task: str) -> Preparation:
+        """Begin a task: recorded in the conversation and in the agent's episodic memory, memories put into the context."""
+    def subagent(
+        self, agent_id: str, task: str, *, layers: Layer | Sequence[Layer] = ..., write: bool = False
+    ) -> AgentLifecycle:
+        """Start a task of a sub-agent in a conversation of its own; its `end` or `fail` answers the call here."""
+    @property
+    def tenant_id(self) -> str:
+        """The tenant of agent and conversation; known after the first start."""
+    def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
+        """Record a call with its result, or its error, and note it in the run's working memory."""
+    def __init__(
+        self,
+        engine: Engine,
+        thread: Thread,
+        *,
+        agent_id: str,
+        tenant_id: str = "",
+        extractor: FactExtractor | None = None,
+        memories_max: int = ...,
+    ) -> None: ...
+
+class Run:
+    """A task under way in `AgentLifecycle.run`. Set `result` before the block ends; then `learned` has the facts."""
+
+    lifecycle: AgentLifecycle
+    preparation: Preparation
+    result: str
+    learned: tuple[Fact, ...]
+    def tool_used(self, call: ToolCall, result: str | None = None, *, error: str | None = None) -> None:
+        """As `AgentLifecycle.tool_used`."""
+
+class MemoryTools:
+    """Does what a model asks of a thread's memory. `scratchpad` is the conversation that the agent works in."""
+    def call(self, name: str, arguments: str | bytes | Mapping[str, object] = "{}") -> ToolAnswer:
+        """Do one call, its arguments as the model wrote them (JSON text) or as a mapping."""
+    def __init__(self, memory: Thread, scratchpad: Thread | None = None) -> None: ...
+
+def open(
+    path: PathLike | Store = "memory.db",
+    *,
+    config: EngineConfig = ...,
+    plugins: Sequence[Plugin] = ...,
+    entry_points: bool = False,
+    durability: Durability = "normal",
+    compactor: Compactor | None = None,
+    compact_model: str | LanguageModel | None = None,
+    memory_model: str | LanguageModel | None = None,
+    embedder: str | Embedder | None = None,
+    ranker: Ranker = ...,
+    reranker: Reranker | None = None,
+    redactor: Redactor | None = None,
+    domain: Domain | PathLike | None = None,
+    scorers: Sequence[Scorer] = ...,
+    tokens: TokenCounter | None = None,
+    clock: Clock | None = None,
+    ids: IdSource | None = None,
+) -> Engine:
+    """Open a memory: a path of an SQLite file, `":memory:"`, a server's URL, or a store of your own (closed with it)."""
+
+def restore(backup: PathLike, path: PathLike, progress: Copied | None = None) -> Backup:
+    """Make a new store of a backup: a copy, checked like it (see `Engine.backup`). The backup stays as it is."""

@@ -1,0 +1,101 @@
+"""What a notebook shows of values, and what it offers where a name is begun."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from importlib.metadata import version
+
+import pytest
+
+import memory_engine
+from memory_engine import CompactionPolicy, EngineConfig, Thread, UserMessage, events
+from memory_engine.core.notebook import ROWS_MAX, TEXT_MAX
+
+SCRIPT = "<script>alert('revenue')</script>"
+
+
+class Cells(HTMLParser):
+    """The tags that open, and the texts of all cells, as a browser reads them."""
+
+    def __init__(self, html: object) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        assert isinstance(html, str)
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """A tag opens."""
+        self.tags.add(tag)
+        self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """The one that opened last closes."""
+        assert tag == self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        """A text, its entities read."""
+        self.texts.append(data)
+
+
+async def shown(thread: Thread) -> dict[str, object]:
+    """A value of each kind."""
+    return {
+        "context": await thread.context(),
+        "state": await thread.state(),
+        "found": await thread.search("revenue"),
+        "diff": await thread.diff(0, await thread.last_seq()),
+        "why": await thread.why("1.0"),
+    }
+
+
+@pytest.mark.parametrize("name", ["context", "state", "found", "diff", "why"])
+async def test_a_value_is_a_plain_table_of_escaped_texts(name: str) -> None:
+    """Whatever the log holds: nothing of it runs."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t<b>")
+        await thread.dispatch(UserMessage(content=f"{SCRIPT} & revenue"))
+        html = (await shown(thread))[name]._repr_html_()  # type: ignore[attr-defined]
+    cells = Cells(html)
+    assert {"table", "caption", "thead", "tbody", "tr", "th", "td"} == cells.tags
+    assert [] == cells.open
+    assert any(SCRIPT in text for text in cells.texts)
+
+
+async def test_a_long_one_is_short() -> None:
+    """The first rows, the beginning of a text, and how many more there are."""
+    never = EngineConfig(compaction=CompactionPolicy(enabled=False))
+    async with memory_engine.open(":memory:", config=never) as engine:
+        thread = await engine.create_thread()
+        await thread.dispatch_all([UserMessage(content="x" * 5_000)] * (ROWS_MAX + 7))
+        cells = Cells((await thread.state())._repr_html_())
+    assert "… and 7 more" == cells.texts[-1]
+    assert TEXT_MAX == max(map(len, cells.texts))
+
+
+async def test_nothing_is_a_table_too() -> None:
+    """Of an empty thread."""
+    async with memory_engine.open(":memory:") as engine:
+        thread = await engine.create_thread("t")
+        assert "State at event 0: 0 chunks" in Cells((await thread.state())._repr_html_()).texts[0]
+        assert "0 found for" in Cells((await thread.search("revenue"))._repr_html_()).texts[0]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    """`memory_engine.__version__`."""
+    assert version("memory-engine") == memory_engine.__version__
+    assert re.fullmatch(r"\d+\.\d+\.\d+.*", memory_engine.__version__)
+
+
+def test_names_are_listed_before_they_are_loaded() -> None:
+    """`memory_engine.<TAB>`: every public name, events too, and the modules that people import."""
+    code = "import memory_engine, json; print(json.dumps([dir(memory_engine), memory_engine.__all__]))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    listed, public = (set(names) for names in json.loads(ran.stdout))
+    assert {"errors", "events", "sync", "testing", "__version__", *public} <= listed
+    assert {"open", "Engine", "UserMessage"} <= public
+    assert {name for name in events.__all__ if name[0].isupper()} <= public
+    assert [] == [name for name in public if not hasattr(memory_engine, name)]

@@ -1,0 +1,206 @@
+"""Writes what type checkers read of `memory_engine.sync`, from the classes that it stands for: `python3 tasks.py sync`.
+
+A signature is the async one, but for its words: a class that there is a handle for is the handle's, and what awaits
+does not (`AsyncIterator` is `Iterator`, an async context manager is a context manager).
+"""
+
+import ast
+import builtins
+import inspect
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TypeVar
+
+from memory_engine import wiring
+from memory_engine.engine import Engine
+from memory_engine.sync import facade
+from memory_engine.sync.facade import HOMES, MADE_BY_HAND, left_out
+
+STUB = Path(facade.__file__).with_name("__init__.pyi")
+INSTEAD = {"AsyncIterator": "Iterator", "AsyncGenerator": "Iterator"}
+HEAD = "The public face of the engine for code that does not await. Made by `python3 tasks.py sync`; do not edit."
+OPENED = """
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None: ...
+    def close(self) -> None:
+        \"\"\"Close the store, when all that is under way has ended. Python's end does it too.\"\"\"
+
+    def call(self, work: Callable[[AsyncEngine], Awaitable[T]]) -> T:
+        \"\"\"What a coroutine function gives that takes the engine which awaits: for what the face here lacks.\"\"\"
+"""
+BLOCK = """
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: object) -> bool | None: ...
+"""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Stub:
+    """The text, and the names that it needs."""
+
+    def __init__(self) -> None:
+        self.imports: dict[str, str] = {
+            "Awaitable": "collections.abc",
+            "Callable": "collections.abc",
+            "Self": "typing",
+            "TypeVar": "typing",
+        }
+        self.variables = {"T"}
+
+    def text(self) -> str:
+        """All of it, as ruff formats it."""
+        classes = [self._class(name) for name in HOMES]
+        functions = [self._function(wiring.open, "Engine"), self._function(wiring.restore)]
+        lines = [f"from {module} import {name}" for name, module in self.imports.items()]
+        lines += ["from memory_engine.engine import Engine as AsyncEngine", ""]
+        lines += [f'{name} = TypeVar("{name}")' for name in sorted(self.variables)]
+        text = "\n".join([f'"""{HEAD}"""', *lines, *classes, *functions])
+        for words in (["check", "--fix", "--select", "I"], ["format"]):
+            command = [sys.executable, "-m", "ruff", *words, "--quiet", "--stdin-filename", str(STUB), "-"]
+            text = subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+        return text
+
+    def _class(self, name: str) -> str:
+        kind = _kind(name)
+        base = next((one for one in kind.__mro__[1:] if one.__name__ in HOMES), object)
+        body = [f"class {name}{f'({base.__name__})' if base is not object else ''}:", f'    """{_first(kind)}"""']
+        body += [f"    {line}" for line in self._attributes(kind, base)]
+        for member in sorted(set(dir(kind)) - left_out(kind)):
+            held = inspect.getattr_static(kind, member)
+            is_own = held is not inspect.getattr_static(base, member, None)
+            if is_own and not member.startswith("_") and not (kind is Engine and member in vars(facade.Closable)):
+                body.append(textwrap.indent(self._member(held), "    "))
+        body += [OPENED] if kind is Engine else [BLOCK] if hasattr(kind, "__aenter__") else []
+        if name in MADE_BY_HAND:
+            body.append(textwrap.indent(self._function(inspect.getattr_static(kind, "__init__")), "    "))
+        return "\n".join(body)
+
+    def _attributes(self, kind: type, base: type) -> Iterator[str]:
+        """What `__init__` sets, with the types that it says, or those of the parameters."""
+        own = [one for one in kind.__mro__ if "__init__" in vars(one) and one not in base.__mro__]
+        found: dict[str, str] = {}
+        for one in reversed(own):
+            function = _tree(inspect.getattr_static(one, "__init__"))
+            given = {argument.arg: argument.annotation for argument in (*function.args.args, *function.args.kwonlyargs)}
+            for node in ast.walk(function):
+                match node:
+                    case ast.AnnAssign(target=ast.Attribute(attr=name), annotation=annotation):
+                        told = annotation
+                    case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Name(id=value)):
+                        told = given.get(value) or ast.Name("object")
+                    case ast.Assign(targets=[ast.Attribute(attr=name)], value=ast.Constant(value=constant)):
+                        told = ast.Name(type(constant).__name__)
+                    case _:
+                        continue
+                if not name.startswith("_") and name not in left_out(kind):
+                    found[name] = self._type(told, one.__module__)
+        for name, text in found.items():
+            yield f"{name}: {text}"
+
+    def _member(self, held: object) -> str:
+        if isinstance(held, property):
+            assert held.fget is not None
+            return f"@property\n{self._function(held.fget)}"
+        return self._function(held)
+
+    def _function(self, held: object, returns: str = "") -> str:
+        function, module = _tree(held), inspect.unwrap(held).__module__  # type: ignore[arg-type]
+        arguments = function.args
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        for argument in (*every, *filter(None, (arguments.vararg,))):
+            if argument.annotation is not None:
+                argument.annotation = ast.Name(self._type(argument.annotation, module))
+        arguments.defaults = [_default(one) for one in arguments.defaults]
+        arguments.kw_defaults = [one and _default(one) for one in arguments.kw_defaults]
+        assert function.returns is not None
+        told = returns or self._type(function.returns, module)
+        if any("asynccontextmanager" in ast.unparse(one) for one in function.decorator_list):
+            self.imports["AbstractContextManager"] = "contextlib"
+            told = told.replace("Iterator[", "AbstractContextManager[", 1)
+        doc = ast.get_docstring(function)
+        body = f'\n    """{doc.splitlines()[0]}"""' if doc else " ..."
+        return f"def {function.name}({ast.unparse(arguments)}) -> {told}:{body}"
+
+    def _type(self, annotation: ast.expr, module: str) -> str:
+        """An annotation of a module in the words of the stub."""
+        match annotation:
+            case ast.Constant(value=str(text)):
+                return self._type(ast.parse(text, mode="eval").body, module)
+            case ast.Constant():
+                return ast.unparse(annotation)
+            case ast.Subscript(value=ast.Name(id="Awaitable"), slice=inner):
+                return self._type(inner, module)
+            case ast.Subscript(value=ast.Name(id="Literal")):
+                self.imports["Literal"] = "typing"
+                return ast.unparse(annotation)
+            case ast.Subscript(value=value, slice=inner):
+                return f"{self._type(value, module)}[{self._type(inner, module)}]"
+            case ast.Tuple(elts=parts):
+                return ", ".join(self._type(part, module) for part in parts)
+            case ast.List(elts=parts):
+                return f"[{', '.join(self._type(part, module) for part in parts)}]"
+            case ast.BinOp(left=left, right=right):
+                return " | ".join(dict.fromkeys((self._type(left, module), self._type(right, module))))
+            case ast.Attribute(value=ast.Name(id=prefix), attr=name):
+                return self._name(name, imported_names(module)[prefix])
+            case ast.Name(id=name):
+                return self._name(name, imported_names(module).get(name, "").rpartition(".")[0] or module)
+        raise ValueError(f"{module}: {ast.unparse(annotation)}")
+
+    def _name(self, name: str, home: str) -> str:
+        found = getattr(import_module(home), name, None)
+        if isinstance(found, TypeVar):
+            self.variables.add(name)
+        elif name in HOMES and found is _kind(name):
+            return name
+        elif name in INSTEAD:
+            return self._name(INSTEAD[name], home)
+        elif found is not None or not hasattr(builtins, name):
+            known = self.imports.setdefault(name, home)
+            assert found is getattr(import_module(known), name, None), f"{name}: {home} and {known}"
+        return name
+
+
+def _kind(name: str) -> type:
+    kind: type = getattr(import_module(f"memory_engine.{HOMES[name]}"), name)
+    return kind
+
+
+def _first(of: object) -> str:
+    return (inspect.getdoc(of) or "").splitlines()[0]
+
+
+def _tree(held: object) -> Function:
+    [function] = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(held)))).body  # type: ignore[arg-type]
+    assert isinstance(function, Function)
+    return function
+
+
+def _default(value: ast.expr) -> ast.expr:
+    return value if isinstance(value, ast.Constant) else ast.Constant(...)
+
+
+@cache
+def imported_names(module: str) -> dict[str, str]:
+    """Where the names come from that a module imports, for types only too."""
+    tree = ast.parse(inspect.getsource(import_module(module)))
+    return {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def stub() -> str:
+    """The text that is to stand in the stub."""
+    return _Stub().text()
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub(), "utf-8")
