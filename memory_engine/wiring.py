@@ -410,8 +410,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
 
     Raises `DuplicateRegistration` for a name given twice, `UntrackedEvents` for a view that lists untracked events.
     """
-    events = EventRegistry()
-    reducers = ReducerRegistry()
+    events, reducers = EventRegistry(), ReducerRegistry()
     projections: dict[str, Projection[object]] = {}
     kinds: dict[str, ThreadKind] = {}
     embedded = EmbeddedCompactor()

@@ -14,7 +14,13 @@ import memory_engine
 LINKED_ROOTS = ("compactors", "reducers", "storage")
 # The storage contract is a pytest suite, PostgreSQL has a driver, and adapters subclass what their peers have: the base
 # package brings none of them along.
-NEEDS_MORE = ("testing/contract_", "testing/store_contract", "storage/postgres/", "integrations/anthropic", "integrations/langgraph")
+NEEDS_MORE = (
+    "testing/contract_",
+    "testing/store_contract",
+    "storage/postgres/",
+    "integrations/anthropic",
+    "integrations/langgraph",
+)
 
 
 def source_files(checkout: Path) -> list[str]:

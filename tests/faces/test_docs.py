@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from memory_engine.errors import MissingExtra
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -37,6 +39,8 @@ def test_a_link_of_a_page_leads_somewhere(page: Path) -> None:
 def _resolves(name: str) -> bool:
     try:
         pkgutil.resolve_name(name)
+    except MissingExtra:  # an adapter, whose peer is in an environment of its own
+        return True
     except (ImportError, AttributeError):
         return False
     return True
