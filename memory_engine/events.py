@@ -146,6 +146,7 @@ from memory_engine.views.promotion.events import (
 )
 from memory_engine.views.scratchpad.events import ScratchpadRemoved, ScratchpadWritten
 from memory_engine.views.screen.events import ProactiveResult, ScreenInjected
+from memory_engine.views.session_items.events import SessionItemAdded, SessionItemRemoved
 from memory_engine.views.sessions.events import SessionBegun, SessionEntryKept, SharedStateSet
 from memory_engine.views.tool_cache.events import ToolCacheDropped, ToolCacheHit, ToolResultCached
 
@@ -207,8 +208,8 @@ __all__ = [
     "PlaybookRemoved", "PlaybookSaved", "PreferenceRemoved", "PreferenceUpdated", "ProactiveResult",
     "PromotionDecided", "PromotionScore", "Reach", "Replacement", "ReportSaved", "RestoredChunk",
     "ResultsOffloaded", "RuleReference", "ScratchpadRemoved", "ScratchpadWritten", "ScreenInjected", "SeenSeq",
-    "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept", "SessionStarted",
-    "SharedStateSet", "SkillError", "SkillResult",
+    "Seq", "SeqBack", "SeqBound", "SeqText", "SessionBegun", "SessionEnded", "SessionEntryKept",
+    "SessionItemAdded", "SessionItemRemoved", "SessionStarted", "SharedStateSet", "SkillError", "SkillResult",
     "SourceCallId", "SourceChunkId", "SourceEventId", "SourceSeq", "SourceSeqBack", "StatusWord", "SubagentError",
     "SubagentResult", "SummaryLine", "SummaryRolled", "SystemFailure", "TaskAbandoned", "TaskCompleted",
     "TaskStarted", "TaskTerminated", "TextPart", "ThreadCleared", "ThreadRereduced", "ThreadSeeded", "ThreadUpdated",

@@ -69,6 +69,7 @@ from memory_engine.views.preferences import plugin as preferences
 from memory_engine.views.promotion import plugin as promotion
 from memory_engine.views.scratchpad import plugin as scratchpad
 from memory_engine.views.screen import plugin as screen
+from memory_engine.views.session_items import plugin as session_items
 from memory_engine.views.sessions import plugin as sessions
 from memory_engine.views.tool_cache import plugin as tool_cache
 
@@ -92,6 +93,7 @@ VIEWS: tuple[Plugin, ...] = (
     memory_files.PLUGIN,
     sessions.PLUGIN,
     items.PLUGIN,
+    session_items.PLUGIN,
 )
 """The views that every engine has."""
 
@@ -348,8 +350,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
 
     Raises `DuplicateRegistration` for a name given twice, `UntrackedEvents` for a view that lists untracked events.
     """
-    events = EventRegistry()
-    reducers = ReducerRegistry()
+    events, reducers = EventRegistry(), ReducerRegistry()
     projections: dict[str, Projection[object]] = {}
     kinds: dict[str, ThreadKind] = {}
     embedded = EmbeddedCompactor()

@@ -86,6 +86,12 @@ def is_answer(item: Json) -> bool:
     return item.get("role") == "assistant" if kind == "message" else kind not in OUTPUTS
 
 
+def is_silent(item: Json) -> bool:
+    """Whether an item is no event of its own: it stands on the event of another."""
+    kind = _kind(item)
+    return kind not in ("message", "reasoning") and kind not in CALLS and kind not in OUTPUTS
+
+
 def _kind(item: Json) -> str:
     """The type of an item; a message may leave it out."""
     return str(item.get("type", "message" if "role" in item else ""))

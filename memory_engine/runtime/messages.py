@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import logging
 import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -28,9 +29,10 @@ from memory_engine.core.events.messages import (
 from memory_engine.core.records import NewEvent, Receipt
 from memory_engine.core.state import State
 from memory_engine.errors import IdempotencyConflict, InvalidMessage, NotContinued
+from memory_engine.formats import openai_responses
 from memory_engine.formats.detection import Format, checked, of_object, of_stream
 from memory_engine.formats.dialogue import Dialogue, Unbound
-from memory_engine.formats.native import to_native, without_native
+from memory_engine.formats.native import Json, to_native, without_native
 from memory_engine.formats.streams import Assembly, assembly_of
 from memory_engine.formats.translation import Messages, ReadMessage, interrupted
 from memory_engine.formats.values import as_object, plain
@@ -46,6 +48,7 @@ LOOK_S = 0.05
 """Seconds between the looks of a cancelled caller at whether its thread takes events."""
 PARTS_MAX = 64
 """Events of one message that are looked for by its name."""
+_log = logging.getLogger("memory_engine.runtime.messages")
 CUT_SHORT = "the stream ended before the response did"
 
 
@@ -128,6 +131,36 @@ async def as_events(
     dialogue = _ThreadDialogue(await thread.state())
     read = given.read(dialogue, thread.kernel.new_id)
     return [NewEvent(event, _id(thread, names[one.at], part)) for one in read for part, event in enumerate(one.events)]
+
+
+async def items_as_events(thread: ThreadHandle, items: Sequence[Json | None]) -> list[Event | None]:
+    """An event for each item of OpenAI's Responses, or `None`: for `None`, and for what cannot be read as a message.
+
+    Parallel calls are an event each. An item that is no event of its own (a search of the provider's) stands on the
+    event after it in the same response.
+    """
+    dialogue = _ThreadDialogue(await thread.state())
+    events: list[Event | None] = []
+    for _, run in openai_responses.runs([item or {} for item in items]):
+        name = thread.kernel.new_id() if len(run) > 1 else ""
+        waiting: list[Json] = []
+        for n, item in enumerate(run, 1):
+            if item and n < len(run) and openai_responses.is_silent(item):
+                waiting.append(item)
+                events.append(None)
+                continue
+            events.append(_item_event(thread, [*waiting, item], dialogue, name) if item else None)
+            waiting = []
+    return events
+
+
+def _item_event(thread: ThreadHandle, items: list[Json], dialogue: Dialogue, response_id: str) -> Event | None:
+    try:
+        (event,) = openai_responses.read(items, dialogue, response_id)
+    except InvalidMessage as error:
+        _log.warning("an item is not a message of thread %r: %s", thread.id, error.why)
+        return None
+    return event
 
 
 async def recorded_ids(thread: ThreadHandle, names: Sequence[str]) -> list[str]:

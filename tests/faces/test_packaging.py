@@ -80,7 +80,7 @@ def declared_requirements(lock: str) -> list[Requirement]:
         peer = ROOT / "tests" / "integrations" / f"{lock}.in"
         source = peer if peer.exists() else ROOT / "benchmarks" / f"{lock}.in"
         named = [line for line in source.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
-        shared = (*extras[lock], *groups["peer"]) if source == peer else ()
+        shared = (*extras[lock.replace("_", "-")], *groups["peer"]) if source == peer else ()
         return [Requirement(text) for text in (*named, *shared)]
     light = [text for extra in Requirement(extras["all"][0]).extras for text in extras[extra]]
     asked = [text for group in groups["dev"] for text in groups[group["include-group"]]]

@@ -100,6 +100,8 @@ VIEW_SAMPLES: tuple[Event, ...] = (
                        quoted=(QuotedText("content/parts/0/text", -1, 7),), state='{"n":1}',
                        shared=(SharedState(AGENT, "shop", '{"rate":2}', "t"),)),
     e.SharedStateSet(app="shop", state='{"rate":2}', source_thread="t"),
+    e.SessionItemAdded(head='{"role":"user","content":"', tail='"}', back=-1, is_cut=True),
+    e.SessionItemRemoved(seq=2, claim="c1"),
     e.PatternsJoined(industry="retail", secret="s3", min_tenants=2, by="ann"),
     e.PatternsLeft(industry="retail", by="ann", reason="sold"),
     e.PatternProposed(industry="retail", line=3, source=3, text="Sales of [name] dip.", found=(TAKEN_OUT,),

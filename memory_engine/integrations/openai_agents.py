@@ -1,0 +1,201 @@
+"""Sessions of the OpenAI Agents SDK in this memory: each item byte for byte, and as an event of a thread.
+
+    from memory_engine.integrations.openai_agents import MemoryEngineSession
+
+    async with memory_engine.open("agent.db") as engine:
+        result = await Runner.run(agent, "Hello", session=MemoryEngineSession("chat", engine))
+
+Needs the extra `openai-agents`. A session is the engine's thread of the same id, so that contexts, search, compaction
+and the inspector work on it.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, TypeVar, cast
+
+from memory_engine.engine import Engine
+from memory_engine.errors import EngineClosed, InvalidArgument, MissingExtra, ThreadNotFound
+from memory_engine.formats import openai_responses
+from memory_engine.integrations.portal import Portal
+from memory_engine.thread import Thread
+from memory_engine.views.session_items.view import Item, SessionItems
+from memory_engine.wiring import open as open_engine
+
+try:
+    from agents.memory.session_settings import (  # pyright: ignore[reportMissingImports]
+        SessionSettings,
+        coerce_session_settings,
+        resolve_session_limit,
+    )
+except ImportError:
+    raise MissingExtra("sessions of OpenAI Agents", "openai-agents") from None
+
+if TYPE_CHECKING:
+    from agents.items import TResponseInputItem  # pyright: ignore[reportMissingImports]
+
+T = TypeVar("T")
+History = Literal["all", "context"]
+
+
+class MemoryEngineSession:
+    """A `Session` of the SDK in an engine's thread. Making one reads and writes nothing.
+
+    `engine` is an open engine, on whose event loop the session is to be made; its methods may be awaited on any loop.
+    Or it is what `open` takes, a path or a URL: then the session opens it at its first use, in a thread of its own, for
+    programs without an event loop (`Runner.run_sync`), until `close`.
+
+    `history` is what the model is given: `"all"` items as they are, or the thread's `"context"` within `max_tokens`,
+    with what was compacted and what is known of the user. The first item makes the thread, with these scopes.
+    """
+
+    session_settings: SessionSettings | None
+
+    def __init__(  # noqa: PLR0913 - scopes are keywords of the public face
+        self,
+        session_id: str,
+        engine: Engine | str | os.PathLike[str],
+        *,
+        history: History = "all",
+        max_tokens: int | None = None,
+        user_id: str = "",
+        tenant_id: str = "",
+        agent_id: str = "",
+        session_settings: SessionSettings | dict[str, object] | None = None,
+    ) -> None:
+        if history not in ("all", "context"):
+            raise InvalidArgument("history", history, 'give "all" or "context"')
+        self.session_id = session_id
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
+        self._home = _OpenEngine(engine) if isinstance(engine, Engine) else _OwnEngine(os.fspath(engine))
+        self._history = history
+        self._max_tokens = max_tokens
+        self._scopes = user_id, tenant_id, agent_id
+
+    async def get_items(self, limit: int | None = None) -> "list[TResponseInputItem]":
+        """The history, oldest first; with a limit (of the settings, if none is given) its latest items.
+
+        Of a context, a limit keeps calls with their outputs and with the reasoning that led to them: rather fewer.
+        """
+        limit = resolve_session_limit(limit, self.session_settings)
+        return cast("list[TResponseInputItem]", await self._home.run(self._get, limit))
+
+    async def add_items(self, items: "list[TResponseInputItem]") -> None:
+        """Add items, all or none, and record each as a message of the thread."""
+        await self._home.run(self._add, items)
+
+    async def pop_item(self) -> "TResponseInputItem | None":
+        """Remove and return the latest item; `None` where there is none. Its message is forgotten, too."""
+        return cast("TResponseInputItem | None", await self._home.run(self._pop))
+
+    async def clear_session(self) -> None:
+        """Begin again: the thread is cleared, and its log keeps what was before."""
+        await self._home.run(self._clear)
+
+    def close(self) -> None:
+        """Close the engine if the session has opened it: it cannot be used any more. A second call does nothing."""
+        self._home.close()
+
+    async def _get(self, engine: Engine, limit: int | None) -> list[Item]:
+        thread = engine.thread(self.session_id)
+        with suppress(ThreadNotFound):
+            if self._history == "context":
+                return await self._context(thread, limit)
+            return await SessionItems(thread).get(limit)
+        return []
+
+    async def _context(self, thread: Thread, limit: int | None) -> list[Item]:
+        context = await thread.context(self._max_tokens)
+        if not context.messages:
+            return []
+        rendered = context.render("openai.responses")
+        items = [cast("Item", item) for item in rendered.input]
+        if rendered.instructions is not None:
+            items.insert(0, {"type": "message", "role": "developer", "content": rendered.instructions})
+        return items if limit is None else _latest(items, limit)
+
+    async def _add(self, engine: Engine, items: list[Item]) -> None:
+        if items:
+            user_id, tenant_id, agent_id = self._scopes
+            thread = await engine.open_thread(self.session_id, user_id=user_id, tenant_id=tenant_id, agent_id=agent_id)
+            await SessionItems(thread).add(items)
+
+    async def _pop(self, engine: Engine) -> Item | None:
+        with suppress(ThreadNotFound):
+            return await SessionItems(engine.thread(self.session_id)).pop()
+        return None
+
+    async def _clear(self, engine: Engine) -> None:
+        with suppress(ThreadNotFound):
+            await engine.thread(self.session_id).clear(reason="its session was cleared")
+
+
+class _OpenEngine:
+    """An engine that others have opened, on the loop that runs now."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, function: Callable[..., Coroutine[object, None, T]], *arguments: object) -> T:
+        """Run a function of the engine on the engine's loop."""
+        return await _on(self._loop, function(self._engine, *arguments))
+
+    def close(self) -> None:
+        """Whoever opened the engine closes it."""
+
+
+class _OwnEngine:
+    """An engine that is opened when it is first used, on a loop of its own."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._lock = threading.Lock()
+        self._portal: Portal | None = None
+        self._opened: tuple[Engine, asyncio.AbstractEventLoop] | None = None
+        self._is_closed = False
+
+    async def run(self, function: Callable[..., Coroutine[object, None, T]], *arguments: object) -> T:
+        """Run a function of the engine on the engine's loop. Raises `EngineClosed`."""
+        engine, loop = self._there() if self._opened else await asyncio.to_thread(self._there)
+        return await _on(loop, function(engine, *arguments))
+
+    def _there(self) -> tuple[Engine, asyncio.AbstractEventLoop]:
+        with self._lock:
+            if self._is_closed:
+                raise EngineClosed
+            if self._opened is None:
+                portal = Portal()
+                try:
+                    self._opened = portal.enter(open_engine(self._where)), portal.call(_running_loop)
+                except BaseException:  # any error: no thread stays behind; it goes on to the caller
+                    portal.close()
+                    raise
+                self._portal = portal
+            return self._opened
+
+    def close(self) -> None:
+        """Close the engine."""
+        with self._lock:
+            self._is_closed = True
+            if self._portal is not None:
+                self._portal.close()
+
+
+async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, T]) -> T:
+    """The result of work on a loop, awaited on any."""
+    if asyncio.get_running_loop() is loop:
+        return await work
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+async def _running_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def _latest(items: list[Item], limit: int) -> list[Item]:
+    """The latest items, from the beginning of what was said to a model, or of what it answered."""
+    starts = (at for at, run in openai_responses.runs(items) if run[0].get("type") not in openai_responses.OUTPUTS)
+    return next((items[at:] for at in starts if at >= len(items) - limit), [])
