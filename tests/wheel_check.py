@@ -18,8 +18,10 @@ NEEDS_MORE = (
     "testing/contract_",
     "testing/store_contract",
     "storage/postgres/",
+    "integrations/adk",
     "integrations/anthropic",
     "integrations/langgraph",
+    "integrations/openai_agents",
     "telemetry.py",
 )
 

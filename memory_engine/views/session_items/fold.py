@@ -12,7 +12,7 @@ _RECORDED = "+"
 """The end of the key of an item whose message is the event right before."""
 
 
-class ItemRow(msgspec.Struct, frozen=True, gc=False):
+class SessionItemRow(msgspec.Struct, frozen=True, gc=False):
     """An item, held by the event at `seq`; `is_recorded`: the event right before is its message."""
 
     seq: int
@@ -26,14 +26,14 @@ class SessionItemsFold:
     version = 1
     mode: ProjectionMode = "inline"
     lazy = True
-    row = ItemRow
+    row = SessionItemRow
     events: tuple[type[Event], ...] = (SessionItemAdded, SessionItemRemoved, MemoryForget)
 
-    def apply(self, rows: Rows[ItemRow], event: RecordedEvent) -> None:
+    def apply(self, rows: Rows[SessionItemRow], event: RecordedEvent) -> None:
         """Change the rows by one event. An item goes with its message."""
         match event.event:
             case SessionItemAdded(back=back):
-                rows.put(_key(event.seq, is_recorded=back < 0), ItemRow(event.seq, back < 0))
+                rows.put(_key(event.seq, is_recorded=back < 0), SessionItemRow(event.seq, back < 0))
             case SessionItemRemoved(seq=seq):
                 _drop(rows, seq)
             case MemoryForget() as forget:
@@ -49,6 +49,6 @@ def _key(seq: int, *, is_recorded: bool) -> str:
     return seq_key(seq) + (_RECORDED if is_recorded else "")
 
 
-def _drop(rows: Rows[ItemRow], seq: int) -> None:
+def _drop(rows: Rows[SessionItemRow], seq: int) -> None:
     for is_recorded in (False, True):
         rows.drop(_key(seq, is_recorded=is_recorded))

@@ -12,7 +12,7 @@ from memory_engine.runtime.handle import ThreadHandle
 from memory_engine.runtime.life import forgetting
 from memory_engine.runtime.messages import items_as_events
 from memory_engine.views.session_items.events import SessionItemAdded, SessionItemRemoved
-from memory_engine.views.session_items.fold import SESSION_ITEMS, ItemRow
+from memory_engine.views.session_items.fold import SESSION_ITEMS, SessionItemRow
 
 Item = dict[str, object]
 
@@ -62,7 +62,7 @@ class SessionItems:
             if items:
                 return items[0]
 
-    async def _remove(self, row: ItemRow) -> None:
+    async def _remove(self, row: SessionItemRow) -> None:
         removed = NewEvent(
             SessionItemRemoved(seq=row.seq, claim=self.thread.kernel.new_id()), f"session_item_removed:{row.seq}"
         )
@@ -73,7 +73,7 @@ class SessionItems:
         forget = await forgetting(self.thread, event_ids=list(message_ids), reason="its item was removed")
         await self.thread.dispatch_all([removed, forget])
 
-    async def _items(self, rows: Sequence[ItemRow]) -> list[Item]:
+    async def _items(self, rows: Sequence[SessionItemRow]) -> list[Item]:
         """The items of rows, but for those whose text was destroyed or redacted."""
         reader = self.thread.kernel.reader
         seqs = {row.seq for row in rows} | {row.seq - 1 for row in rows if row.is_recorded}

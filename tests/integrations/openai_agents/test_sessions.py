@@ -255,7 +255,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 async def test_a_run_with_a_context_as_history(tmp_path: Path) -> None:
     """An agent's turns with parallel calls; the model is given whole pairs, and each item is kept once."""
 
-    @function_tool  # type: ignore[untyped-decorator]
+    @function_tool
     def weather(city: str) -> str:
         """The weather."""
         return f"sunny in {city}"
