@@ -217,7 +217,9 @@ PATHS: list[Path] = [
     task_of_an_agent, task_that_failed, result_of_an_agent, tool_of_an_agent,
 ]  # fmt: skip
 
-KEEPS: dict[str, str] = {}
+KEEPS = {
+    "items": "its rows hold names and seqs, unread; whoever reads them passes over what was forgotten (test_items)"
+}
 """The built-in folds that take no forgetting, each with the reason."""
 
 
