@@ -10,15 +10,16 @@ a file's is that of its text, a folder's that of the texts in it.
 """
 
 import posixpath
+import weakref
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from memory_engine import sync
+from memory_engine.engine import Engine
 from memory_engine.errors import InvalidInput, MemoryFileExists, MissingExtra, UnknownMemoryFile
-from memory_engine.integrations.portal import Portal
 from memory_engine.thread import Thread
 from memory_engine.views.memory_files.view import MemoryFile, MemoryFiles
-from memory_engine.wiring import open as open_engine
 
 try:
     from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
@@ -99,16 +100,16 @@ class MemoryTool(BetaAbstractMemoryTool):
         cache_control: "BetaCacheControlEphemeralParam | None" = None,
     ) -> None:
         super().__init__(cache_control=cache_control)
-        self._portal = Portal()
-        try:
-            engine = self._portal.enter(open_engine(path))
+
+        async def folder(engine: Engine) -> _Folder:
             scope: Thread = (
                 engine.user(user_id, tenant_id=tenant_id) if user_id else engine.agent(agent_id, tenant_id=tenant_id)
             )
-            self._folder = _Folder(scope.memory_files)
-        except BaseException:  # any error: no thread stays behind; it goes on to the caller
-            self._portal.close()
-            raise
+            return _Folder(scope.memory_files)
+
+        self._engine = sync.open(path)
+        self._end = weakref.finalize(self, self._engine.close)
+        self._folder = self._engine.call(folder)
 
     def __enter__(self) -> Self:
         return self
@@ -120,35 +121,37 @@ class MemoryTool(BetaAbstractMemoryTool):
 
     def close(self) -> None:
         """Close the store. A second call does nothing."""
-        self._portal.close()
+        self._end()
 
     def view(self, command: "View") -> str:
         """A file with its lines numbered, or the files and folders below one, two levels deep."""
-        return self._portal.call(self._folder.view, command.path, command.view_range)
+        return self._engine.call(lambda _: self._folder.view(command.path, command.view_range))
 
     def create(self, command: "Create") -> str:
         """Make a file."""
-        return self._portal.call(self._folder.create, command.path, command.file_text)
+        return self._engine.call(lambda _: self._folder.create(command.path, command.file_text))
 
     def str_replace(self, command: "StrReplace") -> str:
         """Replace a text that a file holds once."""
-        return self._portal.call(self._folder.str_replace, command.path, command.old_str, command.new_str or "")
+        return self._engine.call(
+            lambda _: self._folder.str_replace(command.path, command.old_str, command.new_str or "")
+        )
 
     def insert(self, command: "Insert") -> str:
         """Put lines into a file, after its line `insert_line`."""
-        return self._portal.call(self._folder.insert, command.path, command.insert_line, command.insert_text)
+        return self._engine.call(lambda _: self._folder.insert(command.path, command.insert_line, command.insert_text))
 
     def delete(self, command: "Delete") -> str:
         """Delete a file or a folder."""
-        return self._portal.call(self._folder.delete, command.path)
+        return self._engine.call(lambda _: self._folder.delete(command.path))
 
     def rename(self, command: "Rename") -> str:
         """Give a file or a folder another path."""
-        return self._portal.call(self._folder.rename, command.old_path, command.new_path)
+        return self._engine.call(lambda _: self._folder.rename(command.old_path, command.new_path))
 
     def clear_all_memory(self) -> str:
         """Delete all files. The log keeps them."""
-        return self._portal.call(self._folder.clear)
+        return self._engine.call(lambda _: self._folder.clear())
 
 
 class _Folder:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, TypeVar, cast
 
+from memory_engine import sync
 from memory_engine.engine import Engine
 from memory_engine.errors import EngineClosed, InvalidArgument, MissingExtra, ThreadNotFound
 from memory_engine.formats import openai_responses
-from memory_engine.integrations.portal import Portal
+from memory_engine.integrations.home import HomeLoop
 from memory_engine.thread import Thread
 from memory_engine.views.session_items.view import Item, SessionItems
-from memory_engine.wiring import open as open_engine
 
 try:
     from agents.memory.session_settings import (  # pyright: ignore[reportMissingImports]
@@ -137,11 +137,11 @@ class _OpenEngine:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._loop = asyncio.get_running_loop()
+        self._home = HomeLoop()
 
     async def run(self, function: Callable[..., Coroutine[object, None, T]], *arguments: object) -> T:
         """Run a function of the engine on the engine's loop."""
-        return await _on(self._loop, function(self._engine, *arguments))
+        return await self._home.run(function(self._engine, *arguments))
 
     def close(self) -> None:
         """Whoever opened the engine closes it."""
@@ -153,46 +153,27 @@ class _OwnEngine:
     def __init__(self, where: str) -> None:
         self._where = where
         self._lock = threading.Lock()
-        self._portal: Portal | None = None
-        self._opened: tuple[Engine, asyncio.AbstractEventLoop] | None = None
+        self._engine: sync.Engine | None = None
         self._is_closed = False
 
     async def run(self, function: Callable[..., Coroutine[object, None, T]], *arguments: object) -> T:
         """Run a function of the engine on the engine's loop. Raises `EngineClosed`."""
-        engine, loop = self._there() if self._opened else await asyncio.to_thread(self._there)
-        return await _on(loop, function(engine, *arguments))
+        return await asyncio.to_thread(lambda: self._there().call(lambda engine: function(engine, *arguments)))
 
-    def _there(self) -> tuple[Engine, asyncio.AbstractEventLoop]:
+    def _there(self) -> "sync.Engine":
         with self._lock:
             if self._is_closed:
                 raise EngineClosed
-            if self._opened is None:
-                portal = Portal()
-                try:
-                    self._opened = portal.enter(open_engine(self._where)), portal.call(_running_loop)
-                except BaseException:  # any error: no thread stays behind; it goes on to the caller
-                    portal.close()
-                    raise
-                self._portal = portal
-            return self._opened
+            if self._engine is None:
+                self._engine = sync.open(self._where)
+            return self._engine
 
     def close(self) -> None:
         """Close the engine."""
         with self._lock:
             self._is_closed = True
-            if self._portal is not None:
-                self._portal.close()
-
-
-async def _on(loop: asyncio.AbstractEventLoop, work: Coroutine[object, None, T]) -> T:
-    """The result of work on a loop, awaited on any."""
-    if asyncio.get_running_loop() is loop:
-        return await work
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-
-async def _running_loop() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
+            if self._engine is not None:
+                self._engine.close()
 
 
 def _latest(items: list[Item], limit: int) -> list[Item]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import memory_engine
+from memory_engine import sync
 from memory_engine.integrations.anthropic import AsyncMemoryTool, MemoryTool
-from memory_engine.integrations.portal import Portal
 from memory_engine.runtime.config import EngineConfig
 from tests.integrations.beside import peer_tests
 
@@ -40,13 +40,8 @@ class AsyncTool(AsyncMemoryTool):
 
 def files_in(base_path: str) -> dict[str, str]:
     """What the memory holds, as another process sees it; paths as on the disk of the SDK's tool."""
-    portal = Portal()
-    try:
-        engine = portal.enter(memory_engine.open(base_path, config=EngineConfig(read_only=True)))
-        files = portal.call(engine.agent("claude").memory_files.list)
-        return {f"memories/{file.path}": file.content for file in files}
-    finally:
-        portal.close()
+    with sync.open(base_path, config=EngineConfig(read_only=True)) as engine:
+        return {f"memories/{file.path}": file.content for file in engine.agent("claude").memory_files.list()}
 
 
 vars(PEER)["get_directory_snapshot"] = files_in

@@ -10,13 +10,13 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 import memory_engine
+from memory_engine import sync
 from memory_engine.integrations.langgraph import MemoryEngineSaver
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
-from memory_engine.integrations.portal import Portal
 from tests.integrations.beside import peer_tests
 
-OPEN: list[Portal] = []
-"""Loops of engines that the test that runs has opened."""
+OPEN: list[sync.Engine] = []
+"""The engines that the test that runs has opened."""
 
 
 class Embedded:
@@ -37,10 +37,10 @@ class Embedded:
         """Nothing is open."""
 
 
-def opened(embedder: Embedded | None = None) -> tuple[Portal, memory_engine.Engine]:
+def opened(embedder: Embedded | None = None) -> sync.Engine:
     """An engine on a loop of its own."""
-    OPEN.append(Portal())
-    return OPEN[-1], OPEN[-1].enter(memory_engine.open(":memory:", embedder=embedder))
+    OPEN.append(sync.open(":memory:", embedder=embedder))
+    return OPEN[-1]
 
 
 class Store(MemoryEngineStore):
@@ -48,13 +48,13 @@ class Store(MemoryEngineStore):
 
     def __init__(self, *, index: dict[str, Any] | None = None) -> None:
         index = index or {}
-        portal, engine = opened(Embedded(index["embed"], index["dims"]) if index else None)
+        own = opened(Embedded(index["embed"], index["dims"]) if index else None)
         made, fields = super().__init__, index.get("fields") or index.get("text_fields") or ("$",)
 
-        async def make() -> None:
+        async def make(engine: memory_engine.Engine) -> None:
             made(engine, fields=fields)
 
-        portal.call(make)
+        own.call(make)
 
     def setup(self) -> None:
         """There is nothing to set up."""
@@ -70,13 +70,13 @@ class Saver(MemoryEngineSaver):
     """With the constructor of the peer's."""
 
     def __init__(self, *, serde: Any = None) -> None:
-        portal, engine = opened()
+        own = opened()
         made = super().__init__
 
-        async def make() -> None:
+        async def make(engine: memory_engine.Engine) -> None:
             made(engine, serde=serde)
 
-        portal.call(make)
+        own.call(make)
 
 
 def module(name: str, **names: object) -> None:
