@@ -114,7 +114,7 @@ def of_event(event: Event | UnknownEvent) -> str:
             return f"the compaction of event {event.completed}, {back}{why}"
     body = event.bodies()[0] if event.bodies() else None
     said = " ".join(filter(None, (content_text(body.content), of_calls(body.calls)))) if body else ""
-    if said:
+    if said or (said := event.in_few_words()):
         return said
     fields = msgspec.to_builtins(event)
     return ", ".join(f"{name} {value}" for name, value in fields.items())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import memory_engine
 from memory_engine import Engine, UserMessage
+from memory_engine.core.excerpts import of_event
 from memory_engine.core.records import NewEvent
 from memory_engine.views.checkpoints.events import CheckpointName, Quote
 from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split, to_bytes, to_text, unquoted
@@ -132,6 +133,16 @@ async def test_a_message_is_kept_once_where_its_event_stands_beside_it(engine: E
     found = await Checkpoints(thread).read(name)
     assert found is not None
     assert packed([{"text": text[::-1]}]) == found.values["messages"]
+
+
+async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> None:
+    """Not the bytes that it holds."""
+    thread = await engine.create_thread()
+    checkpoints = Checkpoints(thread)
+    name = await saved(checkpoints, 0, {"list": ["a" * 80, "b" * 80], "plan": "walk"})
+    await checkpoints.write(name, "t1", "~pull, node", [Write("list", 0, packed(["c"]))])
+    lines = [of_event(recorded.event) async for recorded in thread.events()]
+    assert ["{} with list, plan, 2 new in lists", "~pull, node wrote list"] == lines
 
 
 async def test_a_forgotten_checkpoint_is_shown_no_more(engine: Engine) -> None:

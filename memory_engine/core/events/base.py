@@ -128,6 +128,10 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         )
         return (body,)
 
+    def in_few_words(self) -> str:
+        """The event for a line of a list, where neither its text nor its fields as they are would tell; else empty."""
+        return ""
+
     def digests(self) -> tuple[str, ...]:
         """The names, made of its texts, under which later events and rows refer to it."""
         return ()

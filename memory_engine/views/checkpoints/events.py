@@ -90,6 +90,12 @@ class CheckpointSaved(Event):
     items: tuple[PiecePlace, ...] = ()
     pieces: tuple[Bytes | Quote, ...] = ()
 
+    def in_few_words(self) -> str:
+        """What its runtime says of it, and its channels."""
+        where = f"{self.namespace}: " if self.namespace else ""
+        new = f", {len(self.items)} new in lists" if self.items else ""
+        return f"{where}{self.metadata} with {', '.join(value.channel for value in self.values) or 'no values'}{new}"
+
 
 @event("checkpoint_written", tracked=True, chunks="none")
 class CheckpointWritten(Event):
@@ -101,6 +107,11 @@ class CheckpointWritten(Event):
     task_path: Name = ""
     writes: tuple[ChannelWrite, ...] = ()
     pieces: tuple[Bytes, ...] = ()
+
+    def in_few_words(self) -> str:
+        """The task, and the channels that it wrote to."""
+        where = f"{self.namespace}: " if self.namespace else ""
+        return f"{where}{self.task_path or self.task_id} wrote {', '.join(write.channel for write in self.writes)}"
 
 
 class CheckpointName(msgspec.Struct, frozen=True, array_like=True, gc=False):
