@@ -23,7 +23,9 @@ from memory_engine.errors import (
     ThreadNotFound,
 )
 from memory_engine.storage.memory_passages import MemoryPassages
+from memory_engine.store import broken
 from memory_engine.store.protocol import (
+    BROKEN_ROWS,
     KEPT_ROWS,
     Act,
     Backup,
@@ -98,7 +100,9 @@ class MemoryStore:
         live = sorted(kept.live.values(), key=lambda row: (row.container, row.key))
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = {seq: self._event(kept, seq) for seq in seqs}
-        return LoadedThread(_copied(kept.record), kept.head, live, sources, self.passages.has(thread_id))
+        noted = self._rows.get((BROKEN_ROWS, broken.VERSION, thread_id), {})
+        is_indexed = self.passages.has(thread_id)
+        return LoadedThread(_copied(kept.record), kept.head, live, sources, is_indexed, noted.get(broken.KEY))
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head. Raises `ThreadNotFound`."""

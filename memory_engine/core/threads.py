@@ -246,7 +246,8 @@ def check_record(record: ThreadRecord) -> None:
 class LoadedThread(msgspec.Struct, frozen=True):
     """A thread as stored: record, head, live rows, and the events that their chunks come from, by seq.
 
-    `indexed`: it has an index of passages, which commits keep up to date.
+    `indexed`: it has an index of passages, which commits keep up to date. `broken`: what is noted of a log that was
+    found broken (see `store.broken`).
     """
 
     record: ThreadRecord
@@ -254,6 +255,7 @@ class LoadedThread(msgspec.Struct, frozen=True):
     live: Sequence[LiveChunk]
     sources: Mapping[int, StoredEvent]
     indexed: bool = False
+    broken: bytes | None = None
 
 
 def generation_of(head: Head) -> int:

@@ -49,6 +49,7 @@ class InlineProjections:
         self._reader = reader
         self._thread_id = thread_id
         self._rows: dict[str, Rows[object]] = {}
+        self._is_new = False
         self._touched: dict[str, None] = {}
 
     async def load(self) -> None:
@@ -57,17 +58,22 @@ class InlineProjections:
         Raises `ReducerError` where a projection fails on an event of the log.
         """
         self._rows = {}
+        self._is_new = False
         for projection in self._plan.always:
             await self.bring(projection)
 
     def begin(self) -> None:
-        """Begin with empty rows: there is no log yet."""
-        self._rows = {name: Rows(projection.row, {}) for name, projection in self._plan.named.items()}
+        """Begin without a log: what no event has concerned has no rows."""
+        self._is_new = True
 
     def missing(self, event_type: str) -> list[Projection[object]]:
         """The projections to bring in before an event of this type can be applied."""
         concerned = self._plan.concerned(event_type)
-        return [one for one in concerned if one.name not in self._rows] if concerned else []
+        missing = [one for one in concerned if one.name not in self._rows] if concerned else []
+        if missing and self._is_new:
+            self._rows.update({one.name: Rows(one.row, None if is_lazy(one) else {}) for one in missing})
+            return []
+        return missing
 
     async def bring(self, projection: Projection[object], *, readable: bool = False) -> None:
         """Bring in the rows of a projection, up to date with the log. No commit of the thread may be under way.

@@ -30,7 +30,14 @@ from memory_engine.core.threads import (
     decode_policy,
     generation_of,
 )
-from memory_engine.errors import Conflict, EventTooLarge, IdempotencyConflict, InvalidEvent, ThreadNotFound
+from memory_engine.errors import (
+    Conflict,
+    EventTooLarge,
+    IdempotencyConflict,
+    InvalidEvent,
+    MemoryEngineError,
+    ThreadNotFound,
+)
 from memory_engine.runtime.correlation import current_links
 from memory_engine.runtime.queue import Prepared, Request
 from memory_engine.store.passages import PassageStep
@@ -128,6 +135,15 @@ class RecordedLog:
             request.receipts[stored.id] = self.receipt(head, stored, made, None)
         if not request.pending:
             request.resolve()
+
+    async def find_or_fail(self, head: Head, request: Request, error: MemoryEngineError) -> None:
+        """Resolve a request whose events cannot be reduced now, if all are recorded already; else fail it."""
+        try:
+            await self.find(head, request)
+        except MemoryEngineError as failure:
+            error = failure
+        finally:
+            request.fail(error)
 
     async def rebase(self, head: Head, request: Request) -> None:
         """Base a request on the head if only upkeep came since what its sender has seen; else fail it.

@@ -79,7 +79,7 @@ class EngineConfig:
     event_bytes_max: int = field(default=16 * 1024 * 1024, validator=_positive)
     commit_tries_max: int = field(default=50, validator=_positive)
     batch_events_max: int = field(default=256, validator=_positive)
-    open_threads_max: int = field(default=4096, validator=_positive)
+    open_threads_max: int = field(default=16_384, validator=_positive)
     conversation: ConversationLimits = ConversationLimits()
     scratchpad_snippets_max: int = field(default=SNIPPETS_MAX, validator=_positive)
     working_entries_max: int = field(default=WORKING_MAX, validator=_positive)

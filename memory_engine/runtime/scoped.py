@@ -235,6 +235,7 @@ async def create_thread(kernel: Kernel, record: ThreadRecord, first: Event | Non
     check_record(record)
     if first is None:
         await kernel.store.create(record, Head(), ())
+        kernel[OpenThreads].adopt(record)
     else:
         await kernel[OpenThreads].make(record, kernel.request([first]))
 

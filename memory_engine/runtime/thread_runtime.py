@@ -90,7 +90,7 @@ class ThreadRuntime:
         self.projections = projections
         self.indexed = loaded.indexed
         self.queue = ThreadQueue(self.id, kernel.config.queue_capacity)
-        self.busy = False
+        self.busy = self._pumping = False
         self.failed: MemoryEngineError | None = None
         self.compaction_backoff = 0
         self.compaction_failures = 0
@@ -110,12 +110,16 @@ class ThreadRuntime:
             if request.future.done():
                 return await request.future
         try:
-            if not self.busy and self.queue.is_clear:
+            is_over = self._kernel.pace.is_over()
+            if not self.busy and self.queue.is_clear and not is_over:
                 self._take_up([request])
             else:
                 if not self.queue.put_nowait(request):
                     await self.queue.put(request, self._kernel.config.queue_timeout_s)
-                self.pump()
+                if is_over:
+                    asyncio.get_running_loop().call_soon(self.pump)
+                else:
+                    self.pump()
             return await request.future
         except asyncio.CancelledError:
             self.queue.discard(request)
@@ -130,14 +134,17 @@ class ThreadRuntime:
 
     def pump(self) -> None:
         """Reduce the waiting requests and hand them to the store. Does nothing while a commit is under way."""
-        while not self.busy:
-            requests = self.queue.take(self._kernel.config.batch_events_max)
-            if not requests:
-                if self.head.status == PAUSED and len(self.queue) and not self._watching:
-                    self._watching = True
-                    self._kernel.tasks.spawn(self._watch_pause(), until_close=True)
-                return
-            self._take_up(requests)
+        if self._pumping:
+            return  # a commit that ended within `_take_up`: the loop below goes on
+        self._pumping = True
+        try:
+            while not self.busy and (requests := self.queue.take(self._kernel.config.batch_events_max)):
+                self._take_up(requests)
+        finally:
+            self._pumping = False
+        if not self.busy and self.head.status == PAUSED and len(self.queue) and not self._watching:
+            self._watching = True
+            self._kernel.tasks.spawn(self._watch_pause(), until_close=True)
 
     def _take_up(self, requests: Sequence[Request]) -> None:
         """Reduce requests onto the current state, in one commit; requests that cannot join it go back."""
@@ -193,7 +200,7 @@ class ThreadRuntime:
                 self.projections.apply(concerned)
         except MemoryEngineError as error:
             if request.has_callers_ids:
-                self._kernel.tasks.spawn(self._find_recorded_or_fail(request, error))
+                self._kernel.tasks.spawn(self._log.find_or_fail(self.head, request, error))
             else:
                 request.fail(error)
             return
@@ -270,7 +277,11 @@ class ThreadRuntime:
         )
         future = self._kernel.store.commit(unit)
         attempt.make_receipts(self._receipt)
-        future.add_done_callback(lambda done: self._committed(attempt, done))
+        if future.done():
+            self._kernel.pace.ended_at_once()
+            self._committed(attempt, future)
+        else:
+            future.add_done_callback(lambda done: self._committed(attempt, done))
 
     def _committed(self, attempt: Attempt, done: "asyncio.Future[None]") -> None:
         error = EngineClosed() if done.cancelled() else done.exception()
@@ -424,15 +435,6 @@ class ThreadRuntime:
     async def _bring(self, projection: Projection[V], *, readable: bool) -> None:
         view = cast("Projection[object]", projection)
         await self.exclusively(lambda: self.projections.bring(view, readable=readable))
-
-    async def _find_recorded_or_fail(self, request: Request, error: MemoryEngineError) -> None:
-        """An event that cannot be reduced now may be recorded already: then its first receipt counts."""
-        try:
-            await self._log.find(self.head, request)
-        except MemoryEngineError as failure:
-            error = failure
-        finally:
-            request.fail(error)
 
     async def reload(self) -> None:
         """Take head and state from the store: another process has written."""

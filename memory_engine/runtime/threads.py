@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from memory_engine.core.chain import load_state
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
-from memory_engine.core.threads import Head, LoadedThread, ThreadRecord
+from memory_engine.core.threads import Head, LoadedThread, ThreadRecord, is_scope_id
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
 from memory_engine.projections.inline import InlinePlan, InlineProjections
 from memory_engine.projections.rebuild import rebuild_thread
@@ -18,7 +18,7 @@ from memory_engine.runtime.correlation import UNLINKED, linked
 from memory_engine.runtime.kernel import Kernel
 from memory_engine.runtime.queue import BlockingReason, Request
 from memory_engine.runtime.thread_runtime import Committed, ThreadRuntime
-from memory_engine.store.broken import broken_of, mark_broken
+from memory_engine.store.broken import broken_as_error, mark_broken
 
 _log = logging.getLogger("memory_engine")
 
@@ -160,10 +160,20 @@ class OpenThreads:
         """Make a thread with its first events, in one commit. Raises `ThreadExists`, and the errors of dispatching."""
         if self._kernel.tasks.closing:
             raise EngineClosed
+        await self._new(record, makes=record).submit(request)
+
+    def adopt(self, record: ThreadRecord) -> None:
+        """Hold in memory a thread that was made just now, without events: there is nothing to load."""
+        is_plain = not is_scope_id(record.id)  # the store says where the epochs of a scope's thread begin
+        if is_plain and record.id not in self._open and record.id not in self._loading:
+            self._evict()
+            self._open[record.id] = self._new(record)
+
+    def _new(self, record: ThreadRecord, *, makes: ThreadRecord | None = None) -> ThreadRuntime:
         projections = InlineProjections(self._plan, self._kernel.store, self._kernel.reader, record.id)
         projections.begin()
         loaded = LoadedThread(record, Head(), (), {})
-        await ThreadRuntime(self._kernel, loaded, projections, self._committed, makes=record).submit(request)
+        return ThreadRuntime(self._kernel, loaded, projections, self._committed, makes=makes)
 
     async def taken(self, thread_id: str) -> ThreadRuntime:
         """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
@@ -220,7 +230,7 @@ class OpenThreads:
         await projections.load()
         runtime = ThreadRuntime(self._kernel, loaded, projections, self._committed)
         self._evict()
-        runtime.failed = await broken_of(store, thread_id)
+        runtime.failed = broken_as_error(thread_id, loaded.broken)
         self._open[thread_id] = runtime
         if not self._kernel.config.read_only:
             for opened in self.on_open:

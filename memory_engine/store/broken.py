@@ -9,7 +9,7 @@ from memory_engine.errors import IntegrityError
 from memory_engine.store.protocol import BROKEN_ROWS, ProjectionChange, Store
 
 VERSION = 1
-_KEY = "divergence"
+KEY = "divergence"
 
 
 class _Broken(msgspec.Struct, frozen=True):
@@ -20,10 +20,15 @@ class _Broken(msgspec.Struct, frozen=True):
 async def broken_of(store: Store, thread_id: str) -> IntegrityError | None:
     """The error of a thread that was found broken. Raises `ThreadNotFound`."""
     _, rows = await store.rows(BROKEN_ROWS, VERSION, thread_id)
-    if _KEY not in rows:
+    return broken_as_error(thread_id, rows.get(KEY))
+
+
+def broken_as_error(thread_id: str, row: bytes | None) -> IntegrityError | None:
+    """The error that a row of `BROKEN_ROWS` stands for."""
+    if row is None:
         return None
     try:
-        found = msgspec.json.decode(rows[_KEY], type=_Broken)
+        found = msgspec.json.decode(row, type=_Broken)
     except (msgspec.DecodeError, UnicodeDecodeError):
         found = _Broken(0, "it was found broken, and the note of it too")
     return IntegrityError(thread_id, found.seq, found.why)
@@ -33,4 +38,4 @@ async def mark_broken(store: Store, error: IntegrityError | None, thread_id: str
     """Note that a thread is broken, or, with no error, that it is whole again."""
     row = msgspec.json.encode(_Broken(error.seq, error.why)) if error is not None else None
     if row is not None or await broken_of(store, thread_id) is not None:
-        await store.write_projection(thread_id, ProjectionChange(BROKEN_ROWS, VERSION, {_KEY: row}, 0))
+        await store.write_projection(thread_id, ProjectionChange(BROKEN_ROWS, VERSION, {KEY: row}, 0))

@@ -61,7 +61,10 @@ class Faults:
         self._plan(point, nth, when, act)
 
     def delay(self, point: Point, seconds: float, *, nth: int = 1, when: When = "before") -> None:
-        """Let the n-th such point from now on take so much longer; other threads and the event loop go on."""
+        """Let the n-th such point from now on take so much longer.
+
+        Other threads go on, and so does the event loop, but for one slow commit that nothing announced.
+        """
         self._plan(point, nth, when, lambda: time.sleep(seconds))
 
     def kill(self, point: Point, *, nth: int = 1, when: When = "before") -> None:

@@ -35,7 +35,8 @@ from memory_engine.storage.postgres.rows import (
     thread_from_row,
     tid_of,
 )
-from memory_engine.store.protocol import RowSpan, StoreStats, ThreadFilter
+from memory_engine.store import broken
+from memory_engine.store.protocol import BROKEN_ROWS, RowSpan, StoreStats, ThreadFilter
 
 _UPDATED = "coalesce((SELECT e.recorded_at_us FROM @.events e WHERE e.tid = t.tid AND e.seq = h.seq), t.created_at_us)"
 """When a thread's last event was recorded; a thread without one of its own was made then."""
@@ -95,10 +96,15 @@ class Reads:
         """A thread's record, head and live rows with the events behind them."""
         row = await self.one(
             f"SELECT {HEAD_COLUMNS}, {THREAD_COLUMNS}, "
-            "EXISTS (SELECT 1 FROM @.passage_indexes i WHERE i.tid = t.tid) AS indexed "
+            "EXISTS (SELECT 1 FROM @.passage_indexes i WHERE i.tid = t.tid) AS indexed, "
+            "(SELECT p.value FROM @.projection_rows p WHERE p.projection = $3 AND p.version = $4 AND p.tid = t.tid "
+            "AND p.head = $5) AS broken "
             "FROM @.threads t JOIN @.heads h ON h.tid = t.tid WHERE t.tid = $1 AND h.status <> $2",
             tid_of(thread_id),
             DELETED,
+            BROKEN_ROWS,
+            broken.VERSION,
+            split_key(broken.KEY)[0],
         )
         if row is None:
             raise await self.without_head(thread_id)
@@ -108,7 +114,7 @@ class Reads:
         live = [LiveChunk(f"{one['seq']}.{one['n']}", one["key"], one["container"]) for one in rows]
         seqs = sorted({int(one["seq"]) for one in rows})
         sources = await self._events_at(thread_id, row, seqs)
-        return LoadedThread(thread_from_row(row), head_from_row(row), live, sources, row["indexed"])
+        return LoadedThread(thread_from_row(row), head_from_row(row), live, sources, row["indexed"], row["broken"])
 
     async def head(self, thread_id: str) -> Head:
         """A thread's head."""

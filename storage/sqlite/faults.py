@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeVar
 
-from memory_engine.storage.sqlite.connection import FileLock
+from memory_engine.storage.sqlite.locking import FileLock
 
 T = TypeVar("T")
 
@@ -59,12 +59,23 @@ class ToldLock(FileLock):
     def __enter__(self) -> FileLock:
         self._plan.before("lock")
         super().__enter__()
+        self._tell()
+        return self
+
+    def try_enter(self) -> bool:
+        """Tell the plan only where a block begins."""
+        self._plan.before("lock")
+        if not super().try_enter():
+            return False
+        self._tell()
+        return True
+
+    def _tell(self) -> None:
         try:
             self._plan.after("lock")
         except BaseException:  # nobody will leave a block that was never entered
             self.__exit__(None, None, None)
             raise
-        return self
 
 
 def _told(plan: FaultPlan, sql: str, act: Callable[[], T]) -> T:

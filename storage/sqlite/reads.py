@@ -33,11 +33,15 @@ from memory_engine.storage.sqlite.schema import (
     with_id,
 )
 from memory_engine.storage.sqlite.transactions import find_tid, without_head
+from memory_engine.store import broken
 from memory_engine.store.passages import LookedUp, LookUp
-from memory_engine.store.protocol import RowSpan, StoreStats, ThreadFilter
+from memory_engine.store.protocol import BROKEN_ROWS, RowSpan, StoreStats, ThreadFilter
 
 _IN_MAX = 500
 """Values in one `IN (…)`: SQLite's limit on older builds is 999 parameters."""
+
+
+_ROW = "SELECT value FROM projection_rows WHERE projection = ? AND version = ? AND tid = ? AND key = ?"
 
 
 def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
@@ -51,7 +55,9 @@ def load(raw: sqlite3.Connection, thread_id: str) -> LoadedThread:
         seqs = sorted({int(row.chunk_id.partition(".")[0]) for row in live})
         sources = _events_at(raw, tid, seqs)
         indexed = raw.execute("SELECT 1 FROM passage_indexes WHERE tid = ?", (tid,)).fetchone() is not None
-        return LoadedThread(thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH]), live, sources, indexed)
+        noted = raw.execute(_ROW, (BROKEN_ROWS, broken.VERSION, tid, broken.KEY)).fetchone()
+        record, its_head = thread_from_row(row[HEAD_WIDTH:]), head_from_row(row[:HEAD_WIDTH])
+        return LoadedThread(record, its_head, live, sources, indexed, noted[0] if noted is not None else None)
     finally:
         raw.execute("COMMIT")
 

@@ -19,9 +19,10 @@ from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadReco
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
-from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, Leases
+from memory_engine.storage.sqlite.connection import Connection
 from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.file import check_place, check_sqlite_version, close_for_good, signature, version_of
+from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
 from memory_engine.storage.sqlite.passages import SQLitePassages
 from memory_engine.storage.sqlite.schema import MIGRATIONS, check_version, migrate
 from memory_engine.storage.sqlite.transactions import (
@@ -59,6 +60,8 @@ SHORTEN_S = 0.25
 """Seconds between two tries to empty the write-ahead log."""
 MEASURE_S = 0.01
 """Seconds between two looks at its size: where other threads are at work, each call of the system may cost a turn."""
+AT_ONCE_MAX = 8
+"""Commits in a round of the loop that are tried at once; those of more threads share transactions."""
 QUIET_S = 0.5
 """Seconds that reads which begin wait at most for those under way, so that it can be emptied."""
 QUIET_POLL_S = 0.002
@@ -90,6 +93,7 @@ class SQLiteStore:
         self._busy_timeout_s = busy_timeout_s
         self._generation = Generation(path)
         self._generation_now: int | None = None
+        self._in_round = 0
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._leases = Leases(path)
@@ -198,7 +202,7 @@ class SQLiteStore:
             lock.close()
             raise
         transactions = Transactions(SPILL_BYTES, path)
-        writer = Writer(opened[0], lock, transactions, path)
+        writer = Writer(opened[0], lock, transactions, path, busy_timeout_s, syncs=durability == "full")
         return cls(path, writer, opened[1:], transactions, busy_timeout_s)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
@@ -226,7 +230,10 @@ class SQLiteStore:
             if size_of(self._path + "-wal") > WAL_BYTES:
                 self._shortened_s = math.inf  # until this one has ended
                 self._shortening = asyncio.get_running_loop().create_task(self._shorten())
-        return self._writer.submit(unit)
+        self._in_round += 1
+        # only where the end of the round will be told
+        at_once = self._generation_now is not None and self._in_round <= AT_ONCE_MAX
+        return self._writer.submit(unit, at_once=at_once)
 
     async def _shorten(self) -> None:
         """Empty the write-ahead log. This process begins no read before that, and waits for those under way."""
@@ -309,6 +316,7 @@ class SQLiteStore:
 
     def _next_round(self) -> None:
         self._generation_now = None
+        self._in_round = 0
 
     async def lease(self, thread_id: str) -> bool | None:
         """Take a thread for work that one engine at a time should do; `None` where the system has no such locks."""
@@ -454,7 +462,7 @@ def _prepare(
         check_version(raw, path)  # before anything is changed: the file may be another program's
         raw.execute("PRAGMA journal_mode = WAL").fetchone()
         raw.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
-        raw.execute("PRAGMA wal_autocheckpoint = 1000")
+        raw.execute("PRAGMA wal_autocheckpoint = 4000")  # where the writer was not the first to do it
         raw.execute("PRAGMA secure_delete = OFF")
         migrate(raw, path, migrated)
         lock.watch()

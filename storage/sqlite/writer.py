@@ -14,11 +14,14 @@ from typing import TypeVar
 from memory_engine.errors import EngineClosed, HeadMoved, MemoryEngineError, ReadOnly, StorageFailed
 from memory_engine.storage.passages import index_words
 from memory_engine.storage.sqlite import erasing
-from memory_engine.storage.sqlite.connection import Connection, FileLock, Generation, storage_error
+from memory_engine.storage.sqlite.connection import Connection, is_busy, storage_error
+from memory_engine.storage.sqlite.locking import FileLock, Generation
 from memory_engine.storage.sqlite.transactions import Transactions
 from memory_engine.store.protocol import CommitUnit
 
 T = TypeVar("T")
+_UNDONE = object()
+"""The outcome of a unit that was not committed, nor refused."""
 
 UNITS_MAX = 64
 """Units in one transaction. More would let the first wait for the last."""
@@ -30,6 +33,16 @@ TURN_S = 0.002
 """Seconds in which a process goes on writing once it has caught up with others, which costs more than a commit."""
 NEXT_S = 0.0005
 """Seconds that it may take meanwhile to come with the next."""
+HERE_BYTES = 32 * 1024
+"""Bytes of events that are committed on the event loop's own thread at most."""
+HERE_ROWS = 16
+"""Rows besides."""
+SLOW_S = 0.002
+"""A commit that takes longer is followed by none on the event loop's thread, until `FAST` have been faster."""
+FAST = 32
+PAGE_BYTES = 4096
+CHECKPOINT_BYTES = 4 * 1024 * 1024
+"""Bytes of the write-ahead log, as commits estimate them, after which the connection's thread checkpoints it."""
 IDLE_S = 1.0
 """After this pause without a commit the write-ahead log is checkpointed, and words of passages are indexed."""
 
@@ -39,10 +52,28 @@ class Writer:
 
     Used from the event loop only. It is driven by the ends of its own transactions, not by
     a task: a unit that finds the connection idle is on its thread before `submit` returns.
+
+    Two hops between threads cost as much as a small commit. So where nothing can make it wait, a unit is committed
+    `here`, on the event loop's own thread, before `submit` returns: it is small and alone, the lock between processes
+    is free at once, no sync of the disk is asked for, and the latest commits were fast. One that is slow after all is
+    the last for a while.
     """
 
-    def __init__(self, connection: Connection, lock: FileLock, transactions: Transactions, path: str) -> None:
+    def __init__(  # noqa: PLR0913 - what a writer is made of
+        self,
+        connection: Connection,
+        lock: FileLock,
+        transactions: Transactions,
+        path: str,
+        busy_timeout_s: float,
+        *,
+        syncs: bool,
+    ) -> None:
         self._connection = connection
+        self._busy_ms = self._timeout_ms = round(busy_timeout_s * 1000)
+        self._syncs = syncs
+        self._slow = 0
+        self._written = 0
         self._lock = lock
         self._transactions = transactions
         self._path = path
@@ -58,9 +89,14 @@ class Writer:
         self._turn_ends_s = 0.0
         self._tidying = asyncio.get_running_loop().create_task(self._tidy_when_idle())
 
-    def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
-        """Take a unit; it is committed with the others that wait."""
+    def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
+        """Take a unit; it is committed with the others that wait, or, `at_once`, now if nothing can make it wait."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if at_once and not (self._busy or self._units or self._jobs or self._crowded or self._slow or self._syncs):
+            outcome = self._committed_here(unit)
+            if outcome is not _UNDONE:
+                self._ended(outcome, lambda outcome: _settle_all(((unit, future),), outcome))
+                return future
         self._units.append((unit, future))
         if self._crowded:
             # others will come in this round of the loop: one transaction for all of them
@@ -69,6 +105,24 @@ class Writer:
         else:
             self._go_on()
         return future
+
+    def _committed_here(self, unit: CommitUnit) -> object:
+        """Commit a unit on this thread; `_UNDONE` where something could make that wait."""
+        if self._failed is not None or not _is_small(unit):
+            return _UNDONE
+        try:
+            if not self._lock.try_enter():
+                return _UNDONE
+            try:
+                outcomes = self._connection.here(lambda raw: self._write(raw, (unit,), 0))
+            except BaseException:  # the lock must not stay taken; it goes on to the caller
+                self._lock.leave(failed=True)
+                raise
+            self._lock.leave()
+        except Exception as error:  # whatever it is, it is the outcome of the unit
+            # another program may write to the file: on its own thread, the connection can wait for that
+            return _UNDONE if isinstance(error, sqlite3.Error) and is_busy(error) else error
+        return outcomes
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a transaction of its own between those of the units; it is rolled back if it raises."""
@@ -138,7 +192,17 @@ class Writer:
             settle(self._failed)
             self._go_on()
             return
-        self._connection.start(work, lambda outcome: self._ended(outcome, settle))
+        self._connection.start(lambda raw: self._patiently(raw, work), lambda outcome: self._ended(outcome, settle))
+
+    def _patiently(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        self._wait_at_most(raw, self._timeout_ms)
+        return work(raw)
+
+    def _wait_at_most(self, raw: sqlite3.Connection, busy_ms: int) -> None:
+        """Set how long SQLite waits for other programs that write to the file, or read what is to be overwritten."""
+        if self._busy_ms != busy_ms:
+            raw.execute(f"PRAGMA busy_timeout = {busy_ms}")
+            self._busy_ms = busy_ms
 
     def _ended(self, outcome: object, settle: Callable[[object], None]) -> None:
         """A transaction ended: answer it, then go on. A disk that fails makes the store read-only for good."""
@@ -152,7 +216,16 @@ class Writer:
         self._busy = False
         settle(outcome)
         self._index_words(is_idle=False)
+        if self._written > CHECKPOINT_BYTES:
+            self._written = 0
+            self._checkpoint_meanwhile()
         self._go_on()
+
+    def _checkpoint_meanwhile(self) -> None:
+        """Checkpoint between commits, where SQLite would do it within one."""
+        unheard: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        unheard.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._jobs.append((lambda raw: self._checkpoint(raw, "PASSIVE"), unheard))
 
     def _index_words(self, *, is_idle: bool) -> None:
         """Index words of passages between commits; nobody waits for it."""
@@ -173,24 +246,37 @@ class Writer:
 
     def _commit(self, raw: sqlite3.Connection, units: Sequence[CommitUnit]) -> list[MemoryEngineError | None]:
         with self._lock:
-            if self._seen != self._lock.marks:
-                self._seen = self._lock.marks
-                self._transactions.forget()
-            outcomes = self._transactions.commit(raw, units)
-            self._keep_the_turn(outcomes)
-            return outcomes
+            return self._write(raw, units, self._timeout_ms)
+
+    def _write(
+        self, raw: sqlite3.Connection, units: Sequence[CommitUnit], busy_ms: int
+    ) -> list[MemoryEngineError | None]:
+        """Write units, in the lock."""
+        began = time.perf_counter()
+        self._wait_at_most(raw, busy_ms)
+        if self._seen != self._lock.marks:
+            self._seen = self._lock.marks
+            self._transactions.forget()
+        outcomes = self._transactions.commit(raw, units)
+        took = time.perf_counter() - began
+        self._slow = FAST if took > SLOW_S * len(units) else max(0, self._slow - 1)
+        self._written += PAGE_BYTES * (2 + 2 * len(units)) + sum(map(_bytes_of, units))
+        self._keep_the_turn(outcomes)
+        return outcomes
 
     def _keep_the_turn(self, outcomes: Sequence[MemoryEngineError | None]) -> None:
         """Where processes write to one thread, let the one that had to catch up use what that has cost it."""
         if any(isinstance(outcome, HeadMoved) for outcome in outcomes):
             self._turn_ends_s = math.inf
             self._lock.keep(AGAIN_S)
-            return
-        now = time.monotonic()
-        if self._turn_ends_s == math.inf:
-            self._turn_ends_s = now + TURN_S
-        if now < self._turn_ends_s and self._lock.is_wanted:
-            self._lock.keep(NEXT_S)
+        elif self._turn_ends_s:
+            now = time.monotonic()
+            if self._turn_ends_s == math.inf:
+                self._turn_ends_s = now + TURN_S
+            if now >= self._turn_ends_s:
+                self._turn_ends_s = 0.0
+            elif self._lock.is_wanted:
+                self._lock.keep(NEXT_S)
 
     def _administer(self, raw: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> None:
         self._in_transaction(raw, work)
@@ -219,12 +305,8 @@ class Writer:
             raw.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
 
     def _shorten(self, raw: sqlite3.Connection) -> None:
-        (wait_ms,) = raw.execute("PRAGMA busy_timeout").fetchone()
-        raw.execute("PRAGMA busy_timeout = 0")
-        try:
-            self._checkpoint(raw, "TRUNCATE")
-        finally:
-            raw.execute(f"PRAGMA busy_timeout = {wait_ms}")
+        self._wait_at_most(raw, 0)
+        self._checkpoint(raw, "TRUNCATE")
 
     async def _tidy_when_idle(self) -> None:
         """Checkpoint once after each stretch of commits."""
@@ -244,7 +326,7 @@ class Writer:
 class NoWriter:
     """Stands in the writer's place where a file is only read. Raises `ReadOnly`."""
 
-    def submit(self, unit: CommitUnit) -> "asyncio.Future[None]":
+    def submit(self, unit: CommitUnit, *, at_once: bool = False) -> "asyncio.Future[None]":
         """Refuse a unit."""
         refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         refused.set_exception(ReadOnly(f"a commit to thread {unit.thread_id!r}"))
@@ -270,6 +352,17 @@ class NoWriter:
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _bytes_of(unit: CommitUnit) -> int:
+    return sum([len(stored.payload) + len(stored.record) for stored in unit.events])
+
+
+def _is_small(unit: CommitUnit) -> bool:
+    """Whether it is a matter of microseconds to write it."""
+    rows = len(unit.events) + len(unit.live) + sum([len(change.rows) for change in unit.projections])
+    rows += sum([len(step.rows) for step in unit.passages.steps]) if unit.passages is not None else 0
+    return rows <= HERE_ROWS and _bytes_of(unit) <= HERE_BYTES
 
 
 def size_of(path: str) -> int:

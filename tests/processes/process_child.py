@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import memory_engine
 from memory_engine import CompactionPolicy, Engine, EngineConfig, LlmTextResponse, NewEvent, Receipt
 from memory_engine.errors import MemoryEngineError, ThreadExists
-from memory_engine.storage.sqlite.connection import FileLock
+from memory_engine.storage.sqlite.locking import FileLock
 from tests.conversations import LONG
 from tests.scripted_compactors import Held, Yielding
 

@@ -11,7 +11,7 @@ from subprocess import PIPE, Popen
 import pytest
 
 from memory_engine import RecordedEvent
-from memory_engine.storage.sqlite.connection import FileLock
+from memory_engine.storage.sqlite.locking import FileLock
 from tests.conversations import NEVER, log, opened, texts, types
 from tests.scripted_compactors import Scripted
 

@@ -14,14 +14,14 @@ import pytest
 import memory_engine
 from memory_engine import Engine, UserMessage
 from memory_engine.errors import StorageBusy, StoreReplaced
-from memory_engine.storage.sqlite.connection import FileLock
+from memory_engine.storage.sqlite.locking import FileLock
 
 LONG_S = 60.0
 """Longer than any test: what waits for it does not wait for time to pass."""
 linux = pytest.mark.skipif(sys.platform != "linux", reason="chance decides where the kernel keeps no line")
 HOLDER = """
 import os, sys, time
-from memory_engine.storage.sqlite.connection import FileLock
+from memory_engine.storage.sqlite.locking import FileLock
 lock = FileLock(sys.argv[1], 5.0)
 lock.__enter__()
 if os.fork() == 0:

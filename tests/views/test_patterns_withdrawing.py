@@ -222,6 +222,7 @@ async def test_S8_a_crash_after_the_approval_publishes_once(commit: int, when: s
         await approved(engine, "acme", "Something that was shared before")
         (line,) = await promoted(engine, "acme", "Returns double")
         proposal = await engine.tenant("acme").patterns.propose(line)
+        await engine.settle()
         store.fail(StorageBusy("it died here", 0.0), commit=1 + commit, when=when)  # type: ignore[arg-type]
         with pytest.raises(StorageBusy):
             await engine.tenant("acme").patterns.approve(proposal.id, by="ann")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memory_engine
-from memory_engine import Event, Plugin, RecordedEvent, Rows, UserMessage, errors
+from memory_engine import EngineConfig, Event, Plugin, RecordedEvent, Rows, UserMessage, errors
 from memory_engine import events as e
 from memory_engine.events import Destination
 from memory_engine.projections import ProjectionMode, seq_key
@@ -39,8 +39,9 @@ class Unreadable(FaultyStore):
 async def test_a_view_that_cannot_be_read_fails_only_who_needs_it(error: Exception) -> None:
     """Those who stand in the queue beside them go on, nobody waits for ever, and a retry finds all well."""
     store = Unreadable(error)
-    async with memory_engine.open(store) as engine:
+    async with memory_engine.open(store, config=EngineConfig(open_threads_max=1)) as engine:
         thread = await engine.create_thread()
+        await engine.create_thread()  # the first is not in memory any more
         update = e.PreferenceUpdated(key="tone", value="dry")
         hold = store.hold()
         first = asyncio.ensure_future(thread.dispatch(UserMessage(content="first")))

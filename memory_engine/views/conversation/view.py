@@ -146,12 +146,13 @@ async def finish(thread: ThreadHandle, found: CycleRow | ExchangeRow, finished: 
     except IdempotencyConflict as error:
         conflict = error
     row = (await thread.rows(CONVERSATION)).get(exchange_key(found.seq))
-    if conflict is None and isinstance(row, ExchangeRow) and row.event_id == exchange_id:
+    row = row if isinstance(row, ExchangeRow) and row.event_id == exchange_id else None
+    if conflict is None and row is not None:
         return Exchange.of(row)
     for stored in await thread.kernel.store.find(thread.id, [exchange_id]):
         recorded = thread.kernel.reader.decode(thread.id, stored)
         if isinstance(recorded.event, ExchangeFinished) and recorded.event.answer == finished.answer:
-            return exchange_of_event(recorded, recorded.event)
+            return Exchange.of(row) if row is not None else exchange_of_event(recorded, recorded.event)
     raise conflict or ContentionError(thread.id, 1)
 
 
