@@ -25,6 +25,7 @@ from benchmarks.recall import recall
 from benchmarks.replaying import replay
 from benchmarks.setting import Bench, Setting, say
 from benchmarks.sizes import size
+from benchmarks.stalling import many_threads, stalls
 from benchmarks.views import views
 from benchmarks.writing import threads64
 
@@ -34,6 +35,8 @@ BENCHES: dict[str, Bench] = {
     "meanwhile": meanwhile,
     "threads64": threads64,
     "flat": flat,
+    "many_threads": many_threads,
+    "stalls": stalls,
     "replay": replay,
     "looking_back": looking_back,
     "cold": cold,

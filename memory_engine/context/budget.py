@@ -147,7 +147,7 @@ WINDOWS_MAX = 64
 DEFAULT_POLICY = ContextPolicy()
 
 
-class Costed(msgspec.Struct, frozen=True):
+class Costed(msgspec.Struct, frozen=True, gc=False):
     """A rendered atom with its tokens. `fixed`: it is in, whatever else is."""
 
     atom: Atom

@@ -30,7 +30,7 @@ _INSIDE = frozenset(
 """Types of the chunks that a thinking-tool loop is made of."""
 
 
-class Atom(msgspec.Struct, frozen=True):
+class Atom(msgspec.Struct, frozen=True, gc=False):
     """Chunks that stay together, in order, with their positions. `open`: more will follow, so leave them alone."""
 
     positions: tuple[int, ...]

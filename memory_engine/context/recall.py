@@ -22,6 +22,7 @@ from memory_engine.context.context import Context
 from memory_engine.context.excerpt import excerpt
 from memory_engine.context.recall_from import searchable
 from memory_engine.context.standing import OfferedBlock
+from memory_engine.core.aside import aside
 from memory_engine.core.state import State
 from memory_engine.core.text import terms
 from memory_engine.recall.hits import Hit, Shown, shown
@@ -75,9 +76,12 @@ async def recalled_context(
     kernel = thread.kernel
     query = checked_query(recall.query)
     others = await searchable(thread, recall.others, at=recall.at)
-    draft = kernel[ContextBuilder].draft(state, thread.id, recall.max_tokens, recall.policy, standing=standing)
+    builder, items = kernel[ContextBuilder], state.tally.chunks
+    draft = await aside(
+        lambda: builder.draft(state, thread.id, recall.max_tokens, recall.policy, standing=standing), items=items
+    )
     if draft.room < ROOM_MIN or not state.seq:
-        return draft.finished()
+        return await aside(draft.finished, items=items)
     limit = min(LIMIT_MAX, draft.room // HIT_TOKENS_MIN + len(draft.pieces))
     kinds = OWN_KINDS + OTHER_KINDS if others else OWN_KINDS
     asked = Asked(query=query, limit=limit, kinds=kinds, upto=recall.at or 0)
@@ -86,7 +90,7 @@ async def recalled_context(
     block.take(hit for hit in found if hit.thread_id != thread.id or hit.seq <= state.seq)
     if len(found) < limit and block.left >= ROOM_MIN:
         await _fill(kernel, draft, block, recall.at or 0)
-    return evolve(block.context(), recall_failure=found.failure)
+    return evolve(await aside(block.context, items=items), recall_failure=found.failure)
 
 
 class _Block:

@@ -246,7 +246,7 @@ NO_RESULT = "[no result yet]"
 """Stands for the result of a call that has none: providers refuse an unanswered call."""
 
 
-class RenderedChunk(msgspec.Struct, frozen=True):
+class RenderedChunk(msgspec.Struct, frozen=True, gc=False):
     """A chunk with its messages and its position in the state."""
 
     chunk: Chunk

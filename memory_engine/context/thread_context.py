@@ -12,6 +12,7 @@ from memory_engine.context.invariants import SPOKEN
 from memory_engine.context.recall import RecallRequest, recalled_context
 from memory_engine.context.standing import BlockSources, OfferedBlock, Situation
 from memory_engine.core.arguments import checked_number
+from memory_engine.core.aside import aside
 from memory_engine.core.clock import to_datetime
 from memory_engine.core.lazy import lazy_module
 from memory_engine.core.state import State
@@ -87,7 +88,9 @@ async def _thread_context(  # noqa: PLR0913, PLR0917 - those of `thread_context`
         if query is not None:
             wanted = RecallRequest(query=query, max_tokens=room, at=seq, policy=policy, others=recall_from)
             return await recalled_context(thread, state, wanted, standing)
-        return builder.build(state, thread.id, room, policy=policy, standing=standing)
+        return await aside(
+            lambda: builder.build(state, thread.id, room, policy=policy, standing=standing), items=state.tally.chunks
+        )
     except ContextBudgetError as error:
         raise ContextBudgetError(thread.id, error.needed + reserved, max_tokens or 0) from None
 
@@ -156,5 +159,4 @@ async def _moment(thread: ThreadHandle, at: int | None) -> datetime | None:
 
 def _asked(state: State) -> str:
     """The message that is being worked on."""
-    spoken = [chunk for chunk in state.chunks() if chunk.type in SPOKEN]
-    return spoken[-1].text if spoken else ""
+    return next((chunk.text for chunk in state.newest() if chunk.type in SPOKEN), "")

@@ -14,6 +14,7 @@ from attrs import field, frozen
 
 from memory_engine.context.builder import ContextBuilder
 from memory_engine.context.rendering import Message, message_bytes
+from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk
 from memory_engine.core.json_form import JsonForm, as_data, named
 from memory_engine.core.state import State
@@ -208,7 +209,9 @@ async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
     one, other = await a.state(), await b.state()
     shared = await shared_seq(a.kernel, (a.id, a.seq), (b.id, b.seq))
     is_forward = (a.seq, a.id) <= (b.seq, b.id)
-    older, newer = (Side(a, one), Side(b, other)) if is_forward else (Side(b, other), Side(a, one))
+    items = one.tally.chunks + other.tally.chunks
+    ends = ((a, one), (b, other)) if is_forward else ((b, other), (a, one))
+    older, newer = await aside(lambda: (Side(*ends[0]), Side(*ends[1])), items=items)
     chunks = await match(older, newer, shared)
     if not is_forward:
         chunks = chunks.mirrored()
@@ -221,7 +224,7 @@ async def diff(a: PastHandle, b: PastHandle, *, views: bool = True) -> Diff:
         moved=chunks.moved,
         compacted=chunks.compacted,
         restored=chunks.restored,
-        context=_contexts(a, one, b, other),
+        context=await aside(lambda: _contexts(a, one, b, other), items=items),
         views=await _views(a, b, shared) if views else None,
         containers=(_containers(chunks.removed, one), _containers(chunks.added, other)),
     )

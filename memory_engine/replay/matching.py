@@ -7,6 +7,7 @@ from itertools import pairwise
 import msgspec
 from attrs import evolve, frozen
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.json_form import JsonForm, as_data
 from memory_engine.core.state import Placed, State
@@ -86,16 +87,23 @@ class Matched:
 
 async def match(older: Side, newer: Side, shared: int) -> Matched:
     """Matches the chunks of two states whose logs are one up to `shared`; the older state is named first."""
-    common = {
-        chunk_id: chunk_id for chunk_id in older.placed if chunk_id in newer.placed and place(chunk_id)[0] <= shared
-    }
-    matching = _Matching(older, newer, common)
+    items = len(older.placed) + len(newer.placed)
+    matching = await aside(lambda: _begun(older, newer, shared), items=items)
     if matching.removed and matching.added:
         await _match_by_event(matching, shared)
         matching.match_by_name()
         await _match_by_lineage(matching, shared)
-    pairs = matching.pairs
-    moved = _moved(older, newer, {**common, **pairs})
+    return await aside(lambda: _matched(matching), items=items)
+
+
+def _begun(older: Side, newer: Side, shared: int) -> "_Matching":
+    both = (chunk_id for chunk_id in older.placed if chunk_id in newer.placed and place(chunk_id)[0] <= shared)
+    return _Matching(older, newer, {chunk_id: chunk_id for chunk_id in both})
+
+
+def _matched(matching: "_Matching") -> Matched:
+    older, newer, pairs = matching.older, matching.newer, matching.pairs
+    moved = _moved(older, newer, {**matching.common, **pairs})
     return Matched(
         added=newer.chunks(matching.added),
         removed=older.chunks(matching.removed),

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from memory_engine.core.arguments import checked_list
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import live_chunk
 from memory_engine.core.events.memory import ExecutionPause, ExecutionResume, MemoryForget, MetadataEntry, ThreadUpdated
 from memory_engine.core.forgetting import line_digest, repeats
@@ -80,7 +81,9 @@ async def fork(thread: ThreadHandle, seq: int, *, thread_id: str, metadata: Mapp
         tokens=state.tally.tokens,
         marks={name: min(mark, seq) for name, mark in loaded.head.marks.items()},
     )
-    live = [row for placed in state.placed() if (row := live_chunk(placed)) is not None]
+    live = await aside(
+        lambda: [row for placed in state.placed() if (row := live_chunk(placed)) is not None], items=len(state)
+    )
     await kernel.store.create(record, head, live)
     await _forget_as_there(thread, ThreadHandle(kernel, record.id), seq)
     return record.id

@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from memory_engine.core.chain import as_recorded, live_chunk, load_state, next_head
+from memory_engine.core.chain import as_recorded, live_chunk, next_head
 from memory_engine.core.codec import checked_record
 from memory_engine.core.events.memory import ThreadUpdated
 from memory_engine.core.records import Receipt, RecordedEvent
@@ -56,7 +56,6 @@ TAIL_MAX = 64
 PAUSE_POLL_S = 0.2
 """Seconds between looks of a waiting event at whether another process has ended the pause."""
 
-
 _UPDATED = ThreadUpdated.event_type
 
 Committed = Callable[["ThreadRuntime", Sequence[Reduced]], None]
@@ -69,10 +68,11 @@ class ThreadRuntime:
     With `makes`, a record, the store does not have the thread yet: its first commit makes it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a thread at work is made of
         self,
         kernel: Kernel,
         loaded: LoadedThread,
+        state: State,
         projections: InlineProjections,
         committed: Committed,
         *,
@@ -86,7 +86,7 @@ class ThreadRuntime:
         self.kind = kernel.kind(loaded.record.kind)
         self.id = loaded.record.id
         self.head = loaded.head
-        self.state = load_state(loaded, kernel.events)
+        self.state = state
         self.projections = projections
         self.indexed = loaded.indexed
         self.queue = ThreadQueue(self.id, kernel.config.queue_capacity)
@@ -441,7 +441,7 @@ class ThreadRuntime:
         self._looked_s = asyncio.get_running_loop().time()
         self._is_stale = False
         loaded = await self._kernel.reader.load(self.id)
-        self.state = load_state(loaded, self._kernel.events)
+        self.state = await self._kernel.reader.state_of(loaded)
         if loaded.head.epoch != self.head.epoch:  # it may be another: who was deleted has come back
             self._kernel.caches.drop(self.id)
         self.record, self.head, self.indexed = loaded.record, loaded.head, loaded.indexed

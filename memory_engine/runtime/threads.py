@@ -6,9 +6,9 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from memory_engine.core.chain import load_state
 from memory_engine.core.events.memory import MemoryForget, ThreadCleared
 from memory_engine.core.records import RecordedEvent
+from memory_engine.core.state import State
 from memory_engine.core.threads import Head, LoadedThread, ThreadRecord, is_scope_id
 from memory_engine.errors import EngineClosed, HeadMoved, IntegrityError, StorageError, ThreadNotFound
 from memory_engine.projections.inline import InlinePlan, InlineProjections
@@ -173,7 +173,7 @@ class OpenThreads:
         projections = InlineProjections(self._plan, self._kernel.store, self._kernel.reader, record.id)
         projections.begin()
         loaded = LoadedThread(record, Head(), (), {})
-        return ThreadRuntime(self._kernel, loaded, projections, self._committed, makes=makes)
+        return ThreadRuntime(self._kernel, loaded, State(), projections, self._committed, makes=makes)
 
     async def taken(self, thread_id: str) -> ThreadRuntime:
         """The thread in memory, loaded from the store if it is not there. Raises `ThreadNotFound`."""
@@ -216,19 +216,21 @@ class OpenThreads:
 
     async def _load(self, thread_id: str) -> ThreadRuntime:
         store = self._kernel.store
-        loaded = await self._kernel.reader.load(thread_id)
+        reader = self._kernel.reader
+        loaded = await reader.load(thread_id)
         try:
-            load_state(loaded, self._kernel.events)
+            state = await reader.state_of(loaded)
         except IntegrityError:
             if self._kernel.config.read_only:
                 raise
             # the live rows are a cache of the log: make them again, and refuse only if that does not mend them
             with suppress(HeadMoved):  # then another process has written, and perhaps mended them
-                await rebuild_thread(store, self._kernel.reader, thread_id)
-            loaded = await self._kernel.reader.load(thread_id)
-        projections = InlineProjections(self._plan, store, self._kernel.reader, thread_id)
+                await rebuild_thread(store, reader, thread_id)
+            loaded = await reader.load(thread_id)
+            state = await reader.state_of(loaded)
+        projections = InlineProjections(self._plan, store, reader, thread_id)
         await projections.load()
-        runtime = ThreadRuntime(self._kernel, loaded, projections, self._committed)
+        runtime = ThreadRuntime(self._kernel, loaded, state, projections, self._committed)
         self._evict()
         runtime.failed = broken_as_error(thread_id, loaded.broken)
         self._open[thread_id] = runtime

@@ -7,10 +7,12 @@ with their thread, and a rebuild does not touch them.
 
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_row, is_redacted, load_state, read_back, unreadable_marks
 from memory_engine.core.chunks import Chunk, ChunkType
 from memory_engine.core.clock import to_us
@@ -95,6 +97,10 @@ class LogReader:
         checked = await self._checked(thread_id, list(loaded.sources.values()))
         return msgspec.structs.replace(loaded, sources={stored.seq: stored for stored in checked})
 
+    async def state_of(self, loaded: LoadedThread) -> State:
+        """The state of a thread as it was loaded. Raises `IntegrityError` (see `load_state`)."""
+        return await aside(lambda: load_state(loaded, self.registry), items=len(loaded.live))
+
     async def _checked(self, thread_id: str, rows: Sequence[StoredEvent]) -> Sequence[StoredEvent]:
         """Rows ready to be decoded, which checks their hashes.
 
@@ -102,7 +108,7 @@ class LogReader:
         """
         if not self._check_hashes:
             return [_unlinked(stored) for stored in rows]
-        redacted = [stored for stored in rows if is_redacted(stored)]
+        redacted = await aside(lambda: list(filter(is_redacted, rows)), items=len(rows) // 10)
         if redacted:
             attested = await attested_of(self._store, self.registry, thread_id)
             imported = await imported_of(self._store, thread_id)
@@ -176,7 +182,7 @@ class LogReader:
         start = await self._nearest(thread_id, seq)
         draft = start.draft()
         async for page in self.pages(thread_id, after=start.seq, upto=seq):
-            apply_rows(draft, page, thread_id)
+            await aside(partial(apply_rows, draft, page, thread_id), items=len(page))
             far = draft.seq - start.seq >= FAR and draft.seq < seq
             if far and draft.tally.chunks <= CHUNKS_MAX:  # no snapshots yet: an imported log, or an older one
                 start = await self._whole(thread_id, draft)
@@ -209,28 +215,26 @@ class LogReader:
             return State()
         head = Head(seq=at, hash=kept.hash, chunks=kept.chunks, tokens=kept.tokens)
         try:
-            return load_state(LoadedThread(ThreadRecord(id=thread_id), head, kept.live, rows), self.registry)
+            return await self.state_of(LoadedThread(ThreadRecord(id=thread_id), head, kept.live, rows))
         except IntegrityError:
             return State()
 
     async def _whole(self, thread_id: str, draft: StateDraft) -> State:
         """The state of a draft whose newer chunks lack the fields that they share with their events."""
-        placed = list(draft.placed())
-        lacking = [place for place in placed if place.chunk.id in draft.touched]
+        items = draft.tally.chunks
+        lacking = await aside(lambda: _lacking(draft), items=items)
         if not lacking:
-            return draft.freeze(draft.seq)
-        chunks = await self.chunks(thread_id, [place.chunk.id for place in lacking])
-        whole = State().draft()
-        for place in placed:
-            whole.insert(Placed(chunks.get(place.chunk.id, place.chunk), place.key, place.container))
-        return whole.freeze(draft.seq)
+            return await aside(lambda: draft.freeze(draft.seq), items=items)
+        chunks = await self.chunks(thread_id, lacking)
+        return await aside(lambda: _completed(draft, chunks), items=items)
 
     async def chunks(self, thread_id: str, chunk_ids: Sequence[str]) -> dict[str, Chunk]:
         """Chunks by id, wherever in the log they are. Raises `UnknownChunk` for one that never was."""
-        found: dict[str, Chunk] = {}
-        for stored in (await self.rows_at(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values():
-            _, reduction = decode_row(thread_id, stored, self.registry)
-            found.update((chunk.id, chunk) for chunk in reduction.chunks)
+        rows = (await self.rows_at(thread_id, {_seq(chunk_id) for chunk_id in chunk_ids})).values()
+        found = await aside(
+            lambda: {c.id: c for row in rows for c in decode_row(thread_id, row, self.registry)[1].chunks},
+            items=len(rows),
+        )
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id not in found]
         if missing:
             raise UnknownChunk("read", missing[0])
@@ -371,6 +375,19 @@ def opened(chunk_ids: Sequence[str], known: Mapping[str, Chunk]) -> Iterator[Chu
 
 def _is_summary(chunk: Chunk) -> bool:
     return chunk.type == ChunkType.COMPACTED
+
+
+def _lacking(draft: StateDraft) -> list[str]:
+    """The chunks of a draft that lack fields: those that it has not from the state which it began with."""
+    return [placed.chunk.id for placed in draft.placed() if placed.chunk.id in draft.touched]
+
+
+def _completed(draft: StateDraft, chunks: Mapping[str, Chunk]) -> State:
+    """The state of a draft, with these chunks in the place of its own."""
+    whole = State().draft()
+    for placed in draft.placed():
+        whole.insert(Placed(chunks.get(placed.chunk.id, placed.chunk), placed.key, placed.container))
+    return whole.freeze(draft.seq)
 
 
 def _seq(chunk_id: str) -> int:

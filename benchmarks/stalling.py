@@ -1,0 +1,164 @@
+"""What long work on one thread does to everybody else: how long the loop stands still, and another thread's dispatch.
+
+And many threads: a dispatch to each of thousands in turn, against one that has the engine to itself.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from time import perf_counter_ns
+
+import memory_engine
+from benchmarks.figures import Bar, Figure, Reference, Rounds, quantile
+from benchmarks.ours import WITHOUT_COMPACTION, dispatch_timed, events
+from benchmarks.setting import Setting, one_core, say
+from memory_engine import Thread, UserMessage
+
+BEAT_S = 0.001
+EACH_S = 0.002
+WARM_S = 0.2
+BATCH = 250
+ROUNDS = 5
+
+
+class Bystanders:
+    """A heartbeat and a thread that dispatches, beside one call. Times in nanoseconds."""
+
+    def __init__(self, other: Thread) -> None:
+        self._other = other
+        self._going = True
+        self.gaps: list[int] = []
+        self.dispatches: list[int] = []
+
+    async def beside(self, call: Callable[[], Awaitable[object]]) -> int:
+        """Run a call between them; how long it took."""
+        tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._dispatch())]
+        await asyncio.sleep(WARM_S)
+        self.gaps.clear()
+        self.dispatches.clear()
+        begun = perf_counter_ns()
+        await call()
+        took = perf_counter_ns() - begun
+        await asyncio.sleep(WARM_S)
+        self._going = False
+        await asyncio.gather(*tasks)
+        return took
+
+    async def _beat(self) -> None:
+        last = perf_counter_ns()
+        while self._going:
+            await asyncio.sleep(BEAT_S)
+            now = perf_counter_ns()
+            self.gaps.append(now - last - int(BEAT_S * 1e9))
+            last = now
+
+    async def _dispatch(self) -> None:
+        while self._going:
+            self.dispatches += await dispatch_timed(self._other, [UserMessage(content="meanwhile")])
+            await asyncio.sleep(EACH_S)
+
+
+async def stalls(setting: Setting) -> list[Figure]:
+    """Each call once, on a thread of 100,000 chunks that no compaction has touched."""
+    count = setting.size(100_000, 2_000)
+    path = setting.new_path("stalls")
+    say(f"  building a log of {count:,} messages")
+    async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
+        thread = await engine.create_thread("long")
+        batch = events(1, BATCH)
+        for _ in range(count // BATCH):
+            await thread.dispatch_all(batch)
+    found: list[Figure] = []
+    async with memory_engine.open(str(path), config=WITHOUT_COMPACTION) as engine:
+        other = await engine.create_thread("other")
+        for name, call in _calls(engine.thread("long"), count).items():
+            say(f"  {name}")
+            bystanders = Bystanders(other)
+            took = await bystanders.beside(call)
+            found.append(_stall(setting, f"{name}, {count:,} chunks", bystanders, took))
+    return found
+
+
+def _calls(thread: Thread, count: int) -> dict[str, Callable[[], Awaitable[object]]]:
+    half = count // 2
+    return {
+        "opening": thread.state,
+        "context(8000)": lambda: thread.context(max_tokens=8_000),
+        "context(8000, query)": lambda: thread.context(max_tokens=8_000, query="users in November"),
+        "state(at=half)": lambda: thread.state(at=half),
+        "diff(half, now)": lambda: thread.diff(half, count),
+        "fork(half)": lambda: thread.fork(at=half),
+        "forget": lambda: thread.forget(seqs=[10]),
+        "verify": thread.verify,
+        "rebuild": thread.rebuild,
+        "an event of 4 MB": lambda: thread.dispatch(UserMessage(content="word " * 800_000)),
+    }
+
+
+def _stall(setting: Setting, case: str, bystanders: Bystanders, took: int) -> Figure:
+    return Figure(
+        bench="stalls",
+        case=case,
+        value=max(bystanders.gaps) / 1e6,
+        unit="ms, the longest that the loop stood still",
+        bar=Bar("value", "<=", 10),
+        asserted=not setting.quick,
+        detail={"took_ms": took / 1e6, "other_dispatch_p99_ms": quantile(bystanders.dispatches, 0.99) / 1e6},
+    )
+
+
+async def many_threads(setting: Setting) -> list[Figure]:
+    """Rounds over 10,000 threads, a dispatch each, and the memory that they take."""
+    count = setting.size(10_000, 200)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(one_core())
+        path = str(setting.new_path("many"))
+        engine = await stack.enter_async_context(memory_engine.open(path, config=WITHOUT_COMPACTION))
+        alone = Rounds()
+        thread = await engine.create_thread()
+        for seed in range(ROUNDS):
+            alone.add(await dispatch_timed(thread, events(seed, 200)))
+        before = _resident_kib()
+        say(f"  making {count:,} threads")
+        threads = [await engine.create_thread() for _ in range(count)]
+        rounds = [await _round(threads, number) for number in range(ROUNDS)]
+        grown = _resident_kib() - before
+    return [
+        Figure(
+            bench="many_threads",
+            case=f"round {number} over {count:,} threads",
+            value=quantile(times, 0.5) / 1_000,
+            unit="us, p50",
+            reference=Reference("one thread", alone.p50_us),
+            bar=Bar("ratio", "<=", 1.3),
+            asserted=not setting.quick,
+            detail={"p99_us": quantile(times, 0.99) / 1_000},
+        )
+        for number, times in enumerate(rounds, 1)
+    ] + [
+        Figure(
+            bench="many_threads",
+            case=f"memory of an open thread of {ROUNDS} messages",
+            value=grown / count,
+            unit="KiB",
+            bar=Bar("value", "<=", 20),
+            asserted=not setting.quick,
+        )
+    ]
+
+
+async def _round(threads: Sequence[Thread], number: int) -> list[int]:
+    batch = events(number + 100, 200)
+    times: list[int] = []
+    for n, thread in enumerate(threads):
+        times += await dispatch_timed(thread, [batch[n % len(batch)]])
+    return times
+
+
+def _resident_kib() -> float:
+    """The memory of this process."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return 0.0
+    return next(float(line.split()[1]) for line in status.read_text("utf-8").splitlines() if line.startswith("VmRSS"))

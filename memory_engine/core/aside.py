@@ -1,0 +1,57 @@
+"""Pure work on much data, beside the event loop."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+AT_ONCE_MAX = 500
+"""Chunks, or rows, of which work on the loop's own thread takes a few milliseconds at most."""
+_SWITCH_S = 0.0005
+
+
+async def aside(work: Callable[[], T], *, items: int) -> T:
+    """The result of pure work on so many items: at once where they are few, else of another thread.
+
+    Cancelling the caller does not stop the work; nobody gets its result then.
+    """
+    if items <= AT_ONCE_MAX:
+        return work()
+    return await asyncio.to_thread(_given_way, work)
+
+
+class _GivingWay:
+    """A block in which other threads of the process have the interpreter at once while this one computes.
+
+    A thread that wants it waits five milliseconds as a rule, each time anew; a commit wants it a dozen times. The
+    interval is the interpreter's own: it is as before once no such block is left in the process.
+    """
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._blocks = 0
+        self._usual_s = 0.0
+
+    def __enter__(self) -> None:
+        with self._changing:
+            self._blocks += 1
+            if self._blocks == 1:
+                self._usual_s = sys.getswitchinterval()
+                sys.setswitchinterval(min(self._usual_s, _SWITCH_S))
+
+    def __exit__(self, *_: object) -> None:
+        with self._changing:
+            self._blocks -= 1
+            if self._blocks == 0:
+                sys.setswitchinterval(self._usual_s)
+
+
+giving_way = _GivingWay()
+
+
+def _given_way(work: Callable[[], T]) -> T:
+    with giving_way:
+        return work()
