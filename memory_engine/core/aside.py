@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE_MAX = 500
+AT_ONCE_MAX = 200
 """Chunks, or rows, of which work on the loop's own thread takes a few milliseconds at most."""
 _SWITCH_S = 0.0005
 

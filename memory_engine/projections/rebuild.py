@@ -3,15 +3,17 @@
 Projections are folded anew in one pass over the log: for rebuilding, verifying, and views of the past.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 from attrs import define, field
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import apply_rows, decode_row, live_chunk
 from memory_engine.core.events.memory import MemoryForget
-from memory_engine.core.records import StoredEvent
+from memory_engine.core.records import RecordedEvent, StoredEvent
 from memory_engine.core.state import State, StateDraft
 from memory_engine.core.threads import Head, LiveChunk
 from memory_engine.errors import MemoryEngineError
@@ -71,14 +73,19 @@ async def rows_at(projection: Projection[V], reader: LogReader, thread_id: str, 
     while after < seq:
         upto = min(seq, after + WINDOW)
         async for page in reader.pages(thread_id, after=after, upto=upto, types=types):
-            for event in page:
-                apply_one(projection, rows, reader.decode(thread_id, event))
-                rows.keep()
+            events = (reader.decode(thread_id, stored) for stored in page)
+            await aside(partial(_fold, projection, rows, events), items=len(page))
         after = upto
         if upto - kept_at >= max(WINDOW, ROWS_SHARE * len(rows)):
             await reader.snapshots.keep_rows(thread_id, view, upto, rows.encoded())
             kept_at = upto
     return rows
+
+
+def _fold(projection: Projection[V], rows: Rows[V], events: Iterable[RecordedEvent]) -> None:
+    for event in events:
+        apply_one(projection, rows, event)
+        rows.keep()
 
 
 async def shown_rows_at(projection: Projection[V], reader: LogReader, thread_id: str, seq: int) -> Rows[V]:
@@ -128,15 +135,18 @@ class Remaking:
     async def advance(self, upto: int, progress: Callable[[int], None] | None = None) -> None:
         """Read on. Raises `IntegrityError`, and `ReducerError` where a projection or an extractor fails."""
         async for page in self.reader.pages(self.thread_id, after=self.seq, upto=upto, types=self.wanted.types):
-            if self.wanted.state:
-                apply_rows(self.draft, page, self.thread_id)
-            for stored in page:
-                self.seen[stored.type] = stored.seq
-                self.refolding.apply(stored)
-                self._index(stored)
+            await aside(partial(self._take, page), items=len(page))
             if progress is not None:
                 progress(page[-1].seq)
         self.seq = upto
+
+    def _take(self, page: Sequence[StoredEvent]) -> None:
+        if self.wanted.state:
+            apply_rows(self.draft, page, self.thread_id)
+        for stored in page:
+            self.seen[stored.type] = stored.seq
+            self.refolding.apply(stored)
+            self._index(stored)
 
     def _index(self, stored: StoredEvent) -> None:
         if self.wanted.extractors is None:

@@ -4,9 +4,11 @@ That is the first place where a log, its reducers and the rows derived from it d
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
+from memory_engine.core.aside import aside
 from memory_engine.core.chain import decode_row, is_redacted, link_hash, next_head, stand_in_digest
 from memory_engine.core.codec import decode_reduction, encode_reduction, resolve_chunks
 from memory_engine.core.events.base import Event
@@ -250,10 +252,13 @@ class Verifier:
         )
         refused = ""
         try:
-            replay.passages = await self._indexed(loaded)
+            if self._extractors is not None and loaded.indexed:
+                replay.passages = await PassagesCheck.of(self._store.passages, self._extractors, loaded)
         except StorageRefused as error:
             refused = error.why
-        replay.mended = await self._mended(loaded)
+        if loaded.head.marks.get(ThreadRereduced.event_type):
+            mended = await mendings(self._reader, thread_id, loaded.head.seq)
+            replay.mended = {one.seq: one for _, event in mended for one in event.mended}
         replay.attested = await attested_of(self._store, self._events, thread_id)
         replay.imported = await imported_of(self._store, thread_id)
         try:
@@ -274,32 +279,26 @@ class Verifier:
                 found = found or replay.diverged(kind, lines=limited(faults))
         return replay.report(found)
 
-    async def _mended(self, loaded: LoadedThread) -> dict[int, MendedEvent]:
-        """The events that are known to be reduced to something else than is recorded (see `Thread.rereduce`)."""
-        if not loaded.head.marks.get(ThreadRereduced.event_type):
-            return {}
-        found = await mendings(self._reader, loaded.record.id, loaded.head.seq)
-        return {one.seq: one for _, event in found for one in event.mended}
-
-    async def _indexed(self, loaded: LoadedThread) -> PassagesCheck | None:
-        if self._extractors is None or not loaded.indexed:
-            return None
-        return await PassagesCheck.of(self._store.passages, self._extractors, loaded)
-
     async def _run(self, replay: _ThreadReplay, progress: VerifyProgress | None) -> Divergence | None:
         """Replay the log to its head, or to the first divergence."""
         async for page in self._reader.raw_pages(replay.thread_id, upto=replay.head.seq):
-            for stored in page:
-                found = self._check(replay, stored) or _derive(replay, stored, self._reader)
-                if found is not None:
-                    return found
-                replay.previous = stored.hash
-                if stored.seq > replay.own_after:
-                    replay.derived = next_head(replay.derived, stored, State().tally, tracked=False)
-                if self._events.tracks(stored.type):
-                    replay.marks[stored.type] = stored.seq
+            found = await aside(partial(self._check_page, replay, page), items=len(page))
+            if found is not None:
+                return found
             if progress is not None:
                 progress(replay.draft.seq)
+        return None
+
+    def _check_page(self, replay: _ThreadReplay, page: Sequence[StoredEvent]) -> Divergence | None:
+        for stored in page:
+            found = self._check(replay, stored) or _derive(replay, stored, self._reader)
+            if found is not None:
+                return found
+            replay.previous = stored.hash
+            if stored.seq > replay.own_after:
+                replay.derived = next_head(replay.derived, stored, State().tally, tracked=False)
+            if self._events.tracks(stored.type):
+                replay.marks[stored.type] = stored.seq
         return None
 
     def _check(self, replay: _ThreadReplay, stored: StoredEvent) -> Divergence | None:
