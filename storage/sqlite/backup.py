@@ -118,7 +118,7 @@ async def back_up_file(source: str, path: str, busy_timeout_s: float, copied: Co
             raise BackupFailed(path, "it was given up")
         copied(done, all_)
 
-    connection = await Connection.reader(source, busy_timeout_s)
+    connection = Connection.reader(source, busy_timeout_s)
     try:
         context = copy_context()  # the connection's thread has one of its own
         return await connection.run(lambda raw: context.run(_of_store, raw, source, path, told))

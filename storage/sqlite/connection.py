@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, cast
@@ -39,25 +39,30 @@ class Connection:
     cancelled await never leaves a transaction open.
     """
 
-    def __init__(self, connection: aiosqlite.Connection, path: str) -> None:
+    def __init__(self, connection: aiosqlite.Connection, path: str, *, is_started: bool = True) -> None:
         self._connection = connection
         self._path = path
         self._open = True
+        self._started = is_started
 
     @classmethod
     async def writer(
         cls, path: str, busy_timeout_s: float, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
     ) -> "Connection":
         """The connection that writes; `factory` is that of `sqlite3.connect`."""
-        return cls(await _connect(path, path, busy_timeout_s, factory, anywhere=True), path)
+        try:
+            return cls(await _unconnected(path, busy_timeout_s, factory, anywhere=True), path)
+        except sqlite3.Error as error:
+            raise storage_error(path, error) from error
 
     @classmethod
-    async def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
-        """A connection that cannot write. `is_still`: nobody else writes either, so that it needs no files beside."""
+    def reader(cls, path: str, busy_timeout_s: float, *, is_still: bool = False) -> "Connection":
+        """A connection that cannot write, opened with its first closure.
+
+        `is_still`: nobody else writes either, so that it needs no files beside.
+        """
         target = _read_only(path) + ("&immutable=1" if is_still else "")
-        connection = cls(await _connect(target, path, busy_timeout_s), path)
-        await connection.run(lambda raw: raw.execute("PRAGMA query_only = 1"))
-        return connection
+        return cls(_unconnected(target, busy_timeout_s), path, is_started=False)
 
     def start(self, work: Callable[[sqlite3.Connection], T], ended: Callable[[T | BaseException], None]) -> None:
         """Start a closure on the connection's thread, after those started before: one hop, however many statements.
@@ -79,7 +84,16 @@ class Connection:
             raise EngineClosed
         return work(self._connection._conn)
 
+    def _raw(self) -> sqlite3.Connection:
+        """SQLite's own connection, opened now if it is not yet. On the connection's thread."""
+        if self._connection._connection is None:
+            self._connection._connection = self._connection._connector()
+        return self._connection._connection
+
     def _put(self, outcome: "_ThreadFuture", work: Callable[[], object]) -> None:
+        if not self._started:
+            self._started = True
+            self._connection._thread.start()
         self._connection._tx.put_nowait((cast("asyncio.Future[object]", outcome), work))
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -89,9 +103,9 @@ class Connection:
         """
         if not self._open:
             raise EngineClosed
-        raw, loop = self._connection._conn, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         waited: asyncio.Future[T] = loop.create_future()
-        self._put(_ThreadFuture(loop, waited.done, waited.set_result, waited.set_exception), lambda: work(raw))
+        self._put(_ThreadFuture(loop, waited.done, waited.set_result, waited.set_exception), lambda: work(self._raw()))
         try:
             return await waited
         except (FileExistsError, FileNotFoundError):  # of a backup's target: it says nothing about this file
@@ -105,8 +119,38 @@ class Connection:
 
     async def close(self) -> None:
         """Close it and end its thread."""
-        self._open = False
-        await self._connection.close()
+        was_open, self._open = self._open, False
+        if self._connection._connection is not None:
+            await self._connection.close()
+        elif was_open and self._started and (stopped := self._connection.stop()) is not None:
+            await stopped
+
+
+class Readers:
+    """Connections that read, each query on the one with the fewest. One that is never needed is never opened."""
+
+    def __init__(self, connections: Sequence[Connection]) -> None:
+        self._connections = connections
+        self._at_work = [0] * len(connections)
+
+    @property
+    def at_work(self) -> int:
+        """Queries that have not ended."""
+        return sum(self._at_work)
+
+    async def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query. Raises what `Connection.run` raises."""
+        at = min(range(len(self._at_work)), key=self._at_work.__getitem__)
+        self._at_work[at] += 1
+        try:
+            return await self._connections[at].run(query)
+        finally:
+            self._at_work[at] -= 1
+
+    async def close(self) -> None:
+        """Close all of them."""
+        for connection in self._connections:
+            await connection.close()
 
 
 class _ThreadFuture:
@@ -139,9 +183,8 @@ def _read_only(path: str) -> str:
     return Path(path).resolve().as_uri() + "?mode=ro"
 
 
-async def _connect(
+def _unconnected(
     target: str,
-    path: str,
     busy_timeout_s: float,
     factory: Callable[..., sqlite3.Connection] = sqlite3.Connection,
     *,
@@ -157,10 +200,7 @@ async def _connect(
         check_same_thread=not anywhere,
     )
     connection._thread.daemon = True  # a store that nobody closed must not keep the process alive
-    try:
-        return await connection
-    except sqlite3.Error as error:
-        raise storage_error(path, error) from error
+    return connection
 
 
 def storage_error(path: str, error: sqlite3.Error | OSError | OverflowError) -> StorageError:

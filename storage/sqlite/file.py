@@ -20,7 +20,7 @@ async def version_of(
     path: str, busy_timeout_s: float, version: Callable[[sqlite3.Connection, str], int], *, is_still: bool = False
 ) -> int:
     """The schema version of a file that is there, by a connection that cannot write."""
-    connection = await Connection.reader(path, busy_timeout_s, is_still=is_still)
+    connection = Connection.reader(path, busy_timeout_s, is_still=is_still)
     try:
         return await connection.run(lambda raw: version(raw, path))
     finally:

@@ -19,7 +19,7 @@ from memory_engine.core.threads import Head, LiveChunk, LoadedThread, ThreadReco
 from memory_engine.errors import MemoryEngineError, SchemaError, StorageFailed
 from memory_engine.storage.sqlite import erasing, reads
 from memory_engine.storage.sqlite.checks import faults_of
-from memory_engine.storage.sqlite.connection import Connection
+from memory_engine.storage.sqlite.connection import Connection, Readers
 from memory_engine.storage.sqlite.faults import FaultPlan, ToldLock, connecting
 from memory_engine.storage.sqlite.file import check_place, check_sqlite_version, close_for_good, signature, version_of
 from memory_engine.storage.sqlite.locking import FileLock, Generation, Leases
@@ -81,7 +81,7 @@ class SQLiteStore:
         self,
         path: str,
         writer: Writer | NoWriter,
-        readers: Sequence[Connection],
+        readers: Readers,
         transactions: Transactions,
         busy_timeout_s: float,
     ) -> None:
@@ -89,7 +89,6 @@ class SQLiteStore:
         self._writer = writer
         self._readers = readers
         self._transactions = transactions
-        self._turn = 0
         self._busy_timeout_s = busy_timeout_s
         self._generation = Generation(path)
         self._generation_now: int | None = None
@@ -97,7 +96,6 @@ class SQLiteStore:
         self._still: tuple[int, ...] | None = None
         self._leaves: bool = False
         self._leases = Leases(path)
-        self._reading = 0
         self._quiet: asyncio.Future[None] | None = None
         self._shortening: asyncio.Task[None] | None = None
         self._shortened_s = self._measured_s = 0.0
@@ -163,8 +161,8 @@ class SQLiteStore:
             version = await version_of(path, busy_timeout_s, check_version, is_still=True)
         if version < len(MIGRATIONS):
             await cls._brought_up(path, version, busy_timeout_s)
-        opened = [await Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)]
-        store = cls(path, NoWriter(), opened, Transactions(SPILL_BYTES, path), busy_timeout_s)
+        found = Readers([Connection.reader(path, busy_timeout_s, is_still=is_still) for _ in range(readers)])
+        store = cls(path, NoWriter(), found, Transactions(SPILL_BYTES, path), busy_timeout_s)
         store._leaves = is_alone and not is_still
         store._still = await asyncio.to_thread(signature, path) if is_still else None
         return store
@@ -189,21 +187,21 @@ class SQLiteStore:
         faults: FaultPlan | None,
         migrated: Migrated | None,
     ) -> "SQLiteStore":
-        opened: list[Connection] = []
+        connection: Connection | None = None
         try:
             factory = sqlite3.Connection if faults is None else connecting(faults)
-            opened.append(await Connection.writer(path, busy_timeout_s, factory))
+            connection = await Connection.writer(path, busy_timeout_s, factory)
             told = _on_the_loop(migrated)
-            await opened[0].run(lambda raw: _prepare(raw, lock, path, durability, told))
-            opened.extend([await Connection.reader(path, busy_timeout_s) for _ in range(readers)])
+            await connection.run(lambda raw: _prepare(raw, lock, path, durability, told))
         except BaseException:  # after any error no thread of a connection may stay behind; it goes on to the caller
-            for connection in opened:
+            if connection is not None:
                 await connection.close()
             lock.close()
             raise
         transactions = Transactions(SPILL_BYTES, path)
-        writer = Writer(opened[0], lock, transactions, path, busy_timeout_s, syncs=durability == "full")
-        return cls(path, writer, opened[1:], transactions, busy_timeout_s)
+        writer = Writer(connection, lock, transactions, path, busy_timeout_s, syncs=durability == "full")
+        found = Readers([Connection.reader(path, busy_timeout_s) for _ in range(readers)])
+        return cls(path, writer, found, transactions, busy_timeout_s)
 
     async def create(self, record: ThreadRecord, head: Head, live: Sequence[LiveChunk]) -> None:
         """Make a thread. Raises `ThreadExists`."""
@@ -240,7 +238,7 @@ class SQLiteStore:
         self._quiet = asyncio.get_running_loop().create_future()
         until = time.monotonic() + QUIET_S
         try:
-            while self._reading and time.monotonic() < until:  # noqa: ASYNC110 - bounded, and rare
+            while self._readers.at_work and time.monotonic() < until:  # noqa: ASYNC110 - bounded, and rare
                 await asyncio.sleep(QUIET_POLL_S)
             with suppress(MemoryEngineError):
                 await self._writer.shorten()
@@ -407,8 +405,7 @@ class SQLiteStore:
         self._leases.disown()
         if self._shortening is not None:
             await asyncio.wait([self._shortening])
-        for reader in self._readers:
-            await reader.close()
+        await self._readers.close()
         await self._writer.close()
         if self._leaves:
             await asyncio.to_thread(close_for_good, self._path)
@@ -418,17 +415,13 @@ class SQLiteStore:
             raise StorageFailed(self._path, "another process has written to it since it was opened to be read")
         while self._quiet is not None:
             await asyncio.shield(self._quiet)
-        self._turn = (self._turn + 1) % len(self._readers)
-        self._reading += 1
         try:
-            return await self._readers[self._turn].run(query)
+            return await self._readers.run(query)
         except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, MemoryEngineError):
                 raise
             why = f"a row cannot be read ({error}); run `memory-engine verify`, or put a backup back"
             raise SchemaError(self._path, why) from error
-        finally:
-            self._reading -= 1
 
 
 async def _whole(opening: Coroutine[object, object, SQLiteStore]) -> SQLiteStore:
