@@ -25,7 +25,8 @@ from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
-from memory_engine.views.checkpoints.packing import JSON, MSGPACK, Form
+from memory_engine.views.checkpoints.packing import MSGPACK, Form
+from memory_engine.views.checkpoints.pieces import JSON
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Draft, Given, Saved, Write
 
 try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,8 +13,10 @@ import memory_engine
 from memory_engine import Engine, UserMessage
 from memory_engine.core.excerpts import of_event
 from memory_engine.core.records import NewEvent
-from memory_engine.views.checkpoints.events import CheckpointName, Quote
-from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split, to_bytes, to_text, unquoted
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.views.checkpoints.events import CheckpointName
+from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split, unquoted
+from memory_engine.views.checkpoints.pieces import Quote, to_bytes, to_text
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Given, Write
 
 texts = st.text(max_size=200)
@@ -133,6 +136,36 @@ async def test_a_message_is_kept_once_where_its_event_stands_beside_it(engine: E
     found = await Checkpoints(thread).read(name)
     assert found is not None
     assert packed([{"text": text[::-1]}]) == found.values["messages"]
+
+
+async def test_erasing_a_message_takes_it_out_of_every_checkpoint(tmp_path: Path) -> None:
+    """Of this thread and its forks; the rest of each stays, and so does a text that only holds it."""
+    texts = ["my number is 4711-0815.", "They said: my number is 4711-0815. Is it?", "4711"]
+    messages: list[object] = [*({"content": text} for text in texts), ["type", "4711"]]
+    async with memory_engine.open(str(tmp_path / "t.db")) as engine, memory_engine.open(":memory:") as other:
+        thread = await engine.create_thread("t")
+        warm = Checkpoints(thread)
+        name = await saved(warm, 0, {"list": [text * 4 for text in texts], "first": messages[0], "other": messages[1]})
+        await warm.write(name, "task", "", [Write("x", n, packed([one])) for n, one in enumerate(messages)])
+        said, pin = await thread.dispatch_all([UserMessage(content=texts[0]), UserMessage(content=texts[2])])
+        fork = await thread.fork(thread_id="fork")
+        await Checkpoints(fork).write(name, "later", "", [Write("x", 9, packed(["", messages[0]]))])
+        await thread.export(tmp_path / "less.jsonl", redaction=Redaction(seqs=(said.seq,)))
+        await other.import_log(tmp_path / "less.jsonl")
+        seen = [Checkpoints(other.thread("t"))]
+        for erased, left in ((None, [1, 2, 3]), (said, [1, 2, 3]), (pin, [1, 3])):
+            if erased is not None:
+                report = await thread.erase([erased.event_id])
+                assert report.proof is not None
+                assert report.proof.ok
+                seen = [warm, Checkpoints(thread), Checkpoints(fork)]
+            for one in seen:
+                found = await one.read(name)
+                assert found is not None
+                assert [packed([messages[n]]) for n in left] == [write.value for write in found.writes]
+                assert {"list": packed([text * 4 for text in texts]), "other": packed(messages[1])} == found.values
+        for handle in (thread, fork, other.thread("t")):
+            assert (await handle.verify()).ok
 
 
 async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> None:

@@ -5,7 +5,6 @@ elements, which stay as they are, byte for byte; any other form is one piece.
 """
 
 import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -13,25 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from memory_engine.views.checkpoints.events import ItemSpan, Packed, PiecePlace, Quote
+from memory_engine.views.checkpoints.events import ItemSpan
+from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, to_bytes, to_text
 
 Form = tuple[str, bytes]
 """A value as its serializer gave it: the name of its form, and its bytes."""
-JSON = "json"
-"""The form of a text that stands in an event as it is."""
 MSGPACK = "msgpack"
 PIECE_MIN = 64
 """Bytes from which on a part of a value is a piece of its own, which later values may name."""
-_ZIP_MIN = 48
-"""Bytes from which on a piece is packed."""
-_WORDS = (
-    b"invalid_tool_calls\x90\xaeusage_metadata\xadinput_tokens\xacoutput_tokens\xactotal_tokens\xa9tool_call\xa4args"
-    b"\xactool_call_id\xa8artifact\xc0\xa6status\xa7success\xbdlangchain_core.messages.tool\xabToolMessage\xa4tool"
-    b"\xbclangchain_core.messages.ai\xa9AIMessage\xa2ai\xb1response_metadata\x80\xaatool_calls\x90\xbemodel_validate_json"
-    b"\xbelangchain_core.messages.human\xacHumanMessage\x86\xa7content\xb1additional_kwargs\x80\xb1response_metadata\x80"
-    b"\xa4type\xa5human\xa4name\xc0\xa2id\xd9$\xb3model_validate_json"
-)
-"""What messages say again and again, for zlib. Never change it: what was packed could not be read."""
 _AHEAD = 8
 """Events among which the text of a piece is looked for."""
 _HEAD_MAX = 5
@@ -158,23 +146,6 @@ def numbers_of(spans: Iterable[ItemSpan]) -> list[int]:
 def digest_of(piece: bytes) -> bytes:
     """The digest by which a piece is known again."""
     return blake2b(piece, digest_size=16).digest()
-
-
-def to_text(data: bytes) -> str:
-    """Bytes as text, packed where that is shorter."""
-    if len(data) >= _ZIP_MIN:
-        zipper = zlib.compressobj(1, zdict=_WORDS)
-        packed = zipper.compress(data) + zipper.flush()
-        if len(packed) < len(data):
-            return "~" + b64encode(packed).decode()
-    return b64encode(data).decode()
-
-
-def to_bytes(text: str) -> bytes:
-    """The bytes that `to_text` was given."""
-    if not text.startswith("~"):
-        return b64decode(text)
-    return zlib.decompressobj(zdict=_WORDS).decompress(b64decode(text[1:]))
 
 
 def _parts(data: bytes, depth: int) -> Iterator[bytes]:

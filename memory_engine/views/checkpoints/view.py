@@ -21,9 +21,6 @@ from memory_engine.views.checkpoints.events import (
     CheckpointsDropped,
     CheckpointWritten,
     ItemSpan,
-    Packed,
-    PiecePlace,
-    Quote,
 )
 from memory_engine.views.checkpoints.fold import (
     CHECKPOINTS,
@@ -39,7 +36,6 @@ from memory_engine.views.checkpoints.fold import (
     writes_key,
 )
 from memory_engine.views.checkpoints.packing import (
-    JSON,
     PIECE_MIN,
     Form,
     ItemList,
@@ -51,10 +47,9 @@ from memory_engine.views.checkpoints.packing import (
     quoted,
     runs,
     split,
-    to_bytes,
-    to_text,
     unquoted,
 )
+from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, is_gone, to_bytes, to_text
 
 EVENTS_KEPT = 4_096
 """Events that are remembered: what a checkpoint repeats is not read again."""
@@ -186,7 +181,11 @@ class Checkpoints:
     def __init__(self, thread: ThreadHandle, cache: CheckpointCache | None = None) -> None:
         self.thread = thread
         self._reader: LogReader = thread.kernel.reader
-        self._cache = (cache or CheckpointCache()).of(thread.kernel.store.generation)
+        self._kept = cache or CheckpointCache()
+
+    @property
+    def _cache(self) -> CheckpointCache:
+        return self._kept.of(self.thread.kernel.store.generation)
 
     async def names(self) -> list[CheckpointName]:
         """All checkpoints, in no particular order."""
@@ -224,7 +223,10 @@ class Checkpoints:
                 with suppress(_Forgotten):
                     value = await self._unpacked(rows, seq, write.value)
                     writes.append(Write(write.channel, write.index, value, event.task_id, event.task_path))
-        state = await self._unpacked(rows, row.seq, saved.state)
+        try:
+            state = await self._unpacked(rows, row.seq, saved.state)
+        except _Forgotten:
+            return None
         values = await self._values(rows, name.namespace, saved, row)
         return Saved(name, row.parent, state, saved.metadata, values, writes)
 
@@ -260,8 +262,8 @@ class Checkpoints:
     async def save(
         self, draft: Draft, parent: str, state: Form, metadata: str, *, beside: Iterable[NewEvent] = ()
     ) -> None:
-        """Save a checkpoint, and before it in the same commit the events beside it."""
-        name, beside = draft.name, list(beside)
+        """Save a checkpoint, and before it in the same commit the events beside it that are not recorded yet."""
+        name, beside = draft.name, await self._unrecorded(list(beside))
         said = [content if isinstance(content := getattr(one.event, "content", ""), str) else "" for one in beside]
         saved = CheckpointSaved(
             id=name.id,
@@ -281,6 +283,12 @@ class Checkpoints:
                 if channel in draft.lists:
                     items = msgspec.structs.replace(draft.lists[channel], spans=spans)
                     self._cache.keep_list((self.thread.id, name.namespace, channel), spans, items)
+
+    async def _unrecorded(self, beside: Sequence[NewEvent]) -> list[NewEvent]:
+        """Those that will be recorded: what is quoted of them is counted back from the checkpoint."""
+        ids = [one.id for one in beside if one.id]
+        found = {stored.id for stored in await self.thread.kernel.store.find(self.thread.id, ids)} if ids else set()
+        return [one for one in beside if one.id not in found]
 
     async def write(self, name: CheckpointName, task_id: str, task_path: str, writes: Iterable[Write]) -> None:
         """Save what a task wrote after a checkpoint."""
@@ -372,6 +380,8 @@ class Checkpoints:
 
     async def _unpacked(self, rows: ReadableRows[AnyCheckpointRow], seq: int, packed: Packed) -> Form:
         """A value that the event at a seq holds. Raises `_Forgotten`."""
+        if any(isinstance(part, str) and is_gone(part) for part in packed.parts):
+            raise _Forgotten
         if packed.form == JSON:
             return JSON, "".join(part for part in packed.parts if isinstance(part, str)).encode()
         places = [part if isinstance(part, str) else PiecePlace(part.seq or seq, part.index) for part in packed.parts]
@@ -392,7 +402,9 @@ class Checkpoints:
         }
         quotes = {place: piece for place, piece in pieces.items() if isinstance(piece, Quote)}
         said = await self._at({place.seq + quote.back for place, quote in quotes.items()})
-        found = {place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str)}
+        found = {
+            place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str) and not is_gone(piece)
+        }
         for place, quote in quotes.items():
             piece = unquoted(quote, getattr(said[place.seq + quote.back], "content", None))
             if piece is not None:
@@ -401,7 +413,8 @@ class Checkpoints:
 
     async def _at(self, seqs: Collection[int]) -> dict[int, Event]:
         """The events at these seqs."""
-        known = self._cache.events
+        cache = self._cache
+        known = cache.events
         found: dict[int, Event] = {}
         for seq in seqs:
             event = known.get((self.thread.id, seq))
@@ -412,7 +425,7 @@ class Checkpoints:
         if missing:
             for seq, stored in (await self._reader.rows_at(self.thread.id, missing)).items():
                 found[seq] = cast("Event", self._reader.decode(self.thread.id, stored).event)
-                self._cache.keep(self.thread.id, seq, found[seq])
+                cache.keep(self.thread.id, seq, found[seq])
         return found
 
 
