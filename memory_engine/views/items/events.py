@@ -37,7 +37,8 @@ class ItemPut(Event):
     """A new item, or a new version of one. Search finds the texts at the paths of `index` (`$`: in all of the value).
 
     `created_us` is when the first of its versions was put (0: this is the first), `ttl_us` how long the item is kept
-    after its last use.
+    after its last use. The log keeps the fields of an object in order of their names; `order` says where each of them
+    stood, object by object, those inside of one after it. Without it they stood so.
     """
 
     namespace: tuple[Name, ...]
@@ -46,6 +47,7 @@ class ItemPut(Event):
     index: tuple[Name, ...] = (WHOLE,)
     created_us: Moment = 0
     ttl_us: Span = 0
+    order: tuple[Span, ...] = ()
 
 
 @event("items_deleted", tracked=True, role="memory", chunks="none")

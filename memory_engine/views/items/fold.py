@@ -82,6 +82,11 @@ class ItemsFold:
     row = cast("type[AnyItemRow]", AnyItemRow)  # a union, which msgspec takes as well as a class
     events: tuple[type[Event], ...] = (ItemPut, ItemsDeleted, ItemsUsed)
 
+    @staticmethod
+    def origin(row: AnyItemRow) -> int:
+        """The event that a row came of: it cannot be found by that unread, so a forgetting leaves it where it is."""
+        return row.seq
+
     def apply(self, rows: Rows[AnyItemRow], event: RecordedEvent) -> None:
         """Put and drop."""
         now_us = to_us(event.recorded_at)
