@@ -173,9 +173,15 @@ class ThreadHandle:
     async def _submitted(self, runtime: ThreadRuntime, request: Request) -> tuple[Receipt, ...]:
         if self.kernel.probe is None:
             return await runtime.submit(request)
-        first = request.events[0]
-        said = {"thread": self.id, "events": len(request.events), "type": first.event.event_type, "event": first.id}
-        with self.kernel.span("create_memory", {**said, "causation": first.causation_id}):
+        first, count = request.events[0], len(request.events)
+        said = {
+            "thread": self.id,
+            "events": None if count == 1 else count,
+            "type": first.event.event_type,
+            "event": first.id,
+            "causation": first.causation_id,
+        }
+        with self.kernel.span("create_memory", said):
             return await runtime.submit(request)
 
     async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
