@@ -16,8 +16,8 @@ from memory_engine.errors import InvalidEvent
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.testing import HashEmbedder, ManualClock
 from memory_engine.views.items import view
+from memory_engine.views.items.events import texts_of
 from memory_engine.views.items.fold import item_key, name_of, namespace_key
-from memory_engine.views.items.texts import texts_of
 from memory_engine.views.items.view import Item, ItemChange, Items
 
 MINUTE_US = 60_000_000
