@@ -175,7 +175,7 @@ async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> No
     name = await saved(checkpoints, 0, {"list": ["a" * 80, "b" * 80], "plan": "walk"})
     await checkpoints.write(name, "t1", "~pull, node", [Write("list", 0, packed(["c"]))])
     lines = [of_event(recorded.event) async for recorded in thread.events()]
-    assert ["{} with list, plan, 2 new in lists", "~pull, node wrote list"] == lines
+    assert ["list, plan, 2 new in lists {}", "~pull, node wrote list"] == lines
 
 
 async def test_a_forgotten_checkpoint_is_shown_no_more(engine: Engine) -> None:

@@ -137,7 +137,7 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         return (body,)
 
     def in_few_words(self) -> str:
-        """The event for a line of a list, where neither its text nor its fields as they are would tell; else empty."""
+        """The event for a line of a list, where its text or its fields as they are would not tell it; else empty."""
         return ""
 
     def without(self, gone: TakenOut, seq: int) -> Self:

@@ -70,10 +70,10 @@ class CheckpointSaved(Event):
         return msgspec.structs.replace(self, pieces=pieces, state=state, values=values) if gap.found else self
 
     def in_few_words(self) -> str:
-        """What its runtime says of it, and its channels."""
+        """Its channels, and what its runtime says of it."""
         where = f"{self.namespace}: " if self.namespace else ""
         new = f", {len(self.items)} new in lists" if self.items else ""
-        return f"{where}{self.metadata} with {', '.join(value.channel for value in self.values) or 'no values'}{new}"
+        return f"{where}{', '.join(value.channel for value in self.values) or 'no values'}{new} {self.metadata}"
 
 
 @event("checkpoint_written", tracked=True, chunks="none")

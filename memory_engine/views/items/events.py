@@ -55,6 +55,10 @@ class ItemPut(Event):
     ttl_us: Span = 0
     order: tuple[Span, ...] = ()
 
+    def in_few_words(self) -> str:
+        """Its name, and its value."""
+        return f"{_named(self)}: {json.dumps(self.value, ensure_ascii=False)}"
+
     def texts(self) -> Iterator[str]:
         """The texts that search finds, in order; a path that leads nowhere gives none."""
         return texts_of(self.value, self.index)
@@ -67,12 +71,24 @@ class ItemsDeleted(Event):
     items: tuple[ItemName, ...]
     reason: str = ""
 
+    def in_few_words(self) -> str:
+        """Their names, and the reason."""
+        return ", ".join(map(_named, self.items)) + (f" ({self.reason})" if self.reason else "")
+
 
 @event("items_used", tracked=True, role="memory", chunks="none")
 class ItemsUsed(Event):
     """Items that are kept for a time after their last use were used now."""
 
     items: tuple[ItemUse, ...]
+
+    def in_few_words(self) -> str:
+        """Their names."""
+        return ", ".join(map(_named, self.items))
+
+
+def _named(item: ItemName | ItemUse | ItemPut) -> str:
+    return "/".join((*item.namespace, item.key))
 
 
 def texts_of(value: object, paths: Iterable[str]) -> Iterator[str]:
