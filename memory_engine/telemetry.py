@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 CAUSES_KEPT = 4_096
 """Events whose spans are remembered, so that what they cause links to them."""
-_OWN = frozenset({"commit", "compaction", "context"})
+_OWN = {"compaction": "memory_engine.compaction", "context": "memory_engine.context"}
 """Operations that the conventions have no name for."""
+_LEAF = "create_memory"
+"""Nothing that could be told happens inside of a dispatch: what it waits for is another task's."""
 _NAMES = {
     "thread": "gen_ai.memory.store.id",
     "event": "gen_ai.memory.record.id",
@@ -73,7 +75,7 @@ class OpenTelemetry:
         *,
         content: bool = False,
     ) -> None:
-        self.content = content
+        self._names = _NAMES | _CONTENT if content else _NAMES
         self.causes: OrderedDict[str, SpanContext] = OrderedDict()
         self.tracer = trace.get_tracer("memory_engine", tracer_provider=tracer_provider)
         meter = metrics.get_meter("memory_engine", meter_provider=meter_provider)
@@ -88,6 +90,13 @@ class OpenTelemetry:
         """An operation that begins now."""
         return OperationSpan(self, operation, said)
 
+    def name(self, said: Mapping[str, object], attributes: dict[str, str | int | float]) -> None:
+        """Put what is said under the names of the conventions, without content that nobody has asked for."""
+        names = self._names
+        for name, value in said.items():
+            if value is not None and value != "" and name in names:
+                attributes[names[name]] = value if isinstance(value, str | int | float) else _text(value)
+
     def correlation_id(self) -> str:
         """The id of the trace around, in hex; empty for none."""
         around = trace.get_current_span().get_span_context()
@@ -97,58 +106,56 @@ class OpenTelemetry:
 class OperationSpan:
     """A span of OpenTelemetry, and the time that it took."""
 
+    __slots__ = ("_begun", "_operation", "_probe", "_span", "_token")
+
     def __init__(self, probe: OpenTelemetry, operation: str, said: Mapping[str, object]) -> None:
         self._probe = probe
-        self._operation = f"memory_engine.{operation}" if operation in _OWN else operation
+        self._operation = name = _OWN.get(operation, operation)
         self._token: Token[contexts.Context] | None = None
-        self._said = dict(said)
-        cause = probe.causes.get(str(said.get("causation") or ""))
+        attributes: dict[str, str | int | float] = {"gen_ai.operation.name": name}
+        probe.name(said, attributes)
+        model = said.get("model")
+        cause = probe.causes.get(caused) if isinstance(caused := said.get("causation"), str) and caused else None
         self._span: Span = probe.tracer.start_span(
-            f"{self._operation} {said['model']}" if "model" in said else self._operation,
-            kind=SpanKind.CLIENT if "model" in said else SpanKind.INTERNAL,
-            attributes={"gen_ai.operation.name": self._operation, **self._attributes(said)},
+            name if model is None else f"{name} {model}",
+            kind=SpanKind.INTERNAL if model is None else SpanKind.CLIENT,
+            attributes=attributes,
             links=None if cause is None else [Link(cause)],
         )
-        if "event" in said:
-            probe.causes[str(said["event"])] = self._span.get_span_context()
-            while len(probe.causes) > CAUSES_KEPT:
+        event = said.get("event")
+        if isinstance(event, str) and self._span.is_recording():
+            probe.causes[event] = self._span.get_span_context()
+            if len(probe.causes) > CAUSES_KEPT:
                 probe.causes.popitem(last=False)
         self._begun = perf_counter()
 
     def __enter__(self) -> Self:
-        self._token = contexts.attach(trace.set_span_in_context(self._span))
+        if self._operation != _LEAF:
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        took = perf_counter() - self._begun
         if self._token is not None:
             contexts.detach(self._token)
-        self.end(error)
-
-    def say(self, said: Mapping[str, object]) -> None:
-        """Say something of it."""
-        self._said.update(said)
-        self._span.set_attributes(self._attributes(said))
-
-    def end(self, error: BaseException | None = None) -> None:
-        """It is over."""
         named = {"gen_ai.operation.name": self._operation}
         if error is not None:
             named["error.type"] = type(error).__name__
             self._span.set_attribute("error.type", named["error.type"])
             self._span.set_status(Status(StatusCode.ERROR, type(error).__name__))
         self._span.end()
-        self._probe.durations.record(perf_counter() - self._begun, named)
-        before, after = self._said.get("before"), self._said.get("after")
+        self._probe.durations.record(took, named)
+
+    def say(self, said: Mapping[str, object]) -> None:
+        """Say something of it."""
+        attributes: dict[str, str | int | float] = {}
+        self._probe.name(said, attributes)
+        self._span.set_attributes(attributes)
+        before, after = said.get("before"), said.get("after")
         if isinstance(before, int) and isinstance(after, int):
             self._probe.compacted.add(max(0, before - after))
-
-    def _attributes(self, said: Mapping[str, object]) -> dict[str, str | int | float]:
-        found = {_NAMES[name]: value for name, value in said.items() if name in _NAMES and value not in (None, "")}
-        if self._probe.content:
-            found |= {_CONTENT[name]: value for name, value in said.items() if name in _CONTENT and value}
-        return {name: value if isinstance(value, str | int | float) else _text(value) for name, value in found.items()}
 
 
 def _text(value: object) -> str:

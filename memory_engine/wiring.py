@@ -52,7 +52,7 @@ from memory_engine.reducers import core_plugin
 from memory_engine.runtime.config import EngineConfig
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.kernel import Kernel, ThreadKind
-from memory_engine.runtime.probe import Probe, ProbedModel, ProbedStore
+from memory_engine.runtime.probe import Probe, ProbedModel
 from memory_engine.runtime.threads import Observers, OpenThreads
 from memory_engine.storage.places import Durability, open_store
 from memory_engine.store.passages import Extractor
@@ -370,7 +370,7 @@ def _kernel(store: Store, config: EngineConfig, plugins: Sequence[Plugin], sourc
         kinds.update((kind.name, kind) for kind in plugin.kinds)
     projections |= {fold.name: cast("Projection[object]", fold) for fold in folds_of(events.classes())}
     kernel = Kernel(
-        store=store if sources.probe is None else ProbedStore.of(store, sources.probe),
+        store=store,
         probe=sources.probe,
         config=config,
         events=events,

@@ -43,7 +43,7 @@ from memory_engine.errors import (
 from memory_engine.projections.outbox import derived_id
 from memory_engine.replay.anchors import DELETE
 from memory_engine.replay.export.redaction import Hidden, Redaction
-from memory_engine.replay.export.redactor import LogRedactor, RedactedLog
+from memory_engine.replay.export.redactor import LogRedactor, RedactedLog, learn
 from memory_engine.runtime.commit import linked_row
 from memory_engine.runtime.delivery import Relay
 from memory_engine.runtime.handle import ThreadHandle
@@ -187,7 +187,7 @@ async def _carried_out(kernel: Kernel, act: Act) -> ErasureReport:
     await check_not_held(kernel.store, (*plan.events, *plan.threads))
     pieces = ErasedPieces()
     erased: dict[str, int] = {}
-    for thread_id, event_ids in plan.events.items():
+    for thread_id, event_ids in [*plan.events.items()][::-1]:  # a fork learns from its origin what to look for
         if thread_id not in plan.threads:
             erased[thread_id] = await _ThreadErasing(kernel, act, thread_id, pieces).run(event_ids)
     for thread_id, created_at_us in plan.threads.items():
@@ -325,6 +325,7 @@ class _ThreadErasing:
         runtime = await kernel[OpenThreads].taken(self._thread_id)
         await kernel[CompactionService].settle(runtime)
 
+        await learn(hidden, kernel)
         stand_ins = await _StandIns.of(kernel, record, hidden, self._pieces)
         await stand_ins.advance((await kernel.store.head(self._thread_id)).seq)  # the thread takes events meanwhile
 

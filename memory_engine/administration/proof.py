@@ -12,6 +12,7 @@ from hashlib import sha256
 import msgspec
 from attrs import define, field, frozen
 
+from memory_engine.core.chain import is_redacted
 from memory_engine.core.json_form import JsonForm
 from memory_engine.core.records import StoredEvent
 from memory_engine.core.text import terms
@@ -62,7 +63,7 @@ class ErasedPieces:
             self._note(stored, lambda _piece: True)
 
     def _note(self, stored: StoredEvent, is_gone: Callable[[bytes], bool]) -> None:
-        if len(stored.salt) > _SHORT:
+        if len(stored.salt) > _SHORT and not is_redacted(stored):  # else commitments stand in its place, and stay
             self._salts.append(stored.salt)
         self._digests.append(sha256(stored.payload).digest())
         if len(self._texts) < PIECES_MAX * 16:

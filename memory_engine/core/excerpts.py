@@ -112,12 +112,15 @@ def of_event(event: Event | UnknownEvent) -> str:
             why = f": {event.reason}" if event.reason else ""
             back = f"{counted(len(event.restored), 'chunk')} back"
             return f"the compaction of event {event.completed}, {back}{why}"
+    if said := event.in_few_words():
+        return said
     body = event.bodies()[0] if event.bodies() else None
     said = " ".join(filter(None, (content_text(body.content), of_calls(body.calls)))) if body else ""
-    if said or (said := event.in_few_words()):
-        return said
-    fields = msgspec.to_builtins(event)
-    return ", ".join(f"{name} {value}" for name, value in fields.items())
+    return said or ", ".join(f"{name} {_field(value)}" for name, value in msgspec.to_builtins(event).items())
+
+
+def _field(value: object) -> object:
+    return msgspec.json.encode(value).decode() if isinstance(value, list | tuple | dict) else value
 
 
 def of_calls(calls: Sequence[ToolCall]) -> str:

@@ -12,7 +12,7 @@ are events beside the checkpoints, so that contexts, search, compaction and the 
 import builtins
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -25,7 +25,8 @@ from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.langgraph_store import MemoryEngineStore
 from memory_engine.runtime.messages import as_events, recorded_ids
 from memory_engine.views.checkpoints.events import CheckpointName, CheckpointSaved
-from memory_engine.views.checkpoints.packing import JSON, MSGPACK, Form
+from memory_engine.views.checkpoints.packing import MSGPACK, Form
+from memory_engine.views.checkpoints.pieces import JSON
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Draft, Given, Saved, Write
 
 try:
@@ -92,6 +93,8 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         self._user_id, self._tenant_id, self._agent_id = user_id, tenant_id, agent_id
         self._home = HomeLoop()
         self._cache = CheckpointCache()
+        self._seen: set[str] = set()
+        self._seen_at = -1
 
     # on any event loop
 
@@ -213,11 +216,25 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     def _checkpoints(self, thread_id: str) -> Checkpoints:
         return Checkpoints(self.engine.thread(thread_id), self._cache)
 
+    async def _in(self, thread_id: str, act: Callable[[Checkpoints], Awaitable[T]]) -> T:
+        """Do something in a thread, which is made if it is not there."""
+        try:
+            return await act(await self._made(thread_id))
+        except ThreadNotFound:  # another process has deleted it since it was seen
+            self._seen.discard(thread_id)
+            return await act(await self._made(thread_id))
+
     async def _made(self, thread_id: str) -> Checkpoints:
-        thread = await self.engine.open_thread(
-            thread_id, user_id=self._user_id, tenant_id=self._tenant_id, agent_id=self._agent_id, metadata=MARK
-        )
-        return Checkpoints(thread, self._cache)
+        checkpoints = self._checkpoints(thread_id)
+        if self._seen_at != (now := self.engine.kernel.store.generation):
+            self._seen_at = now
+            self._seen.clear()
+        if thread_id not in self._seen:
+            await self.engine.open_thread(
+                thread_id, user_id=self._user_id, tenant_id=self._tenant_id, agent_id=self._agent_id, metadata=MARK
+            )
+            self._seen.add(thread_id)
+        return checkpoints
 
     async def _get_tuple(self, config: "RunnableConfig") -> CheckpointTuple | None:
         thread_id, namespace = _thread_id(config), _namespace(config)
@@ -265,7 +282,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> "RunnableConfig":
-        checkpoints = await self._made(_thread_id(config))
+        thread_id = _thread_id(config)
         name, parent = CheckpointName(_namespace(config), checkpoint["id"]), get_checkpoint_id(config) or ""
         values = checkpoint["channel_values"]
         given = {
@@ -276,11 +293,17 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
             )
             for channel, value in values.items()
         }
-        draft = await checkpoints.draft(name, parent, given)
         state = self._state({key: value for key, value in checkpoint.items() if key != "channel_values"})
         about = json.dumps(get_checkpoint_metadata(config, metadata), ensure_ascii=False)
-        await self._save(checkpoints, draft, Rest(parent, state, about), values.get(self._messages))
-        return _config(_thread_id(config), name)
+        rest = Rest(parent, state, about)
+
+        said = values.get(self._messages)
+
+        async def save(checkpoints: Checkpoints) -> None:
+            await self._save(checkpoints, await checkpoints.draft(name, parent, given), rest, said)
+
+        await self._in(thread_id, save)
+        return _config(thread_id, name)
 
     async def _save(self, checkpoints: Checkpoints, draft: Draft, rest: "Rest", messages: object) -> None:
         """Save a checkpoint, and the new messages of the root graph as events beside it."""
@@ -301,13 +324,16 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
     async def _put_writes(
         self, config: "RunnableConfig", writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
     ) -> None:
-        checkpoints = await self._made(_thread_id(config))
         name = CheckpointName(_namespace(config), config["configurable"]["checkpoint_id"])
         written = [
             Write(channel, WRITES_IDX_MAP.get(channel, index), self.serde.dumps_typed(value))
             for index, (channel, value) in enumerate(writes)
         ]
-        await checkpoints.write(name, task_id, task_path, written)
+
+        async def write(checkpoints: Checkpoints) -> None:
+            await checkpoints.write(name, task_id, task_path, written)
+
+        await self._in(_thread_id(config), write)
 
     async def _delete_thread(self, thread_id: str) -> None:
         with suppress(ThreadNotFound):
@@ -349,7 +375,7 @@ class MemoryEngineSaver(BaseCheckpointSaver[str]):
         """The messages that are new in a checkpoint, by their digests."""
         if not isinstance(messages, builtins.list):
             return {}
-        new = ((digest, messages[place]) for place, digest in draft.new_items(self._messages))
+        new = ((digest, messages[place]) for place, digest in draft.new.get(self._messages, ()))
         return {digest: message for digest, message in new if isinstance(message, BaseMessage)}
 
     async def _events(self, checkpoints: Checkpoints, said: "Mapping[bytes, BaseMessage]") -> Sequence[NewEvent]:

@@ -1,7 +1,7 @@
 """Projections: pure folds of one thread's events into keyed rows."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Generic, Literal, Protocol, TypeVar, get_args
 
@@ -88,6 +88,12 @@ def event_types(projection: Projection[V]) -> frozenset[str] | None:
         return None
     own = frozenset(cls.event_type for cls in classes)
     return own if survives_clear(projection) else own | {ThreadCleared.event_type}
+
+
+def origin_of(projection: Projection[V]) -> Callable[[V], int] | None:
+    """What tells the seq that a row came of: readers pass over what was forgotten. `None`: the fold drops such rows."""
+    found: Callable[[V], int] | None = getattr(projection, "origin", None)
+    return found
 
 
 def survives_clear(projection: Projection[V]) -> bool:

@@ -26,7 +26,7 @@ from memory_engine.errors import (
     ThreadNotFound,
     UnknownView,
 )
-from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row
+from memory_engine.projections.base import Projection, ReadableRows, Rows, decoded_row, origin_of
 from memory_engine.projections.follower import ProjectionWorker
 from memory_engine.projections.rebuild import shown_rows_at
 from memory_engine.runtime.config import POLL_S
@@ -173,9 +173,15 @@ class ThreadHandle:
     async def _submitted(self, runtime: ThreadRuntime, request: Request) -> tuple[Receipt, ...]:
         if self.kernel.probe is None:
             return await runtime.submit(request)
-        first = request.events[0]
-        said = {"thread": self.id, "events": len(request.events), "type": first.event.event_type, "event": first.id}
-        with self.kernel.span("create_memory", {**said, "causation": first.causation_id}):
+        first, count = request.events[0], len(request.events)
+        said = {
+            "thread": self.id,
+            "events": None if count == 1 else count,
+            "type": first.event.event_type,
+            "event": first.id,
+            "causation": first.causation_id,
+        }
+        with self.kernel.span("create_memory", said):
             return await runtime.submit(request)
 
     async def events(self, *, after: int = 0, upto: int | None = None) -> AsyncIterator[RecordedEvent]:
@@ -282,11 +288,21 @@ class ThreadHandle:
         if seq is not None:
             # the engine's own projection of that name: it knows the engine's events
             own = next((one for one in self.kernel.projections if one.name == projection.name), projection)
-            return await shown_rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
+            found = await shown_rows_at(cast("Projection[V]", own), self.kernel.reader, self.id, seq)
+            return await self._unforgotten(projection, found)
         if projection.mode == "async":
             worker = self.kernel[ProjectionWorker]
             return cast("Rows[V]", await worker.catch_up(cast("Projection[object]", projection), self.id))
-        return await (await self.followed()).rows(projection)
+        return await self._unforgotten(projection, await (await self.followed()).rows(projection))
+
+    async def _unforgotten(self, projection: Projection[V], rows: ReadableRows[V]) -> ReadableRows[V]:
+        """The rows without those of what was forgotten, where the fold leaves that to its readers."""
+        origin = origin_of(projection)
+        gone = frozenset() if origin is None else (await self.kernel.reader.forgotten(self.id)).origins
+        if origin is None or not gone:
+            return rows
+        kept = rows.encoded()
+        return Rows(projection.row, {key: kept[key] for key, row in rows.items() if origin(row) not in gone})
 
     async def row(self, projection: Projection[V], key: str) -> V | None:
         """One row of a projection, straight from the store: however many rows there are, no other is read."""

@@ -5,24 +5,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    import asyncio
-
     from memory_engine.llm.base import Completion, LanguageModel, Message
-    from memory_engine.store.protocol import CommitUnit, Store
 
 
 class Span(Protocol):
-    """An operation under way: it is a context manager, or begun by being made and ended by `end`."""
+    """An operation under way. What is raised while it is entered has failed it."""
 
     def __enter__(self) -> "Span": ...
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
-
-    def end(self, error: BaseException | None = None) -> None:
-        """It is over; `error` has failed it. Called where it was made, or in a callback."""
-        ...
 
     def say(self, said: Mapping[str, object]) -> None:
         """Say something of it that was not known when it began."""
@@ -32,12 +25,12 @@ class Span(Protocol):
 class Probe(Protocol):
     """Watches an engine.
 
-    Operations: `create_memory` (a dispatch), `commit`, `compaction`, `search_memory`, `context`, `chat` (a model's
+    Operations: `create_memory` (a dispatch, committed), `compaction`, `search_memory`, `context`, `chat` (a model's
     answer). What is said of them are ids, names and numbers; `query`, `asked` and `answer` are content.
     """
 
     def span(self, operation: str, said: Mapping[str, object]) -> Span:
-        """An operation that begins now. What is raised while it is entered has failed it."""
+        """An operation that begins now."""
         ...
 
     def correlation_id(self) -> str:
@@ -53,9 +46,6 @@ class _Unprobed:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         return None
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Nobody listens."""
 
     def say(self, said: Mapping[str, object]) -> None:
         """Nobody listens."""
@@ -93,27 +83,3 @@ class ProbedModel:
     async def aclose(self) -> None:
         """Close the model."""
         await self._model.aclose()
-
-
-class ProbedStore:
-    """A store, each commit of which is a span. All else is the store's own."""
-
-    def __init__(self, store: "Store", probe: Probe) -> None:
-        self._store = store
-        self._probe = probe
-
-    @classmethod
-    def of(cls, store: "Store", probe: Probe) -> "Store":
-        """The store, watched."""
-        watched: Store = cls(store, probe)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]  # by name
-        return watched
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._store, name)
-
-    def commit(self, unit: "CommitUnit") -> "asyncio.Future[None]":
-        """See `Store.commit`."""
-        span = self._probe.span("commit", {"thread": unit.thread_id, "events": len(unit.events)})
-        future = self._store.commit(unit)
-        future.add_done_callback(lambda done: span.end(None if done.cancelled() else done.exception()))
-        return future

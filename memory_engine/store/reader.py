@@ -45,6 +45,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     mark: int
     events: Sequence[RecordedEvent]
     forgettings: Forgettings
+    origins: frozenset[int]
 
 
 UNVOUCHED = "something stands in the place of its texts that no recorded act has put there"
@@ -144,8 +145,10 @@ class LogReader:
                 async for page in self.pages(thread_id, after=0, upto=mark, types=(MemoryForget.event_type,))
                 for stored in page
             ]
-            each = [(one.seq, Targets(one.event)) for one in events if isinstance(one.event, MemoryForget)]
-            found = Forgotten(mark, events, Forgettings(each))
+            each = [(one.seq, one.event) for one in events if isinstance(one.event, MemoryForget)]
+            targets = Forgettings([(seq, Targets(event)) for seq, event in each])
+            origins = frozenset(origin for _, event in each for origin in event.origins())
+            found = Forgotten(mark, events, targets, origins)
             if len(self._forgotten) >= FORGOTTEN_MAX:
                 self._forgotten.clear()
             self._forgotten[thread_id] = found

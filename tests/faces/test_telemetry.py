@@ -58,7 +58,7 @@ class Model:
 
 
 async def test_what_an_engine_does_is_told(tmp_path: Path) -> None:
-    """A dispatch with its commit, a search, a context, a compaction with a model's answer; causes are links."""
+    """A dispatch, a search, a context, a compaction with a model's answer; causes are links."""
     told = Told()
     async with memory_engine.open(str(tmp_path / "a.db"), probe=told.probe) as engine:
         thread = await engine.create_thread("t")
@@ -75,7 +75,7 @@ async def test_what_an_engine_does_is_told(tmp_path: Path) -> None:
     assert ["t"] * 3 == [(span.attributes or {})["gen_ai.memory.store.id"] for span in dispatched]
     assert turn.get_span_context().span_id == (dispatched[0].parent.span_id if dispatched[0].parent else 0)
     assert [dispatched[0].context] == [link.context for link in dispatched[1].links]
-    for name in ("search_memory", "memory_engine.context", "memory_engine.compaction", "memory_engine.commit"):
+    for name in ("search_memory", "memory_engine.context", "memory_engine.compaction"):
         assert told.spans(name), name
     assert {"gen_ai.client.operation.duration", "memory_engine.compaction.tokens"} <= set(told.metrics())
     assert "Rome" not in told.texts()

@@ -122,6 +122,8 @@ LATER_SAMPLES: tuple[Event, ...] = (
         e.RestoredChunk(original="1.0", type="user_message", retention="batch_compressible", category="working_flow",
                         parent_ids=("1.0",), content=FILED, native=NATIVE),
     )),
+    e.ItemPut(namespace=("users", "ann"), key="k1", value={"text": "Java 21", "deep": [1, None]}, index=("text",),
+              created_us=5, ttl_us=6, order=(1, 0)),
 )  # fmt: skip
 ALL_SAMPLES = (*SAMPLES, *LATER_SAMPLES)
 

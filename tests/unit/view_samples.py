@@ -3,15 +3,8 @@
 from memory_engine import Event
 from memory_engine import events as e
 from memory_engine.core.events.delivery import RefusedFact
-from memory_engine.views.checkpoints.events import (
-    ChannelValue,
-    ChannelWrite,
-    CheckpointName,
-    ItemSpan,
-    Packed,
-    PiecePlace,
-    Quote,
-)
+from memory_engine.views.checkpoints.events import ChannelValue, ChannelWrite, CheckpointName, ItemSpan
+from memory_engine.views.checkpoints.pieces import Packed, PiecePlace, Quote
 from memory_engine.views.items.events import ItemName, ItemUse
 from memory_engine.views.layers.events import LayerLine
 from memory_engine.views.patterns.events import Finding

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -12,8 +13,10 @@ import memory_engine
 from memory_engine import Engine, UserMessage
 from memory_engine.core.excerpts import of_event
 from memory_engine.core.records import NewEvent
-from memory_engine.views.checkpoints.events import CheckpointName, Quote
-from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split, to_bytes, to_text, unquoted
+from memory_engine.replay.export.redaction import Redaction
+from memory_engine.views.checkpoints.events import CheckpointName
+from memory_engine.views.checkpoints.packing import Form, Sheet, joined, quoted, split, unquoted
+from memory_engine.views.checkpoints.pieces import Quote, to_bytes, to_text
 from memory_engine.views.checkpoints.view import CheckpointCache, Checkpoints, Given, Write
 
 texts = st.text(max_size=200)
@@ -43,8 +46,8 @@ def test_values_come_out_as_they_went_in(several: list[object]) -> None:
     for value, form in zip(several, forms, strict=True):
         parts = [to_bytes(part if isinstance(part, str) else stored[part.index]) for part in form.parts]
         assert packed(value) == (form.form, b"".join(parts))
-        items = split(packed(value))
-        assert items is None or packed(value) == joined(items)
+        whole = split(packed(value))
+        assert whole is None or packed(value) == joined(len(whole.items), b"".join(whole.items))
 
 
 @given(st.lists(texts, max_size=12), st.lists(st.booleans(), max_size=12), st.binary(max_size=90))
@@ -135,6 +138,36 @@ async def test_a_message_is_kept_once_where_its_event_stands_beside_it(engine: E
     assert packed([{"text": text[::-1]}]) == found.values["messages"]
 
 
+async def test_erasing_a_message_takes_it_out_of_every_checkpoint(tmp_path: Path) -> None:
+    """Of this thread and its forks; the rest of each stays, and so does a text that only holds it."""
+    texts = ["my number is 4711-0815.", "They said: my number is 4711-0815. Is it?", "4711"]
+    messages: list[object] = [*({"content": text} for text in texts), ["type", "4711"]]
+    async with memory_engine.open(str(tmp_path / "t.db")) as engine, memory_engine.open(":memory:") as other:
+        thread = await engine.create_thread("t")
+        warm = Checkpoints(thread)
+        name = await saved(warm, 0, {"list": [text * 4 for text in texts], "first": messages[0], "other": messages[1]})
+        await warm.write(name, "task", "", [Write("x", n, packed([one])) for n, one in enumerate(messages)])
+        said, pin = await thread.dispatch_all([UserMessage(content=texts[0]), UserMessage(content=texts[2])])
+        fork = await thread.fork(thread_id="fork")
+        await Checkpoints(fork).write(name, "later", "", [Write("x", 9, packed(["", messages[0]]))])
+        await thread.export(tmp_path / "less.jsonl", redaction=Redaction(seqs=(said.seq,)))
+        await other.import_log(tmp_path / "less.jsonl")
+        seen = [Checkpoints(other.thread("t"))]
+        for erased, left in ((None, [1, 2, 3]), (said, [1, 2, 3]), (pin, [1, 3])):
+            if erased is not None:
+                report = await thread.erase([erased.event_id])
+                assert report.proof is not None
+                assert report.proof.ok
+                seen = [warm, Checkpoints(thread), Checkpoints(fork)]
+            for one in seen:
+                found = await one.read(name)
+                assert found is not None
+                assert [packed([messages[n]]) for n in left] == [write.value for write in found.writes]
+                assert {"list": packed([text * 4 for text in texts]), "other": packed(messages[1])} == found.values
+        for handle in (thread, fork, other.thread("t")):
+            assert (await handle.verify()).ok
+
+
 async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> None:
     """Not the bytes that it holds."""
     thread = await engine.create_thread()
@@ -142,7 +175,7 @@ async def test_lists_of_events_say_what_a_checkpoint_is_of(engine: Engine) -> No
     name = await saved(checkpoints, 0, {"list": ["a" * 80, "b" * 80], "plan": "walk"})
     await checkpoints.write(name, "t1", "~pull, node", [Write("list", 0, packed(["c"]))])
     lines = [of_event(recorded.event) async for recorded in thread.events()]
-    assert ["{} with list, plan, 2 new in lists", "~pull, node wrote list"] == lines
+    assert ["list, plan, 2 new in lists {}", "~pull, node wrote list"] == lines
 
 
 async def test_a_forgotten_checkpoint_is_shown_no_more(engine: Engine) -> None:

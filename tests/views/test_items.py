@@ -1,5 +1,6 @@
 """Items: put, read, listed, found, forgotten, erased, kept for a time."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -15,8 +16,8 @@ from memory_engine.errors import InvalidEvent
 from memory_engine.runtime.scoped import ScopeHandle
 from memory_engine.testing import HashEmbedder, ManualClock
 from memory_engine.views.items import view
+from memory_engine.views.items.events import texts_of
 from memory_engine.views.items.fold import item_key, name_of, namespace_key
-from memory_engine.views.items.texts import texts_of
 from memory_engine.views.items.view import Item, ItemChange, Items
 
 MINUTE_US = 60_000_000
@@ -65,6 +66,16 @@ async def test_an_item_is_put_read_and_deleted(engine: Engine) -> None:
     thread = engine.thread("store:s")
     assert value == (await Items(await thread.at(first.seq)).list())[0].value
     assert (await thread.verify()).ok
+
+
+@given(st.recursive(st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text("ab%é\U0001f600"), inner)))
+async def test_fields_come_back_in_the_order_in_which_they_stood(value: object) -> None:
+    """In objects of objects and lists; history tells it too."""
+    async with memory_engine.open(":memory:") as engine:
+        items, whole = items_of(engine), {"z": value, "a": {"y": 1, "x": [{"c": 1, "b": value}]}}
+        await items.put((), "k", whole)
+        found = [await items.get((), "k"), *await items.history((), "k")]
+        assert [json.dumps(whole)] * 2 == [json.dumps(one.value) for one in found if one]
 
 
 async def test_changes_of_a_batch_are_one_commit_and_the_last_of_a_name_counts(engine: Engine) -> None:
@@ -190,6 +201,7 @@ async def test_a_forgotten_version_is_not_shown(engine: Engine) -> None:
     await thread.forget(event_ids=[receipt.event_id], reason="asked to")
     assert None is await items.get(("a",), "secret")
     assert ["tea"] == keys(await items.list()) == keys(await Items(await thread.at(2)).list())
+    assert ["item:a//tea"] == list(await thread.view("items")) == list(await thread.view("items", at=2))
     assert [] == await items.search("number") == await items.history(("a",), "secret")
     await items.put(("a",), "secret", {"text": "none"})
     assert ["secret", "tea"] == keys(await items.list())

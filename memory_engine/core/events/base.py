@@ -1,8 +1,8 @@
 """The parts of every event: the base struct, content parts and the `event` decorator."""
 
 import json
-from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal, TypeVar, dataclass_transform
+from collections.abc import Callable, Mapping, Set
+from typing import ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 import msgspec
 
@@ -97,6 +97,14 @@ class Body(msgspec.Struct, frozen=True, gc=False):
     native: str = ""
 
 
+class TakenOut(msgspec.Struct, frozen=True):
+    """Events that are taken out of a log, by their seqs; to know copies by, their texts and the ids of their calls."""
+
+    seqs: Set[int] = frozenset()
+    texts: tuple[str, ...] = ()
+    call_ids: tuple[str, ...] = ()
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class EventMeta(msgspec.StructMeta):
     """Tells type checkers that subclasses of `Event` are frozen and keyword-only."""
@@ -129,8 +137,15 @@ class Event(msgspec.Struct, metaclass=EventMeta, frozen=True, kw_only=True, omit
         return (body,)
 
     def in_few_words(self) -> str:
-        """The event for a line of a list, where neither its text nor its fields as they are would tell; else empty."""
+        """The event for a line of a list, where its text or its fields as they are would not tell it; else empty."""
         return ""
+
+    def without(self, gone: TakenOut, seq: int) -> Self:
+        """The event, which stands at a seq, less the copies of what is gone; itself where it holds none.
+
+        For one that holds more than such copies. Any other declares its sources, and goes whole with one of them.
+        """
+        return self
 
     def digests(self) -> tuple[str, ...]:
         """The names, made of its texts, under which later events and rows refer to it."""

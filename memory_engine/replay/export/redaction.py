@@ -5,14 +5,14 @@ recognised only where it names that event.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 import msgspec
 from attrs import Attribute, define, field, frozen
 
 from memory_engine.core.chunks import Chunk
-from memory_engine.core.events.base import Event
+from memory_engine.core.events.base import Body, Event, TakenOut, TextPart
 from memory_engine.core.events.exchanges import CycleStarted, ExchangeFinished, SummaryRolled
 from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.events.roles import Source, roles_of, sources_in
@@ -183,7 +183,8 @@ class Hidden:
     """Everything taken out of a log so far, while its events go by in order.
 
     `seqs` and `events` (their ids) are of events, `chunks` those derived from them, `calls` the calls they made or
-    answered. `forgotten` are chunks that go by themselves, `lines` digests of summary lines. `thread_id` is of the log.
+    answered. `forgotten` are chunks that go by themselves, `lines` digests of summary lines. `texts` are
+    what the events say that are hidden from the start, `made` the ids of their calls. `thread_id` is of the log.
     """
 
     thread_id: str
@@ -193,6 +194,8 @@ class Hidden:
     calls: set[str] = field(factory=set)
     forgotten: set[str] = field(factory=set)
     lines: set[str] = field(factory=set)
+    texts: dict[str, None] = field(factory=dict)
+    made: dict[str, None] = field(factory=dict)
     _cycle: int = 0
     _asked: dict[int, int] = field(factory=dict)
     _exchanges: set[int] = field(factory=set)
@@ -213,6 +216,20 @@ class Hidden:
         for chunk in chunks:
             self.calls.update((chunk.call_id, *(call.id for call in chunk.calls)))
         self.calls.discard("")
+
+    def note(self, bodies: Iterable[Body]) -> None:
+        """What an event said that is hidden from the start."""
+        for body in bodies:
+            content = (body.content,) if isinstance(body.content, str) else body.content
+            for one in content:
+                text = one if isinstance(one, str) else one.text if isinstance(one, TextPart) else one.url
+                self.texts.update({text: None} if text else {})
+            self.made.update(dict.fromkeys(call.id for call in body.calls))
+
+    @property
+    def gone(self) -> TakenOut:
+        """The same, for events that hold some of it beside what is their own."""
+        return TakenOut(self.seqs, tuple(self.texts), tuple(self.made))
 
     def is_repeated_by(self, event: Event, seq: int) -> bool:
         """Whether an event names something of it as its source."""

@@ -7,6 +7,7 @@ now. Where one does not (a shortened result depends on its length), it is redact
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -142,7 +143,10 @@ class LogRedactor:
         )
 
     def _without_copies(self, event: Event | None, value: object, record: ReductionRecord, walk: PayloadWalk) -> object:
-        """The payload without the lines of summaries, and the chunks put back, that repeat hidden texts."""
+        """The payload without what it holds of hidden events, beside what is its own."""
+        own = event.without(self._hidden.gone, self._head) if event is not None else None
+        if own is not event:
+            value = msgspec.to_builtins(own)
         if isinstance(event, CompactionCompleted) and isinstance(value, dict):
             for share in record.shares:
                 summary = record.chunks[share.chunk]
@@ -223,6 +227,17 @@ PAUSE_ROWS = 16
 """Rows that are redacted before other tasks have their turn."""
 
 
+async def learn(hidden: Hidden, kernel: Kernel) -> None:
+    """Learn what the events said that are hidden from the start: events before them may hold it too."""
+    heads = (chunk_id.partition(".")[0] for chunk_id in hidden.forgotten)
+    seqs = hidden.seqs | {int(head) for head in heads if head.isdecimal()}
+    for stored in (await kernel.reader.rows_at(hidden.thread_id, seqs)).values():
+        if is_redacted(stored):
+            continue
+        with suppress(EventDecodeError):
+            hidden.note(kernel.events.decode(stored.type, stored.version, stored.payload).bodies())
+
+
 class RedactedLog:
     """A thread's log up to a seq, redacted by the rules."""
 
@@ -247,6 +262,7 @@ class RedactedLog:
                     event, _ = decode_row(thread.id, stored, kernel.events)
                     if isinstance(event, MemoryForget):
                         hidden.forget(event)
+        await learn(hidden, kernel)
         ids = kernel.ids
         return cls(kernel, thread, upto, LogRedactor(rules, kernel.events, hidden, ids.salt() + ids.salt()))
 

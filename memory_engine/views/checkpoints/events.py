@@ -5,44 +5,13 @@ checkpoint says for each channel which earlier event holds its value, or, of a l
 made of; only what is new comes with it.
 """
 
-from typing import Annotated
+from typing import Self
 
 import msgspec
 
-from memory_engine.core.events.base import Event, event
-from memory_engine.core.events.roles import Id, JsonText, Name, Seq, SeqBack
-
-Bytes = str
-"""Bytes in base64, after a `~` packed by zlib. Redaction takes them out like any text."""
-
-
-Number = Annotated[int, msgspec.Meta(ge=0)]
-
-
-class Quote(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Bytes with the text of an earlier event in their middle: its `content`, in UTF-8, with this CRC-32."""
-
-    head: Bytes
-    back: SeqBack
-    check: Number
-    tail: Bytes
-
-
-class PiecePlace(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The `index`-th piece that the event at `seq` brings; 0: the event that it stands in."""
-
-    seq: Seq
-    index: Number
-
-
-class Packed(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A value as its serializer gave it: the name of its form, and its bytes, some of them pieces of events.
-
-    Of the form `json` the one part is the text itself.
-    """
-
-    form: Id
-    parts: tuple[Bytes | PiecePlace, ...] = ()
+from memory_engine.core.events.base import Event, TakenOut, event
+from memory_engine.core.events.roles import Id, JsonText, Seq
+from memory_engine.views.checkpoints.pieces import Bytes, Gap, Number, Packed, PiecePlace, Quote
 
 
 class ItemSpan(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -58,7 +27,7 @@ class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     `version` is JSON.
     """
 
-    channel: Name
+    channel: Id
     version: JsonText = ""
     value: Packed | None = None
     spans: tuple[ItemSpan, ...] | None = None
@@ -68,7 +37,7 @@ class ChannelValue(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 class ChannelWrite(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a task wrote to a channel, and its place among the task's writes."""
 
-    channel: Name
+    channel: Id
     index: int
     value: Packed
 
@@ -90,11 +59,21 @@ class CheckpointSaved(Event):
     items: tuple[PiecePlace, ...] = ()
     pieces: tuple[Bytes | Quote, ...] = ()
 
+    def without(self, gone: TakenOut, seq: int) -> Self:
+        """Less the pieces that hold what is gone, or quote it."""
+        gap = Gap(gone, seq)
+        pieces, state = gap.pieces(self.pieces), gap.packed(self.state)
+        values = tuple(
+            value if value.value is None else msgspec.structs.replace(value, value=gap.packed(value.value))
+            for value in self.values
+        )
+        return msgspec.structs.replace(self, pieces=pieces, state=state, values=values) if gap.found else self
+
     def in_few_words(self) -> str:
-        """What its runtime says of it, and its channels."""
+        """Its channels, and what its runtime says of it."""
         where = f"{self.namespace}: " if self.namespace else ""
         new = f", {len(self.items)} new in lists" if self.items else ""
-        return f"{where}{self.metadata} with {', '.join(value.channel for value in self.values) or 'no values'}{new}"
+        return f"{where}{', '.join(value.channel for value in self.values) or 'no values'}{new} {self.metadata}"
 
 
 @event("checkpoint_written", tracked=True, chunks="none")
@@ -104,9 +83,16 @@ class CheckpointWritten(Event):
     id: Id
     task_id: Id
     namespace: Id = ""
-    task_path: Name = ""
+    task_path: Id = ""
     writes: tuple[ChannelWrite, ...] = ()
     pieces: tuple[Bytes, ...] = ()
+
+    def without(self, gone: TakenOut, seq: int) -> Self:
+        """Less the pieces that hold what is gone."""
+        gap = Gap(gone, seq)
+        pieces = gap.pieces(self.pieces)
+        writes = tuple(msgspec.structs.replace(write, value=gap.packed(write.value)) for write in self.writes)
+        return msgspec.structs.replace(self, pieces=pieces, writes=writes) if gap.found else self
 
     def in_few_words(self) -> str:
         """The task, and the channels that it wrote to."""

@@ -42,6 +42,7 @@ AnyCheckpointRow = CheckpointRow | ItemsRow | WritesRow | HiddenRow
 _BEYOND = "\U0010ffff"
 _CHECKPOINT = "checkpoint:"
 _ITEMS = "items:"
+_HIDDEN = "hidden:"
 
 
 def checkpoint_key(namespace: str, checkpoint_id: str = "") -> str:
@@ -70,7 +71,12 @@ def checkpoint_names(rows: ReadableRows[AnyCheckpointRow]) -> Iterator[tuple[str
 
 def hidden_key(seq: int) -> str:
     """The key of the row that says that an event was forgotten."""
-    return f"hidden:{seq_key(seq)}"
+    return f"{_HIDDEN}{seq_key(seq)}"
+
+
+def hides_any(rows: ReadableRows[AnyCheckpointRow]) -> bool:
+    """Whether any event was forgotten."""
+    return bool(rows.between(hidden_key(0), _HIDDEN + _BEYOND))
 
 
 def items_between(rows: ReadableRows[AnyCheckpointRow], first: int, last: int) -> Iterator[tuple[int, ItemsRow]]:

@@ -5,32 +5,21 @@ elements, which stay as they are, byte for byte; any other form is one piece.
 """
 
 import zlib
-from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
-from memory_engine.views.checkpoints.events import ItemSpan, Packed, PiecePlace, Quote
+from memory_engine.views.checkpoints.events import ItemSpan
+from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, to_bytes, to_text
 
 Form = tuple[str, bytes]
 """A value as its serializer gave it: the name of its form, and its bytes."""
-JSON = "json"
-"""The form of a text that stands in an event as it is."""
 MSGPACK = "msgpack"
 PIECE_MIN = 64
 """Bytes from which on a part of a value is a piece of its own, which later values may name."""
-_ZIP_MIN = 48
-"""Bytes from which on a piece is packed."""
-_WORDS = (
-    b"invalid_tool_calls\x90\xaeusage_metadata\xadinput_tokens\xacoutput_tokens\xactotal_tokens\xa9tool_call\xa4args"
-    b"\xactool_call_id\xa8artifact\xc0\xa6status\xa7success\xbdlangchain_core.messages.tool\xabToolMessage\xa4tool"
-    b"\xbclangchain_core.messages.ai\xa9AIMessage\xa2ai\xb1response_metadata\x80\xaatool_calls\x90\xbemodel_validate_json"
-    b"\xbelangchain_core.messages.human\xacHumanMessage\x86\xa7content\xb1additional_kwargs\x80\xb1response_metadata\x80"
-    b"\xa4type\xa5human\xa4name\xc0\xa2id\xd9$\xb3model_validate_json"
-)
-"""What messages say again and again, for zlib. Never change it: what was packed could not be read."""
 _AHEAD = 8
 """Events among which the text of a piece is looked for."""
 _HEAD_MAX = 5
@@ -100,52 +89,63 @@ def unquoted(quote: Quote, content: object) -> bytes | None:
     return to_bytes(quote.head) + text + to_bytes(quote.tail) if zlib.crc32(text) == quote.check else None
 
 
-def split(value: Form) -> list[bytes] | None:
-    """The items of a serialized list, byte for byte; `None` for anything else, and where they are small."""
+class ItemList(NamedTuple):
+    """A serialized list: how many of its items are those that it was compared with, the others, and all their bytes."""
+
+    kept: int
+    items: list[bytes]
+    body: bytes
+
+
+def split(value: Form, count: int = 0, before: bytes = b"") -> ItemList | None:
+    """The items of a serialized list, byte for byte; `None` for anything else, and where they are small.
+
+    A list that begins with the `count` items whose bytes are `before` is taken apart only after them.
+    """
     form, data = value
     if form != MSGPACK or len(data) < PIECE_MIN or not _is_array(data):
         return None
-    items = [bytes(item) for item in _ARRAY.decode(data)]
-    return items if len(data) >= PIECE_MIN * len(items) and joined(items) == value else None
+    width = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
+    total = int.from_bytes(data[1 : 1 + width], "big") if width else data[0] & 0x0F
+    head = _array_head(total)
+    if not data.startswith(head) or len(data) < PIECE_MIN * total:
+        return None
+    body = data[len(head) :]
+    kept = count if count <= total and before and body.startswith(before) else 0
+    rest = body[len(before) :] if kept else body
+    return ItemList(kept, [bytes(item) for item in _ARRAY.decode(_array_head(total - kept) + rest)], body)
 
 
-def joined(items: Sequence[bytes]) -> Form:
-    """A list of items."""
-    return MSGPACK, msgspec.msgpack.encode([msgspec.Raw(item) for item in items])
+def joined(count: int, body: bytes) -> Form:
+    """A list of so many items, from their bytes."""
+    return MSGPACK, _array_head(count) + body
 
 
-def runs(numbers: Sequence[int]) -> tuple[ItemSpan, ...]:
-    """Numbers as runs; of new items (0) a run is their count."""
-    spans: list[ItemSpan] = []
+def runs(numbers: Iterable[int], before: Sequence[ItemSpan] = ()) -> tuple[ItemSpan, ...]:
+    """Numbers as runs, after those before them; of new items (0) a run is their count."""
+    spans = list(before)
     for number in numbers:
-        last = spans[-1] if spans else None
-        if last is not None and number == (last.first + last.count if last.first else 0):
-            spans[-1] = ItemSpan(last.first, last.count + 1)
-        else:
-            spans.append(ItemSpan(number, 1))
+        add_run(spans, ItemSpan(number, 1))
     return tuple(spans)
+
+
+def add_run(spans: list[ItemSpan], span: ItemSpan) -> None:
+    """Add a run to others, as a part of the last one where it goes on from there."""
+    last = spans[-1] if spans else None
+    if last is not None and span.first == (last.first + last.count if last.first else 0):
+        spans[-1] = ItemSpan(last.first, last.count + span.count)
+    else:
+        spans.append(span)
+
+
+def numbers_of(spans: Iterable[ItemSpan]) -> list[int]:
+    """The numbers in runs, but for new items."""
+    return [number for span in spans if span.first for number in range(span.first, span.first + span.count)]
 
 
 def digest_of(piece: bytes) -> bytes:
     """The digest by which a piece is known again."""
     return blake2b(piece, digest_size=16).digest()
-
-
-def to_text(data: bytes) -> str:
-    """Bytes as text, packed where that is shorter."""
-    if len(data) >= _ZIP_MIN:
-        zipper = zlib.compressobj(1, zdict=_WORDS)
-        packed = zipper.compress(data) + zipper.flush()
-        if len(packed) < len(data):
-            return "~" + b64encode(packed).decode()
-    return b64encode(data).decode()
-
-
-def to_bytes(text: str) -> bytes:
-    """The bytes that `to_text` was given."""
-    if not text.startswith("~"):
-        return b64decode(text)
-    return zlib.decompressobj(zdict=_WORDS).decompress(b64decode(text[1:]))
 
 
 def _parts(data: bytes, depth: int) -> Iterator[bytes]:
@@ -166,6 +166,12 @@ def _entries(data: bytes) -> Iterator[bytes]:
     for key, value in _MAP.decode(data).items():
         yield msgspec.msgpack.encode(key)
         yield bytes(value)
+
+
+def _array_head(count: int) -> bytes:
+    if count < 1 << 4:
+        return bytes((0x90 | count,))
+    return b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
 
 
 def _is_array(data: bytes) -> bool:

@@ -20,9 +20,7 @@ from memory_engine.views.checkpoints.events import (
     CheckpointSaved,
     CheckpointsDropped,
     CheckpointWritten,
-    Packed,
-    PiecePlace,
-    Quote,
+    ItemSpan,
 )
 from memory_engine.views.checkpoints.fold import (
     CHECKPOINTS,
@@ -33,23 +31,25 @@ from memory_engine.views.checkpoints.fold import (
     checkpoint_names,
     checkpoints_in,
     hidden_key,
+    hides_any,
     items_between,
     writes_key,
 )
 from memory_engine.views.checkpoints.packing import (
-    JSON,
     PIECE_MIN,
     Form,
+    ItemList,
     Sheet,
+    add_run,
     digest_of,
     joined,
+    numbers_of,
     quoted,
     runs,
     split,
-    to_bytes,
-    to_text,
     unquoted,
 )
+from memory_engine.views.checkpoints.pieces import JSON, Packed, PiecePlace, Quote, is_gone, to_bytes, to_text
 
 EVENTS_KEPT = 4_096
 """Events that are remembered: what a checkpoint repeats is not read again."""
@@ -57,6 +57,10 @@ PIECES_KEPT = 1_024
 """Pieces of a thread that are remembered, to see what an event says again."""
 LISTS_KEPT = 256
 """Lists whose items are remembered, to see what is new in the next one; and threads whose pieces are."""
+LIST_BYTES_KEPT = 32 * 2**20
+"""Bytes of such lists."""
+_ListKey = tuple[str, str, str]
+"""Thread, namespace and channel."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -89,10 +93,11 @@ class Saved(msgspec.Struct, frozen=True):
 
 
 class _Items(msgspec.Struct, frozen=True):
-    """The items of a list that was saved: their digests and their numbers, in order."""
+    """The items of a list that was saved: their digests, their numbers as runs, and their bytes one after the other."""
 
     digests: tuple[bytes, ...] = ()
-    numbers: tuple[int, ...] = ()
+    spans: tuple[ItemSpan, ...] = ()
+    body: bytes = b""
 
 
 class CheckpointCache:
@@ -101,7 +106,8 @@ class CheckpointCache:
     def __init__(self) -> None:
         self.generation = -1
         self.events: OrderedDict[tuple[str, int], Event] = OrderedDict()
-        self.lists: OrderedDict[tuple[str, str, str], tuple[str, _Items]] = OrderedDict()
+        self.lists: OrderedDict[_ListKey, tuple[tuple[ItemSpan, ...], _Items]] = OrderedDict()
+        self.size = 0
         self.pieces: OrderedDict[str, dict[bytes, PiecePlace]] = OrderedDict()
 
     def of(self, generation: int) -> "CheckpointCache":
@@ -110,6 +116,7 @@ class CheckpointCache:
             self.generation = generation
             self.events.clear()
             self.lists.clear()
+            self.size = 0
             self.pieces.clear()
         return self
 
@@ -127,42 +134,45 @@ class CheckpointCache:
         while len(self.pieces) > LISTS_KEPT:
             self.pieces.popitem(last=False)
 
-    def keep_list(self, key: tuple[str, str, str], version: str, items: _Items) -> None:
-        """Remember the items of a version of a channel."""
-        self.lists[key] = version, items
-        self.lists.move_to_end(key)
-        while len(self.lists) > LISTS_KEPT:
-            self.lists.popitem(last=False)
+    def list_of(self, key: _ListKey, spans: tuple[ItemSpan, ...]) -> _Items | None:
+        """The items of these numbers of a channel, where they are remembered."""
+        known, items = self.lists.get(key, ((), None))
+        return items if known == spans else None
+
+    def keep_list(self, key: _ListKey, spans: tuple[ItemSpan, ...], items: _Items) -> None:
+        """Remember the items of these numbers, in place of others of the channel."""
+        _, before = self.lists.pop(key, ((), _Items()))
+        self.lists[key] = spans, items
+        self.size += len(items.body) - len(before.body)
+        while len(self.lists) > LISTS_KEPT or self.size > LIST_BYTES_KEPT:
+            _, (_, gone) = self.lists.popitem(last=False)
+            self.size -= len(gone.body)
 
 
 class Draft:
-    """A checkpoint that is about to be saved, and what is new in its lists."""
+    """A checkpoint that is about to be saved. `new` is what is new in its lists: place and digest of each item."""
 
     def __init__(self, name: CheckpointName, sheet: Sheet) -> None:
         self.name = name
         self.sheet = sheet
         self.values: list[ChannelValue] = []
         self.places: list[PiecePlace] = []
-        self.before: dict[str, tuple[int, ...]] = {}
-        self.digests: dict[str, list[bytes]] = {}
-        self.numbers: dict[str, list[int]] = {}
-        self.event: CheckpointSaved | None = None
+        self.before: dict[str, tuple[ItemSpan, ...]] = {}
+        self.lists: dict[str, _Items] = {}
+        self.new: dict[str, list[tuple[int, bytes]]] = {}
 
-    def new_items(self, channel: str) -> list[tuple[int, bytes]]:
-        """Place and digest of each item of a channel's list that the list before did not hold."""
-        digests = self.digests.get(channel, [])
-        return [(n, digests[n]) for n, number in enumerate(self.numbers.get(channel, ())) if not number]
-
-    def add(self, channel: str, version: str, items: Sequence[bytes], base: _Items) -> None:
+    def add(self, channel: str, version: str, given: ItemList, base: _Items) -> None:
         """A list: what it shares with the one that it goes on from, and what is new."""
-        known = dict(zip(base.digests, base.numbers, strict=True))
-        digests = self.digests[channel] = [digest_of(item) for item in items]
-        numbers = self.numbers[channel] = [known.get(digest, 0) for digest in digests]
-        self.before[channel] = base.numbers
-        for n, number in enumerate(numbers):
-            if not number:
-                self.places.append(self.sheet.place(items[n], digests[n]))
-        self.values.append(ChannelValue(channel=channel, version=version, spans=runs(numbers)))
+        digests = [digest_of(item) for item in given.items]
+        known = dict(zip(base.digests, numbers_of(base.spans), strict=True)) if digests else {}
+        numbers = [known.get(digest, 0) for digest in digests]
+        self.new[channel] = [(given.kept + n, digests[n]) for n, number in enumerate(numbers) if not number]
+        self.places += (self.sheet.place(given.items[n - given.kept], digest) for n, digest in self.new[channel])
+        same = base if given.kept else _Items()
+        spans = runs(numbers, same.spans)
+        self.lists[channel] = _Items((*same.digests, *digests), spans, given.body)
+        self.before[channel] = base.spans
+        self.values.append(ChannelValue(channel=channel, version=version, spans=spans))
 
 
 class Checkpoints:
@@ -171,7 +181,11 @@ class Checkpoints:
     def __init__(self, thread: ThreadHandle, cache: CheckpointCache | None = None) -> None:
         self.thread = thread
         self._reader: LogReader = thread.kernel.reader
-        self._cache = (cache or CheckpointCache()).of(thread.kernel.store.generation)
+        self._kept = cache or CheckpointCache()
+
+    @property
+    def _cache(self) -> CheckpointCache:
+        return self._kept.of(self.thread.kernel.store.generation)
 
     async def names(self) -> list[CheckpointName]:
         """All checkpoints, in no particular order."""
@@ -209,7 +223,10 @@ class Checkpoints:
                 with suppress(_Forgotten):
                     value = await self._unpacked(rows, seq, write.value)
                     writes.append(Write(write.channel, write.index, value, event.task_id, event.task_path))
-        state = await self._unpacked(rows, row.seq, saved.state)
+        try:
+            state = await self._unpacked(rows, row.seq, saved.state)
+        except _Forgotten:
+            return None
         values = await self._values(rows, name.namespace, saved, row)
         return Saved(name, row.parent, state, saved.metadata, values, writes)
 
@@ -224,25 +241,29 @@ class Checkpoints:
                 draft.values.append(before)
                 continue
             value = one.value()
-            items = split(value)
-            if items is None:
+            base = _Items()
+            if before is not None and before.spans is not None:
+                base = await self._list(rows, name.namespace, channel, before.spans)
+            given_list = split(value, len(base.digests), base.body)
+            if given_list is None:
                 packed = draft.sheet.packed(value)
                 draft.values.append(ChannelValue(channel=channel, version=one.version, value=packed))
             else:
-                draft.add(channel, one.version, items, await self._base(rows, name.namespace, before))
+                draft.add(channel, one.version, given_list, base)
         return draft
 
     async def gone_items(self, draft: Draft, channel: str) -> dict[bytes, bytes]:
         """By digest the items of the list before that a channel's list no longer holds."""
-        gone = set(draft.before.get(channel, ())).difference(draft.numbers.get(channel, ()))
+        now = draft.lists.get(channel, _Items())
+        gone = set(numbers_of(draft.before.get(channel, ()))).difference(numbers_of(now.spans))
         items = await self._items(await self._rows(), gone)
         return {digest_of(item): item for item in items.values()}
 
     async def save(
         self, draft: Draft, parent: str, state: Form, metadata: str, *, beside: Iterable[NewEvent] = ()
     ) -> None:
-        """Save a checkpoint, and before it in the same commit the events beside it."""
-        name, beside = draft.name, list(beside)
+        """Save a checkpoint, and before it in the same commit the events beside it that are not recorded yet."""
+        name, beside = draft.name, await self._unrecorded(list(beside))
         said = [content if isinstance(content := getattr(one.event, "content", ""), str) else "" for one in beside]
         saved = CheckpointSaved(
             id=name.id,
@@ -258,11 +279,16 @@ class Checkpoints:
         self._cache.keep(self.thread.id, receipt.seq, saved, draft.sheet)
         row = (await self._rows()).get(checkpoint_key(name.namespace, name.id))
         if isinstance(row, CheckpointRow) and row.seq == receipt.seq:
-            numbers = _numbers(saved, row.first)
-            for value in saved.values:
-                if value.channel in draft.digests:
-                    items = _Items(tuple(draft.digests[value.channel]), tuple(numbers[value.channel]))
-                    self._cache.keep_list(self._list(name.namespace, value.channel), value.version, items)
+            for channel, spans in _spans(saved, row.first).items():
+                if channel in draft.lists:
+                    items = msgspec.structs.replace(draft.lists[channel], spans=spans)
+                    self._cache.keep_list((self.thread.id, name.namespace, channel), spans, items)
+
+    async def _unrecorded(self, beside: Sequence[NewEvent]) -> list[NewEvent]:
+        """Those that will be recorded: what is quoted of them is counted back from the checkpoint."""
+        ids = [one.id for one in beside if one.id]
+        found = {stored.id for stored in await self.thread.kernel.store.find(self.thread.id, ids)} if ids else set()
+        return [one for one in beside if one.id not in found]
 
     async def write(self, name: CheckpointName, task_id: str, task_path: str, writes: Iterable[Write]) -> None:
         """Save what a task wrote after a checkpoint."""
@@ -292,23 +318,16 @@ class Checkpoints:
         except ThreadNotFound:
             return Rows(CHECKPOINTS.row, {})
 
-    def _list(self, namespace: str, channel: str) -> tuple[str, str, str]:
-        return self.thread.id, namespace, channel
-
     async def _values(
         self, rows: ReadableRows[AnyCheckpointRow], namespace: str, saved: CheckpointSaved, row: CheckpointRow
     ) -> dict[str, Form]:
         others = await self._at({value.seq for value in saved.values if value.seq})
-        lists = _numbers(saved, row.first)
-        items = await self._items(rows, {number for numbers in lists.values() for number in numbers})
+        lists = _spans(saved, row.first)
         values: dict[str, Form] = {}
         for value in saved.values:
             if value.channel in lists:
-                shown = [number for number in lists[value.channel] if number in items]
-                pieces = [items[number] for number in shown]
-                known = _Items(tuple(map(digest_of, pieces)), tuple(shown))
-                self._cache.keep_list(self._list(namespace, value.channel), value.version, known)
-                values[value.channel] = joined(pieces)
+                items = await self._list(rows, namespace, value.channel, lists[value.channel])
+                values[value.channel] = joined(len(items.digests), items.body)
                 continue
             seq, held = row.seq, value
             if value.seq:
@@ -324,20 +343,23 @@ class Checkpoints:
         if not isinstance(row, CheckpointRow):
             return {}
         saved = cast("CheckpointSaved", (await self._at([row.seq]))[row.seq])
-        numbers = _numbers(saved, row.first)
-        return {value.channel: _again(value, numbers.get(value.channel, ()), row.seq) for value in saved.values}
+        spans = _spans(saved, row.first)
+        return {value.channel: _again(value, spans.get(value.channel, ()), row.seq) for value in saved.values}
 
-    async def _base(self, rows: ReadableRows[AnyCheckpointRow], namespace: str, before: ChannelValue | None) -> _Items:
-        """The items of the list that a value goes on from."""
-        if before is None or before.spans is None:
-            return _Items()
-        version, items = self._cache.lists.get(self._list(namespace, before.channel), ("", _Items()))
-        if version == before.version:
-            return items
-        numbers = [number for span in before.spans for number in range(span.first, span.first + span.count)]
-        held = await self._items(rows, set(numbers))
-        shown = [number for number in numbers if number in held]
-        return _Items(tuple(digest_of(held[number]) for number in shown), tuple(shown))
+    async def _list(
+        self, rows: ReadableRows[AnyCheckpointRow], namespace: str, channel: str, spans: tuple[ItemSpan, ...]
+    ) -> _Items:
+        """The items of a list, but for those that were forgotten."""
+        key = self.thread.id, namespace, channel
+        items = None if hides_any(rows) else self._cache.list_of(key, spans)
+        if items is None:
+            numbers = numbers_of(spans)
+            held = await self._items(rows, set(numbers))
+            shown = [number for number in numbers if number in held]
+            pieces = [held[number] for number in shown]
+            items = _Items(tuple(map(digest_of, pieces)), runs(shown), b"".join(pieces))
+            self._cache.keep_list(key, spans, items)
+        return items
 
     async def _items(self, rows: ReadableRows[AnyCheckpointRow], wanted: Collection[int]) -> dict[int, bytes]:
         """The items of these numbers, but for those that were forgotten."""
@@ -358,6 +380,8 @@ class Checkpoints:
 
     async def _unpacked(self, rows: ReadableRows[AnyCheckpointRow], seq: int, packed: Packed) -> Form:
         """A value that the event at a seq holds. Raises `_Forgotten`."""
+        if any(isinstance(part, str) and is_gone(part) for part in packed.parts):
+            raise _Forgotten
         if packed.form == JSON:
             return JSON, "".join(part for part in packed.parts if isinstance(part, str)).encode()
         places = [part if isinstance(part, str) else PiecePlace(part.seq or seq, part.index) for part in packed.parts]
@@ -378,7 +402,9 @@ class Checkpoints:
         }
         quotes = {place: piece for place, piece in pieces.items() if isinstance(piece, Quote)}
         said = await self._at({place.seq + quote.back for place, quote in quotes.items()})
-        found = {place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str)}
+        found = {
+            place: to_bytes(piece) for place, piece in pieces.items() if isinstance(piece, str) and not is_gone(piece)
+        }
         for place, quote in quotes.items():
             piece = unquoted(quote, getattr(said[place.seq + quote.back], "content", None))
             if piece is not None:
@@ -387,7 +413,8 @@ class Checkpoints:
 
     async def _at(self, seqs: Collection[int]) -> dict[int, Event]:
         """The events at these seqs."""
-        known = self._cache.events
+        cache = self._cache
+        known = cache.events
         found: dict[int, Event] = {}
         for seq in seqs:
             event = known.get((self.thread.id, seq))
@@ -398,7 +425,7 @@ class Checkpoints:
         if missing:
             for seq, stored in (await self._reader.rows_at(self.thread.id, missing)).items():
                 found[seq] = cast("Event", self._reader.decode(self.thread.id, stored).event)
-                self._cache.keep(self.thread.id, seq, found[seq])
+                cache.keep(self.thread.id, seq, found[seq])
         return found
 
 
@@ -406,25 +433,25 @@ class _Forgotten(Exception):
     """A part of a value was forgotten."""
 
 
-def _numbers(saved: CheckpointSaved, first: int) -> dict[str, list[int]]:
+def _spans(saved: CheckpointSaved, first: int) -> dict[str, tuple[ItemSpan, ...]]:
     """The numbers of the items of each list in a checkpoint, whose first new item got the number `first`."""
-    found: dict[str, list[int]] = {}
+    found: dict[str, tuple[ItemSpan, ...]] = {}
     for value in saved.values:
         if value.spans is None:
             continue
-        numbers = found[value.channel] = []
+        spans: list[ItemSpan] = []
         for span in value.spans:
-            begin = span.first or first
-            numbers += range(begin, begin + span.count)
+            add_run(spans, ItemSpan(span.first or first, span.count))
             if not span.first:
                 first += span.count
+        found[value.channel] = tuple(spans)
     return found
 
 
-def _again(value: ChannelValue, numbers: Sequence[int], seq: int) -> ChannelValue:
+def _again(value: ChannelValue, spans: tuple[ItemSpan, ...], seq: int) -> ChannelValue:
     """A value of the checkpoint at a seq, as a later one repeats it: by its place, where it is large."""
     if value.spans is not None:
-        return msgspec.structs.replace(value, spans=runs(numbers))
+        return msgspec.structs.replace(value, spans=spans)
     if value.seq or value.value is None:
         return value
     size = sum(len(part) if isinstance(part, str) else PIECE_MIN for part in value.value.parts)

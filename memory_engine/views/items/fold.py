@@ -11,7 +11,6 @@ from memory_engine.core.records import RecordedEvent
 from memory_engine.projections.base import ProjectionMode, Rows
 from memory_engine.recall.extractors import pieces
 from memory_engine.views.items.events import ItemPut, ItemsDeleted, ItemsUsed
-from memory_engine.views.items.texts import texts_of
 
 _ITEM = "item:"
 _USED = "used:"
@@ -82,12 +81,17 @@ class ItemsFold:
     row = cast("type[AnyItemRow]", AnyItemRow)  # a union, which msgspec takes as well as a class
     events: tuple[type[Event], ...] = (ItemPut, ItemsDeleted, ItemsUsed)
 
+    @staticmethod
+    def origin(row: AnyItemRow) -> int:
+        """The event that a row came of: it cannot be found by that unread, so a forgetting leaves it where it is."""
+        return row.seq
+
     def apply(self, rows: Rows[AnyItemRow], event: RecordedEvent) -> None:
         """Put and drop."""
         now_us = to_us(event.recorded_at)
         match event.event:
             case ItemPut() as put:
-                said = sum(1 for text in texts_of(put.value, put.index) for _ in pieces(text))
+                said = sum(1 for text in put.texts() for _ in pieces(text))
                 row = ItemRow(event.seq, put.created_us or now_us, now_us, put.ttl_us, said)
                 rows.put(item_key(put.namespace, put.key), row)
             case ItemsDeleted(items=items):

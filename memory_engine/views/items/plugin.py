@@ -5,7 +5,6 @@ from memory_engine.recall.extractors import pieces
 from memory_engine.store.passages import Extracted, Text
 from memory_engine.views.items.events import ItemPut, ItemsDeleted, ItemsUsed
 from memory_engine.views.items.fold import ITEMS, item_key
-from memory_engine.views.items.texts import texts_of
 
 PLUGIN = Plugin("items", events=[ItemPut, ItemsDeleted, ItemsUsed])
 PLUGIN.projection(ITEMS)
@@ -16,7 +15,7 @@ PLUGIN.silent(ItemsUsed)
 def _put(event: ItemPut, _seq: int) -> Extracted:
     """A version takes the place of the one before."""
     key = item_key(event.namespace, event.key)
-    said = (piece for text in texts_of(event.value, event.index) for piece in pieces(text))
+    said = (piece for text in event.texts() for piece in pieces(text))
     return Extracted(tuple(Text(piece, "item", key=key) for piece in said), keys=(key,))
 
 

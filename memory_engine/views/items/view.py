@@ -1,14 +1,15 @@
 """Items: named values in namespaces, read by name, by namespace, and by what they say."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+from typing import cast
 
 import msgspec
 
 from memory_engine.core.arguments import checked_count, checked_text
 from memory_engine.core.clock import to_datetime, to_us
 from memory_engine.core.events.base import Event
-from memory_engine.core.events.memory import MemoryForget
 from memory_engine.core.records import Receipt
 from memory_engine.errors import Conflict
 from memory_engine.recall.hits import Hit
@@ -135,6 +136,7 @@ class Items:
                 namespace=one.namespace,
                 key=one.key,
                 value=dict(one.value),
+                order=_order_of(one.value),
                 index=one.index,
                 created_us=known[0].row.created_us if known else 0,
                 ttl_us=checked_count("ttl_us", one.ttl_us),
@@ -250,7 +252,7 @@ class Items:
                 version = Item(
                     namespace=put.namespace,
                     key=key,
-                    value=put.value,
+                    value=_in_order(put.value, put.order),
                     seq=event.seq,
                     created=created,
                     changed=event.recorded_at,
@@ -309,9 +311,7 @@ class Items:
         return tuple(ItemName(*name_of(key)) for key, _ in mortal if key not in standing)
 
     async def _forgotten(self) -> frozenset[int]:
-        found = await self._thread.kernel.reader.forgotten(self._thread.id)
-        forgettings = (recorded.event for recorded in found.events)
-        return frozenset(seq for one in forgettings if isinstance(one, MemoryForget) for seq in one.origins())
+        return (await self._thread.kernel.reader.forgotten(self._thread.id)).origins
 
     async def _found(self, hits: Iterable[Hit]) -> Sequence[Item]:
         """The items of hits and of their near-duplicates, in the order of the hits, each with its best score."""
@@ -335,13 +335,57 @@ def _item(put: ItemPut, one: _Standing) -> Item:
     return Item(
         namespace=put.namespace,
         key=put.key,
-        value=put.value,
+        value=_in_order(put.value, put.order),
         seq=one.row.seq,
         created=to_datetime(one.row.created_us),
         changed=to_datetime(one.row.changed_us),
         ttl_us=one.row.ttl_us,
         used=None if one.used_us is None else to_datetime(one.used_us),
     )
+
+
+def _order_of(value: object) -> tuple[int, ...]:
+    """Where each field of each object stood, as the log will hold them; nothing where that is how they stood."""
+    with suppress(TypeError, RecursionError):  # no JSON: the dispatch says so
+        return () if _is_sorted(value) else tuple(_places(value))
+    return ()
+
+
+def _places(value: object) -> Iterator[int]:
+    if isinstance(value, dict):
+        places = {key: place for place, key in enumerate(value)}
+        names = sorted(value)
+        if len(names) > 1:
+            yield from (places[name] for name in names)
+        for name in names:
+            yield from _places(value[name])
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _places(one)
+
+
+def _is_sorted(value: object) -> bool:
+    if isinstance(value, dict):
+        return list(value) == sorted(value) and all(map(_is_sorted, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_is_sorted, value))
+
+
+def _in_order(value: dict[str, object], order: Sequence[int]) -> dict[str, object]:
+    """A value with its fields where they stood, as far as the order fits it: what was erased has names of its own."""
+    places = iter(order)
+    with suppress(StopIteration, LookupError):
+        return cast("dict[str, object]", _ordered(value, places)) if order else value
+    return value
+
+
+def _ordered(value: object, places: Iterator[int]) -> object:
+    if isinstance(value, dict):
+        stood: list[str] = [""] * len(value)
+        for name in value:
+            stood[next(places) if len(value) > 1 else 0] = name
+        inner = {name: _ordered(one, places) for name, one in value.items()}
+        return {name: inner[name] for name in stood}
+    return [_ordered(one, places) for one in value] if isinstance(value, list) else value
 
 
 def _checked_key(namespace: Sequence[str], key: str) -> str:

@@ -38,6 +38,10 @@ class MemoryAppended(Event):
     sources: tuple[SourceEventId, ...] = ()
     drawn_from: tuple[SourceSeq, ...] = ()
 
+    def in_few_words(self) -> str:
+        """Its key or its condition, and its text."""
+        return f"{self.key or self.condition}: {self.content}" if self.key or self.condition else ""
+
 
 @event("memory_removed", tracked=True, role="memory", chunks="none")
 class MemoryRemoved(Event):

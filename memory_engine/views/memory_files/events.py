@@ -23,6 +23,10 @@ class MemoryFileWritten(Event):
     drawn_from: tuple[SourceSeq, ...] = ()
     claim: Id = ""
 
+    def in_few_words(self) -> str:
+        """Its path, and its text."""
+        return f"{self.path}: {self.content}"
+
 
 @event("memory_files_moved", tracked=True, role="memory", chunks="none")
 class MemoryFilesMoved(Event):

@@ -17,6 +17,10 @@ class SessionItemAdded(Event):
     back: SourceSeqBack = 0
     is_cut: bool = False
 
+    def in_few_words(self) -> str:
+        """The item, with dots for the text of the event before."""
+        return f"{self.head}{'…' if self.is_cut else ''}{self.tail}"
+
 
 @event("session_item_removed", tracked=True, chunks="none")
 class SessionItemRemoved(Event):

@@ -45,6 +45,10 @@ class SessionBegun(Event):
     state: JsonText = "{}"
     shared: tuple[SharedState, ...] = ()
 
+    def in_few_words(self) -> str:
+        """The state that it begins with."""
+        return f"state {self.state}{_shown(self.shared)}"
+
     def deliveries(self) -> tuple[Delivery, ...]:
         """The shared state, for the threads that it lives in."""
         return _deliveries(self.shared)
@@ -66,6 +70,13 @@ class SessionEntryKept(Event):
     state: JsonText = "{}"
     shared: tuple[SharedState, ...] = ()
 
+    def in_few_words(self) -> str:
+        """What it is an entry of: the messages before it, else what it says; and the state that it sets."""
+        count = self.messages
+        what = f"the {count} events before it" if count > 1 else "the event before it" if count else self.entry
+        state = "" if self.state == "{}" else f", state {self.state}"
+        return f"{what}{state}{_shown(self.shared)}"
+
     def deliveries(self) -> tuple[Delivery, ...]:
         """The shared state, for the threads that it lives in."""
         return _deliveries(self.shared)
@@ -78,6 +89,14 @@ class SharedStateSet(Event):
     app: Id
     state: JsonText
     source_thread: Id = ""
+
+    def in_few_words(self) -> str:
+        """The app, and the state."""
+        return f"{self.app}: {self.state}"
+
+
+def _shown(shared: Iterable[SharedState]) -> str:
+    return "".join(f", {one.destination.kind}'s state {one.state}" for one in shared)
 
 
 def _deliveries(shared: Iterable[SharedState]) -> tuple[Delivery, ...]:

@@ -3,9 +3,13 @@
 import asyncio
 import subprocess
 import sys
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+import msgspec
 import pytest
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
@@ -14,6 +18,7 @@ from langgraph.graph.message import add_messages
 
 import memory_engine
 from memory_engine.integrations.langgraph import MARK, MemoryEngineSaver
+from memory_engine.views.checkpoints.pieces import to_bytes
 from tests.integrations.examples import printed
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -147,6 +152,65 @@ async def test_forgetting_hides_and_erasing_destroys(tmp_path: Path) -> None:
         assert 2 == len((await saver.aget(CONFIG))["channel_values"]["messages"])
         await thread.erase(seqs=[first.seq])
         assert ["Ok."] == [one.content for one in (await saver.aget(CONFIG))["channel_values"]["messages"]]
+
+
+async def test_erasing_a_message_destroys_it_in_every_event_that_carries_it(tmp_path: Path) -> None:
+    """What a task wrote, what the graph was given, and the state, each of them less only this message."""
+    said = {"user_message": "My PIN: 4711.", "llm_tool_call": "Osterfeldt", "tool_result": "She is in Lisbon."}
+    calls = [{"id": "call_1", "name": "look", "args": {"who": "Osterfeldt"}}]
+    builder = StateGraph(Talk)
+    builder.add_node("call", lambda _: {"messages": [AIMessage(content="", tool_calls=calls)]})
+    builder.add_node("look", lambda _: {"messages": [ToolMessage(said["tool_result"], tool_call_id="call_1")]})
+    builder.add_node("say", lambda _: {"messages": [AIMessage("ok")]})
+    for edge in ((START, "call"), ("call", "look"), ("look", "say")):
+        builder.add_edge(*edge)
+    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
+        graph = builder.compile(checkpointer=MemoryEngineSaver(engine))
+        await graph.ainvoke({"messages": [HumanMessage(said["user_message"])]}, CONFIG)
+        thread, left = engine.thread("t"), 4
+        for event_type, text in said.items():
+            (event_id,) = [one.id async for one in thread.events() if one.type == event_type]
+            assert text in " ".join([one async for one in _unpacked(thread)])
+            report = await thread.erase([event_id])
+            assert report.proof is not None
+            assert report.proof.ok
+            assert text not in " ".join([one async for one in _unpacked(thread)])
+            left -= 1
+            assert left == len((await graph.aget_state(CONFIG)).values["messages"])
+        assert 5 == len([one async for one in graph.aget_state_history(CONFIG)])
+        assert (await thread.verify()).ok
+        state = await graph.ainvoke({"messages": [HumanMessage("And now?")]}, CONFIG)
+        assert ["ok", "And now?", "", said["tool_result"], "ok"] == [one.content for one in state["messages"]]
+
+
+async def _unpacked(thread: memory_engine.Thread) -> AsyncIterator[str]:
+    """Every text in a thread's events, those that hold bytes as the bytes say."""
+    async for recorded in thread.events():
+        waiting = [msgspec.to_builtins(recorded.event)]
+        for one in waiting:
+            if isinstance(one, str):
+                with suppress(ValueError, zlib.error):
+                    yield to_bytes(one).decode(errors="replace")
+                yield one
+            else:
+                waiting += one.values() if isinstance(one, dict) else one if isinstance(one, list | tuple) else ()
+
+
+async def test_a_message_that_a_new_branch_says_again_is_read_back(tmp_path: Path) -> None:
+    """It is recorded once; the branch does not quote an event that it did not bring."""
+    text = "I would like to sit by the window, please, on the left side of the train, and not in the quiet car."
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+    for checkpoint_id in "12":
+        async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
+            saver = MemoryEngineSaver(engine)
+            version = saver.get_next_version(None, None)
+            checkpoint = empty_checkpoint() | {"id": checkpoint_id, "channel_versions": {"messages": version}}
+            checkpoint["channel_values"] = {"messages": [HumanMessage(content=text, id="a")]}
+            await saver.aput(config, checkpoint, {}, {"messages": version})
+    async with memory_engine.open(str(tmp_path / "agent.db")) as engine:
+        for one in [one async for one in MemoryEngineSaver(engine).alist(CONFIG)]:
+            assert [text] == [message.content for message in one.checkpoint["channel_values"]["messages"]]
+        assert [("user", text)] == await said(engine)
 
 
 async def test_calls_without_await_come_from_other_threads_only() -> None:
