@@ -22,6 +22,8 @@ NEEDS_MORE = (
     "integrations/anthropic",
     "integrations/langgraph",
     "integrations/openai_agents",
+    "integrations/pydantic_ai",
+    "integrations/pydantic_ai_messages",
     "telemetry.py",
 )
 
