@@ -6,7 +6,7 @@ the changes beside the events.
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from attrs import field, frozen
@@ -179,8 +179,10 @@ def _reduced(
 
 
 def _stamped(chunk: Chunk) -> Chunk:
-    given: Any = chunk  # a reducer's lists; looked at one by one, as every dispatch comes by
-    if type(given.parent_ids) is list or type(given.content) is list or type(given.calls) is list:
+    content: object = chunk.content  # a reducer's lists; looked at one by one, as every dispatch comes by
+    calls: object = chunk.calls
+    parent_ids: object = chunk.parent_ids
+    if type(parent_ids) is list or type(content) is list or type(calls) is list:
         chunk = with_tuples(chunk, "parent_ids", "content", "calls")
     return msgspec.structs.replace(chunk, tokens=estimate_chunk(chunk))
 
