@@ -29,15 +29,15 @@ from memory_engine.core.chunks import ChunkType
 from memory_engine.core.records import NewEvent
 from memory_engine.engine import Engine
 from memory_engine.errors import Conflict, MissingExtra, ThreadNotFound
+from memory_engine.integrations.entries import Entry, entry_events
 from memory_engine.integrations.home import HomeLoop
 from memory_engine.integrations.pydantic_ai_messages import dumped, from_openai, loaded, openai, said, texts_of
 from memory_engine.projections.outbox import derived_id
 from memory_engine.runtime.life import forgetting
-from memory_engine.runtime.messages import groups_as_events
 from memory_engine.thread import Thread
 from memory_engine.views.sessions.events import SessionEntryKept
 from memory_engine.views.sessions.fold import SessionEntryRow
-from memory_engine.views.sessions.view import Session, SessionEntry, as_json, quoting
+from memory_engine.views.sessions.view import Session, SessionEntry, as_json
 
 try:
     from pydantic import TypeAdapter
@@ -230,9 +230,6 @@ class MemoryEngineConversationStore(ConversationStore):
         left, again = await self._moved(session, old, base, record) if base != old else ([], [])
         entries = [*again, *new_entries]
         held = {entry.id for entry in again if await self._holds(thread_id, entry.id)}
-        names = [self.engine.kernel.new_id() if entry.id in held else f"{MARK} {entry.id}" for entry in entries]
-        groups = [openai(entry.message) for entry in entries]
-        messages = await groups_as_events(session.thread, groups, names, format="openai.chat")
         events: list[NewEvent] = []
         if left:
             ids = await self.engine.reader.ids_at(thread_id, {seq for one in left for seq in one.said})
@@ -240,9 +237,8 @@ class MemoryEngineConversationStore(ConversationStore):
                 forget = await forgetting(session.thread, event_ids=list(ids), reason="the conversation left it")
                 events.append(NewEvent(forget))
         at = record.updated_at.timestamp()
-        for entry, beside, name in zip(entries, messages, names, strict=True):
-            event_id = self.engine.kernel.new_id() if entry.id in held else _event_id(thread_id, entry.id)
-            events += _kept(entry, beside, name, event_id, at)
+        kept = [_kept(entry, thread_id, self.engine.kernel.new_id() if entry.id in held else "") for entry in entries]
+        events += await entry_events(self.engine.thread(thread_id), kept, at)
         state = as_json({_RECORD: json.loads(_RECORDS.dump_json(record))})
         events.append(NewEvent(SessionEntryKept(id="", entry="{}", timestamp=at, state=state)))
         return events
@@ -287,17 +283,19 @@ def _event_id(thread_id: str, entry_id: str) -> str:
     return derived_id(MARK, thread_id, entry_id)
 
 
-def _kept(
-    entry: ConversationEntry, beside: list[NewEvent] | None, name: str, event_id: str, at: float
-) -> list[NewEvent]:
-    """The events of an entry: its messages, then the entry, which does not repeat them."""
+def _kept(entry: ConversationEntry, thread_id: str, again: str) -> Entry:
+    """An entry to keep; one that the thread holds already is kept again, under another name."""
     message = dumped(entry.message)
-    if beside is None:  # calls and results out of order
-        text = said(entry.message)
-        beside = [NewEvent(text, f"{name}.said")] if text is not None else []
-    whole = {"message": message, "kind": entry.kind}
-    kept = SessionEntryKept(id=entry.id, entry=as_json(whole), timestamp=at, invocation=entry.parent_id or "")
-    return [*beside, quoting(NewEvent(kept, event_id), beside, texts_of(message))]
+    return Entry(
+        id=entry.id,
+        entry={"message": message, "kind": entry.kind},
+        messages=openai(entry.message),
+        texts=texts_of(message),
+        said=said(entry.message),
+        name=again or f"{MARK} {entry.id}",
+        event_id=again or _event_id(thread_id, entry.id),
+        before=entry.parent_id or "",
+    )
 
 
 async def _line(session: Session, head_id: str | None, limit: int | None = None) -> list[_Line]:
